@@ -1,0 +1,64 @@
+"""Tell the local network that an agent is here: mDNS service `_edgebench._tcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from zeroconf import IPVersion, NonUniqueNameException, ServiceInfo, Zeroconf
+from zeroconf.asyncio import AsyncZeroconf
+
+from edgebench.agent.network import own_addresses
+
+SERVICE_TYPE = "_edgebench._tcp.local."
+RETRY_S = 30.0
+"""A board often boots before its network does."""
+
+logger = logging.getLogger(__name__)
+
+
+async def advertise(port: int, fingerprint: str, properties: Mapping[str, str]) -> None:
+    """Advertise until cancelled; without a network, try again and again.
+
+    The service name holds the agent's fingerprint, so it is unique by itself and the second of
+    probing that the protocol otherwise asks for is skipped.
+    """
+    while True:
+        addresses = own_addresses()
+        if addresses:
+            try:
+                await _serve(port, fingerprint, properties, addresses)
+            except (OSError, NonUniqueNameException) as exc:
+                logger.warning("not advertised on the network: %s", exc)
+        await asyncio.sleep(RETRY_S)
+
+
+async def _serve(
+    port: int, fingerprint: str, properties: Mapping[str, str], addresses: tuple[str, ...]
+) -> None:
+    name = f"edgebench-{fingerprint[:12]}"
+    info = ServiceInfo(
+        SERVICE_TYPE,
+        f"{name}.{SERVICE_TYPE}",
+        port=port,
+        properties=dict(properties),
+        server=f"{name}.local.",
+        parsed_addresses=list(addresses),
+    )
+    zeroconf = AsyncZeroconf(zc=Zeroconf(ip_version=_versions(addresses)))
+    try:
+        await zeroconf.async_register_service(info, cooperating_responders=True)
+        while own_addresses() == addresses:
+            await asyncio.sleep(RETRY_S)
+    finally:
+        await zeroconf.async_unregister_all_services()
+        await zeroconf.async_close()
+
+
+def _versions(addresses: tuple[str, ...]) -> IPVersion:
+    has_v6 = any(":" in address for address in addresses)
+    has_v4 = any(":" not in address for address in addresses)
+    if has_v4 and has_v6:
+        return IPVersion.All
+    return IPVersion.V6Only if has_v6 else IPVersion.V4Only

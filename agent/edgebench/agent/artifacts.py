@@ -1,0 +1,205 @@
+"""Content-addressed store of models: named by digest, resumable, bounded, oldest out first.
+
+    models/<sha256>            a whole model whose digest was verified
+    models/<sha256>.part       the first bytes of one that is still arriving
+
+A part survives a lost link and an agent's death; its digest is computed again over the bytes
+that are there. Whole models are not synced to disk: every run verifies the digest first, so a
+file torn by a power cut is noticed and fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+from edgebench.agent.files import disk_errors
+from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
+
+DEFAULT_QUOTA_BYTES = 4 * 2**30
+KEEP_FREE_BYTES = 64 * 2**20
+"""Never fill the disk to the last byte: results must still fit."""
+_BLOCK_BYTES = 1 << 20
+
+
+class Upload:
+    """A model on its way in.
+
+    Writing and hashing one chunk go on in a thread while the next chunk is received: both leave
+    Python's global lock, and on the second core they cost the transfer nothing.
+    """
+
+    def __init__(self, sha256: str, size_bytes: int, file: BinaryIO, digest: hashlib._Hash) -> None:
+        self.sha256 = sha256
+        self.size_bytes = size_bytes
+        self.offset_bytes = file.tell()
+        self._file = file
+        self._digest = digest
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._pending: Future[None] | None = None
+
+    async def write(self, offset_bytes: int, data: memoryview) -> None:
+        """Take the next bytes; an error of writing them may come with a later call.
+
+        Raises:
+            UsageError: the bytes are not the next ones, or too many.
+            NoSpace: the disk is full.
+        """
+        if offset_bytes != self.offset_bytes:
+            raise UsageError(f"chunk at byte {offset_bytes}, expected {self.offset_bytes}")
+        if offset_bytes + len(data) > self.size_bytes:
+            raise UsageError(f"chunk ends behind the model's {self.size_bytes} bytes")
+        if self._pending is not None:
+            await asyncio.wrap_future(self._pending)
+        self._pending = self._thread.submit(self._append, data)
+        self.offset_bytes += len(data)
+
+    def finish(self) -> str:
+        """Wait for the last bytes; the digest of all of them.
+
+        Raises:
+            NoSpace: the disk is full.
+        """
+        try:
+            if self._pending is not None:
+                self._pending.result()
+        finally:
+            self.close()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Keep what has arrived, for a later resumption."""
+        self._thread.shutdown(wait=True)
+        self._file.close()
+
+    def _append(self, data: memoryview) -> None:
+        with disk_errors("model not stored", Path(self._file.name)):
+            while data:  # an unbuffered write may be short
+                written = self._file.write(data)
+                self._digest.update(data[:written])
+                data = data[written:]
+
+
+class ArtifactStore:
+    """The models of one agent."""
+
+    def __init__(self, directory: Path, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
+        self._directory = directory
+        self.quota_bytes = quota_bytes
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def path(self, sha256: str) -> Path:
+        """Where the model is or will be.
+
+        Raises:
+            UsageError: not a SHA-256 in lower-case hexadecimal.
+        """
+        if not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise UsageError(f"not a sha256 digest: {sha256[:80]!r}")
+        return self._directory / sha256
+
+    def offset(self, sha256: str) -> tuple[int, bool]:
+        """Bytes of the model that are here, and whether that is all of it."""
+        for path, is_complete in ((self.path(sha256), True), (self._part(sha256), False)):
+            try:
+                return path.stat().st_size, is_complete
+            except FileNotFoundError:
+                continue
+        return 0, False
+
+    def begin(self, sha256: str, size_bytes: int) -> Upload:
+        """Open a model for writing behind the bytes that are already here.
+
+        Raises:
+            NoSpace: it does not fit in the quota or on the disk.
+        """
+        part = self._part(sha256)
+        self._make_room(sha256, size_bytes)
+        with disk_errors("model not stored", part):
+            file = part.open("ab", buffering=0)
+            if file.tell() > size_bytes:
+                file.truncate(0)
+                file.seek(0)
+        return Upload(sha256, size_bytes, file, _digest_of(part))
+
+    def commit(self, upload: Upload) -> None:
+        """Verify a complete upload and give it its name.
+
+        Raises:
+            ModelRefused: bytes are missing, or they are not what the digest promised.
+        """
+        digest = upload.finish()
+        part = self._part(upload.sha256)
+        if upload.offset_bytes != upload.size_bytes:
+            raise ModelRefused(
+                f"model is incomplete: {upload.offset_bytes} of {upload.size_bytes} bytes"
+            )
+        if digest != upload.sha256:
+            part.unlink()
+            raise ModelRefused(f"model arrived damaged: its sha256 is {digest}")
+        part.replace(self.path(upload.sha256))
+
+    def verified_path(self, sha256: str) -> Path:
+        """The model's file, after its bytes were read and found right; counts as a use.
+
+        Raises:
+            ModelRefused: it is not here, or damaged (then it is removed).
+        """
+        path = self.path(sha256)
+        try:
+            digest = _digest_of(path).hexdigest()
+        except FileNotFoundError as exc:
+            raise ModelRefused(f"model {sha256[:12]} is not on this device") from exc
+        if digest != sha256:
+            path.unlink(missing_ok=True)
+            raise ModelRefused(f"stored model {sha256[:12]} was damaged on disk and removed")
+        os.utime(path)
+        return path
+
+    def usage(self) -> tuple[int, int]:
+        """Number of whole models, and bytes of everything."""
+        sizes = [(path.suffix == "", size) for _, size, path in self._entries()]
+        return sum(whole for whole, _ in sizes), sum(size for _, size in sizes)
+
+    def _make_room(self, sha256: str, size_bytes: int) -> None:
+        if size_bytes > self.quota_bytes:
+            raise NoSpace(f"model of {size_bytes} bytes, quota {self.quota_bytes} bytes")
+        others = sorted(entry for entry in self._entries() if entry[2].stem != sha256)
+        have = self._part(sha256)
+        missing = size_bytes - (have.stat().st_size if have.exists() else 0)
+        used = sum(size for _, size, _ in others)
+        for _, size, path in others:
+            is_tight = self._free_bytes() < missing + KEEP_FREE_BYTES
+            if used + size_bytes <= self.quota_bytes and not is_tight:
+                return
+            path.unlink(missing_ok=True)
+            used -= size
+        if self._free_bytes() < missing:
+            raise NoSpace(f"model needs {missing} bytes, disk has {self._free_bytes()} bytes free")
+
+    def _free_bytes(self) -> int:
+        return shutil.disk_usage(self._directory).free
+
+    def _entries(self) -> Iterator[tuple[int, int, Path]]:
+        """Time of last use, size and path of every file, in no order."""
+        for path in self._directory.iterdir():
+            facts = path.stat()
+            yield facts.st_mtime_ns, facts.st_size, path
+
+    def _part(self, sha256: str) -> Path:
+        return self.path(sha256).with_suffix(".part")
+
+
+def _digest_of(path: Path) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest

@@ -1,0 +1,150 @@
+"""The command line on the device: `edgebench-agent serve | pair | status`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
+from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code."""
+    options = _parser().parse_args(arguments)
+    level = logging.DEBUG if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        options.command(options)
+    except UsageError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return EXIT_USAGE
+    except EdgebenchError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 130
+    return EXIT_DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    paths = user_paths(os.environ)
+    parser = argparse.ArgumentParser(
+        prog="edgebench-agent", description="Run and measure models on this device."
+    )
+    parser.add_argument("--verbose", action="store_true", help="log every step")
+    parser.add_argument(
+        "--state", type=Path, default=Path(paths.agent_state), metavar="DIR",
+        help="models, unfetched runs and the control socket (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=Path, default=Path(paths.agent_config), metavar="DIR",
+        help="this agent's identity and the paired hosts (default: %(default)s)",
+    )  # fmt: skip
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
+    pair = commands.add_parser("pair", help="print a string that pairs one host")
+    pair.add_argument("--json", action="store_true", help="print one JSON document")
+    pair.set_defaults(command=_pair)
+    status = commands.add_parser("status", help="show how the running agent is")
+    status.add_argument("--json", action="store_true", help="print one JSON document")
+    status.set_defaults(command=_status)
+    return parser
+
+
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument(
+        "--listen", default=f":{DEFAULT_PORT}", metavar="[ADDRESS]:PORT",
+        help="where to accept paired hosts (default: all addresses, port %(default)s)",
+    )  # fmt: skip
+    serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
+    serve.add_argument("--name", help="name of this device (default: the host name)")
+    serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
+    serve.add_argument(
+        "--idle-exit", type=float, metavar="SECONDS",
+        help="stop after this long without a connection or a run",
+    )  # fmt: skip
+    serve.add_argument(
+        "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
+    )
+    serve.set_defaults(command=_serve)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    from edgebench.agent.daemon import Settings, run_daemon
+
+    run_daemon(
+        Settings(
+            config=options.config.absolute(),
+            state=options.state.absolute(),
+            name=options.name,
+            listen=None if options.local else _parse_listen(options.listen),
+            idle_exit_s=options.idle_exit,
+            is_advertised=not options.no_advertise,
+            models_quota_bytes=options.models_quota,
+        )
+    )
+
+
+def _pair(options: argparse.Namespace) -> None:
+    from edgebench.agent.control import ask
+    from edgebench.protocol import identity
+    from edgebench.protocol.messages import PairingOpen, PairingReady
+
+    secret = secrets.token_bytes(identity.SECRET_BYTES)
+    certificate = identity.pairing_identity(secret).certificate_pem
+    request = PairingOpen(certificate, PAIRING_VALID_S)
+    ready = asyncio.run(ask(options.state / CONTROL_SOCKET, request, PairingReady))
+    addresses = ready.addresses or ("127.0.0.1",)
+    string = identity.PairingString(addresses, ready.port, ready.fingerprint, secret)
+    if options.json:
+        print(json.dumps({"pairing": str(string), "valid_s": PAIRING_VALID_S}))
+        return
+    print(string)
+    print(
+        f"On the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'",
+        file=sys.stderr,
+    )
+
+
+def _status(options: argparse.Namespace) -> None:
+    from edgebench.agent.control import ask
+    from edgebench.protocol.codec import to_plain
+    from edgebench.protocol.messages import Status, StatusAsk
+
+    status = asyncio.run(ask(options.state / CONTROL_SOCKET, StatusAsk(), Status))
+    if options.json:
+        print(json.dumps(to_plain(status), indent=1))
+        return
+    lease = "free"
+    if status.lease_holder:
+        left = status.lease_expires_in_s
+        until = "until its run ends" if left is None else f"for {left:.0f} s more"
+        lease = f"held by {status.lease_holder}, {until}"
+    print(f"device   {status.device.name} ({status.device.id}), {status.device.os}")
+    print(f"agent    {status.software}, pid {status.pid}, up {status.uptime_s:.0f} s")
+    print(f"port     {status.port or 'none: this machine only'}")
+    print(f"lease    {lease}")
+    print(f"running  {status.running or 'nothing'}")
+    print(f"spool    {status.spooled_count} runs wait for their host, {status.spooled_bytes} bytes")
+    print(
+        f"models   {status.models_count}, {status.models_bytes} of {status.models_quota_bytes} bytes"
+    )
+    print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
+
+
+def _parse_listen(text: str) -> tuple[str | None, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen takes [ADDRESS]:PORT, got {text!r}")
+    return host.strip("[]") or None, int(port)

@@ -1,0 +1,41 @@
+"""One question to the agent that runs on this machine, over its unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+from websockets.asyncio.client import unix_connect
+from websockets.exceptions import WebSocketException
+
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.errors import RemoteProtocolError, Unreachable, error_from_code
+from edgebench.protocol.messages import PROTOCOL_VERSION, Hello, Message, Problem, Welcome
+
+ANSWER_TIMEOUT_S = 10.0
+_T = TypeVar("_T")
+
+
+async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
+    """The answer of the running agent.
+
+    Raises:
+        Unreachable: no agent runs here.
+        EdgebenchError: the agent refused.
+    """
+    try:
+        async with unix_connect(str(path), uri="ws://agent/", compression=None) as link:
+            hello = Hello(PROTOCOL_VERSION, "edgebench-agent", "this machine", "control")
+            for number, (message, kind) in enumerate([(hello, Welcome), (request, answer)]):
+                await link.send(encode(number, message))
+                received = await asyncio.wait_for(link.recv(decode=False), ANSWER_TIMEOUT_S)
+                found = decode(received).message
+                if isinstance(found, Problem):
+                    raise error_from_code(found.code, found.text)
+                if not isinstance(found, kind):
+                    raise RemoteProtocolError(f"agent answered with {type(found).__name__}")
+            assert isinstance(found, answer)
+            return found
+    except (OSError, WebSocketException, asyncio.TimeoutError) as exc:
+        raise Unreachable(f"no agent answers at {path}") from exc

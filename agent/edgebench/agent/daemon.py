@@ -1,0 +1,276 @@
+"""The daemon: everything that an agent owns, and its life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection, serve, unix_serve
+
+from edgebench.agent.advertise import advertise
+from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.files import make_private_directory
+from edgebench.agent.identity import Trust
+from edgebench.agent.lease import Lease
+from edgebench.agent.run import Runner
+from edgebench.agent.runtimes.registry import probe_all
+from edgebench.agent.server import LocalConnection, PinnedConnection, Session
+from edgebench.agent.spool import Spool
+from edgebench.agent.system import describe_device, describe_environment, is_emulated
+from edgebench.protocol.codec import MAX_FRAME_BYTES
+from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.messages import Status
+from edgebench.protocol.paths import CONTROL_SOCKET
+
+MAX_SOCKET_PATH = 107
+"""sun_path without its NUL. Source: unix(7)."""
+IDLE_CHECK_S = 0.5
+
+_WEBSOCKET_OPTIONS: dict[str, Any] = {
+    "compression": None,  # models do not compress, and a bomb must not expand
+    "max_size": MAX_FRAME_BYTES,
+    "max_queue": 4,
+    "open_timeout": 10.0,
+    "ping_interval": 20.0,
+    "ping_timeout": 20.0,
+    "close_timeout": 2.0,
+    "server_header": None,
+}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an agent is started."""
+
+    config: Path
+    state: Path
+    name: str | None = None
+    listen: tuple[str | None, int] | None = None
+    """Address (None: all) and port of the TLS door; None: unix socket only."""
+    idle_exit_s: float | None = None
+    """Stop after this long without a connection or a run; None: never."""
+    is_advertised: bool = True
+    models_quota_bytes: int | None = None
+
+
+class Agent:
+    """What an agent owns."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._started_s = time.monotonic()
+        self.trust = Trust(settings.config) if settings.listen else None
+        self.device = describe_device(settings.state, settings.name)
+        self.models = ArtifactStore(settings.state / "models")
+        if settings.models_quota_bytes:
+            self.models.quota_bytes = settings.models_quota_bytes
+        self.spool = Spool(settings.state)
+        self.lease = Lease(time.monotonic)
+        self.runner = Runner(self.device, self.models, self.spool)
+        self.software = f"edgebench-agent {_version()}"
+        self.port: int | None = None
+        self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
+
+    async def describe(self) -> SystemDescription:
+        """The device now; the runtimes are probed once and remembered."""
+        if self._runtimes is None:
+            self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
+        runtimes = await asyncio.shield(self._runtimes)
+        return SystemDescription(self.device, describe_environment(), runtimes, is_emulated())
+
+    def require_trust(self) -> Trust:
+        """The pins, if this agent has a TLS door.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if self.trust is None:
+            raise UsageError("this agent serves this machine only; it cannot be paired")
+        return self.trust
+
+    def status(self) -> Status:
+        """How the agent is."""
+        holder = self.lease.holder
+        spooled = self.spool.usage()
+        models = self.models.usage()
+        current = self.runner.current
+        return Status(
+            device=self.device,
+            software=self.software,
+            pid=os.getpid(),
+            fingerprint=self.trust.fingerprint if self.trust else "",
+            port=self.port,
+            uptime_s=time.monotonic() - self._started_s,
+            lease_holder=holder.name if holder else None,
+            lease_expires_in_s=self.lease.expires_in_s(),
+            running=current.request.run_id if current else None,
+            spooled_count=spooled[0],
+            spooled_bytes=spooled[1],
+            models_count=models[0],
+            models_bytes=models[1],
+            models_quota_bytes=self.models.quota_bytes,
+            paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
+        )
+
+
+def run_daemon(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, or until idle for long enough.
+
+    Raises:
+        TargetError: another agent has this state directory, or the port is taken.
+    """
+    make_private_directory(settings.state)
+    with _only_one(settings.state):
+        asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    agent = Agent(settings)
+    for run_id in agent.spool.sweep():
+        logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as doors:
+        connections = _Connections(agent)
+        await doors.enter_async_context(_local_door(settings, connections))
+        if settings.listen:
+            await doors.enter_async_context(_tls_door(settings, agent, connections))
+        print(f"ready {agent.device.name} port {agent.port or '-'}", flush=True)
+        await _until_done(settings, agent, connections, stop)
+        if agent.runner.current:
+            await agent.runner.current.worker.stop()
+            await agent.runner.wait()
+
+
+class _Connections:
+    """Counts the open connections."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.count = 0
+
+    async def serve(self, connection: ServerConnection) -> None:
+        """Handle one connection."""
+        assert isinstance(connection, (PinnedConnection, LocalConnection))
+        self.count += 1
+        try:
+            await Session(self._agent, connection).serve()
+        finally:
+            self.count -= 1
+
+
+@asynccontextmanager
+async def _local_door(settings: Settings, connections: _Connections) -> AsyncIterator[None]:
+    path = settings.state / CONTROL_SOCKET
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise UsageError(f"path of the agent's socket is over {MAX_SOCKET_PATH} bytes: {path}")
+    path.unlink(missing_ok=True)
+    mask = os.umask(0o177)  # the socket must never be open to others, not even for a moment
+    try:
+        server = unix_serve(
+            connections.serve, str(path), create_connection=LocalConnection, **_WEBSOCKET_OPTIONS
+        )
+        await server.__aenter__()
+    finally:
+        os.umask(mask)
+    try:
+        yield
+    finally:
+        await server.__aexit__(None, None, None)
+        path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _tls_door(
+    settings: Settings, agent: Agent, connections: _Connections
+) -> AsyncIterator[None]:
+    assert settings.listen is not None
+    host, port = settings.listen
+    trust = agent.require_trust()
+    PinnedConnection.trust = trust
+    try:
+        server = await serve(
+            connections.serve,
+            host,
+            port,
+            ssl=trust.context,
+            create_connection=PinnedConnection,
+            **_WEBSOCKET_OPTIONS,
+        )
+    except OSError as exc:
+        raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
+    agent.port = next(iter(server.sockets)).getsockname()[1]
+    announce = asyncio.ensure_future(_advertise(settings, agent, trust))
+    try:
+        yield
+    finally:
+        announce.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await announce
+        server.close()
+        await server.wait_closed()
+
+
+async def _advertise(settings: Settings, agent: Agent, trust: Trust) -> None:
+    if not settings.is_advertised or agent.port is None:
+        return
+    properties = {
+        "id": agent.device.id,
+        "name": agent.device.name,
+        "arch": agent.device.arch,
+        "pin": trust.fingerprint,
+        "software": agent.software,
+    }
+    await advertise(agent.port, trust.fingerprint, properties)
+
+
+async def _until_done(
+    settings: Settings, agent: Agent, connections: _Connections, stop: asyncio.Event
+) -> None:
+    if settings.idle_exit_s is None:
+        await stop.wait()
+        return
+    idle_since_s = time.monotonic()
+    while not stop.is_set() and time.monotonic() - idle_since_s < settings.idle_exit_s:
+        if connections.count or agent.runner.current:
+            idle_since_s = time.monotonic()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(stop.wait(), IDLE_CHECK_S)
+
+
+@contextlib.contextmanager
+def _only_one(state: Path) -> Any:
+    with (state / "agent.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise TargetError(f"another agent is running with the state in {state}") from exc
+        yield
+
+
+def _version() -> str:
+    try:
+        return version("edgebench")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def default_name() -> str:
+    """What this machine calls itself."""
+    return socket.gethostname()

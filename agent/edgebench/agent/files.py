@@ -1,0 +1,59 @@
+"""Files that survive a power cut: written beside, synced, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgebench.protocol.errors import NoSpace, TargetError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a secret file atomically, readable by its owner only."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def make_private_directory(path: Path) -> Path:
+    """Make a directory that only its owner may enter, with its parents."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the file's bytes are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the directory's entries are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def disk_errors(doing: str, path: Path) -> Iterator[None]:
+    """Translate the operating system's file errors into one line that names the path."""
+    try:
+        yield
+    except OSError as exc:
+        kind = NoSpace if exc.errno in _FULL else TargetError
+        raise kind(f"{doing}: {exc.strerror or exc}: {path}") from exc

@@ -1,0 +1,138 @@
+"""The agent's identity, the hosts that it trusts, and the TLS context made from both."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.agent.files import make_private_directory, write_private
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import RemoteProtocolError, TargetError, UsageError
+from edgebench.protocol.identity import der_of, fingerprint, new_identity
+
+MAX_PAIRING_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PairedHost:
+    """A host that may talk to this agent."""
+
+    fingerprint: str
+    name: str
+    certificate_pem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a connection."""
+
+    identity: str
+    name: str
+    is_pairing: bool = False
+    """It knows a pairing secret and nothing else yet."""
+    is_local: bool = False
+    """It is a process of the same user on this machine."""
+
+
+class Trust:
+    """The identity of this agent and everybody whom it trusts.
+
+    OpenSSL checks that a peer owns the key of a trusted certificate; the fingerprint is then
+    looked up here, so that a pairing that has ended is refused although OpenSSL still knows it.
+    """
+
+    def __init__(self, directory: Path, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._directory = make_private_directory(directory)
+        self._now_s = now_s
+        self._pairings: dict[str, float] = {}
+        self._hosts = {host.fingerprint: host for host in _load_hosts(self._hosts_path)}
+        self._identity_path = directory / "identity.pem"
+        if not self._identity_path.exists():
+            _make_identity(self._identity_path)
+        self.fingerprint = fingerprint(der_of(self._identity_path.read_text()))
+        self.context = self._make_context()
+
+    @property
+    def hosts(self) -> tuple[PairedHost, ...]:
+        """The paired hosts."""
+        return tuple(self._hosts.values())
+
+    def open_pairing(self, certificate_pem: str, valid_s: float) -> None:
+        """Accept a one-time identity for a while."""
+        if not 0 < valid_s <= MAX_PAIRING_S:
+            raise UsageError(f"pairing valid for {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
+        self._trust(certificate_pem)
+        self._pairings[fingerprint(der_of(certificate_pem))] = self._now_s() + valid_s
+
+    def pair(self, pairing: Peer, certificate_pem: str, name: str) -> None:
+        """Trust a host from now on, and use the one-time identity up."""
+        self._trust(certificate_pem)
+        pin = fingerprint(der_of(certificate_pem))
+        self._pairings.pop(pairing.identity, None)
+        self._hosts[pin] = PairedHost(pin, name[:64], certificate_pem)
+        write_private(self._hosts_path, json.dumps(to_plain(self.hosts), indent=1))
+
+    def peer(self, certificate_der: bytes | None) -> Peer | None:
+        """Who owns this certificate; None for a stranger."""
+        if certificate_der is None:
+            return None
+        pin = fingerprint(certificate_der)
+        if pin in self._hosts:
+            return Peer(pin, self._hosts[pin].name)
+        if self._pairings.get(pin, 0.0) > self._now_s():
+            return Peer(pin, "a host that is pairing", is_pairing=True)
+        return None
+
+    @property
+    def _hosts_path(self) -> Path:
+        return self._directory / "hosts.json"
+
+    def _trust(self, certificate_pem: str) -> None:
+        try:
+            self.context.load_verify_locations(cadata=certificate_pem)
+        except ssl.SSLError as exc:
+            raise UsageError(f"not a certificate: {exc.reason}") from exc
+
+    def _make_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0
+        context.load_cert_chain(self._identity_path)
+        for host in self._hosts.values():
+            context.load_verify_locations(cadata=host.certificate_pem)
+        return context
+
+
+def _load_hosts(path: Path) -> tuple[PairedHost, ...]:
+    try:
+        return from_plain(json.loads(path.read_text()), tuple[PairedHost, ...])
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, RemoteProtocolError) as exc:
+        raise TargetError(f"list of paired hosts is unreadable: {path}: {exc}") from exc
+
+
+def _make_identity(path: Path) -> None:
+    # In a process of its own: the certificate library would stay in the daemon's memory.
+    command = [sys.executable, "-m", "edgebench.agent.identity", str(path)]
+    result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode:
+        raise TargetError(f"identity not created: {result.stderr.strip()[-300:]}: {path}")
+
+
+def _create(path: Path) -> None:
+    import socket
+
+    identity = new_identity(socket.gethostname())
+    write_private(path, identity.key_pem + identity.certificate_pem)
+
+
+if __name__ == "__main__":
+    _create(Path(sys.argv[1]))

@@ -1,0 +1,91 @@
+"""Who may measure now: one host at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgebench.protocol.errors import LeaseHeld, UsageError
+
+MAX_TTL_S = 120.0
+"""A dead host blocks the device no longer than this after its run has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A host that holds the lease."""
+
+    identity: str
+    name: str
+    expires_s: float
+
+
+class Lease:
+    """The right to measure on this device.
+
+    A host keeps it by renewing; a run in progress keeps it for its host even when the host is
+    gone, so that nobody disturbs the measurement.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._holder: Holder | None = None
+        self._is_pinned = False
+
+    @property
+    def holder(self) -> Holder | None:
+        """The current holder, or None when the lease is free."""
+        if self._holder and not self._is_pinned and self._holder.expires_s <= self._now_s():
+            self._holder = None
+        return self._holder
+
+    def acquire(self, identity: str, name: str, ttl_s: float) -> float:
+        """Take or renew the lease; seconds until it expires.
+
+        Raises:
+            UsageError: the time is not positive, or longer than the limit.
+            LeaseHeld: somebody else has it.
+        """
+        if not 0 < ttl_s <= MAX_TTL_S:
+            raise UsageError(f"lease of {ttl_s} s, limit {MAX_TTL_S:.0f} s")
+        self._refuse_others(identity)
+        self._holder = Holder(identity, name, self._now_s() + ttl_s)
+        return ttl_s
+
+    def require(self, identity: str) -> None:
+        """Check that this host holds the lease.
+
+        Raises:
+            LeaseHeld: somebody else has it, or nobody.
+        """
+        self._refuse_others(identity)
+        if self.holder is None:
+            raise LeaseHeld("the lease has expired or was never taken")
+
+    def release(self, identity: str) -> None:
+        """Give the lease back; without effect for who does not hold it."""
+        if self._holder and self._holder.identity == identity and not self._is_pinned:
+            self._holder = None
+
+    def pin(self) -> None:
+        """Hold the lease whatever the clock says, while a run is in progress."""
+        self._is_pinned = True
+
+    def unpin(self) -> None:
+        """The run is over: the lease lives by the clock again."""
+        self._is_pinned = False
+
+    def expires_in_s(self) -> float | None:
+        """Seconds until the lease is free; None when it is, or when a run holds it."""
+        holder = self.holder
+        if holder is None or self._is_pinned:
+            return None
+        return holder.expires_s - self._now_s()
+
+    def _refuse_others(self, identity: str) -> None:
+        holder = self.holder
+        if holder is None or holder.identity == identity:
+            return
+        left = self.expires_in_s()
+        until = "until its run ends" if left is None else f"for {left:.0f} s more"
+        raise LeaseHeld(f"device is in use by {holder.name}, {until}")

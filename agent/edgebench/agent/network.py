@@ -1,0 +1,23 @@
+"""This machine's addresses, as another machine could use them."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import ifaddr
+
+
+def own_addresses() -> tuple[str, ...]:
+    """Addresses of all interfaces, without loopback and link-local ones, IPv4 first."""
+    found = {
+        address
+        for adapter in ifaddr.get_adapters()
+        for entry in adapter.ips
+        if _is_useful(address := str(entry.ip if entry.is_IPv4 else entry.ip[0]))
+    }
+    return tuple(sorted(found, key=lambda address: (":" in address, address)))
+
+
+def _is_useful(address: str) -> bool:
+    ip = ipaddress.ip_address(address)
+    return not (ip.is_loopback or ip.is_link_local or ip.is_unspecified)

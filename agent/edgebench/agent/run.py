@@ -1,0 +1,215 @@
+"""One run on the device: admit → worker → telemetry → spool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.files import disk_errors
+from edgebench.agent.runtimes.registry import find_runtime
+from edgebench.agent.spool import Spool
+from edgebench.agent.system import describe_environment, is_emulated, load_1m
+from edgebench.agent.telemetry.process import SamplerProcess
+from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
+from edgebench.agent.worker.main import Job
+from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.device import DeviceDescription, Environment
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld, UsageError
+from edgebench.protocol.messages import Progress, RunEnded, RunStart
+from edgebench.protocol.record import (
+    AbsentSensor,
+    Event,
+    ModelFacts,
+    Outcome,
+    Phase,
+    RunRecord,
+    WorkerRecord,
+)
+from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+
+KEPT_LOG_BYTES = 256 * 1024
+"""The end of the worker's log is kept; a runtime may print far more than anybody reads."""
+
+Notice = Progress | RunEnded
+Listener = Callable[[Notice], None]
+
+
+@dataclass(slots=True)
+class Run:
+    """A run in progress."""
+
+    request: RunStart
+    owner: str
+    model: ModelFacts
+    environment: Environment
+    worker: WorkerProcess
+    listeners: list[Listener] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    last: Progress | None = None
+
+    def tell(self, notice: Notice) -> None:
+        """Tell everybody who watches; a watcher that fails is the watcher's problem."""
+        self.last = notice if isinstance(notice, Progress) else self.last
+        for listener in list(self.listeners):
+            listener(notice)
+
+    def enter(self, began: PhaseBegan) -> None:
+        """Record and tell that a phase begins."""
+        self.events.append(Event(began.time_ns, began.phase.value))
+        self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
+
+
+class Runner:
+    """Runs one model at a time."""
+
+    def __init__(self, device: DeviceDescription, models: ArtifactStore, spool: Spool) -> None:
+        self._device = device
+        self._models = models
+        self._spool = spool
+        self._task: asyncio.Task[None] | None = None
+        self.current: Run | None = None
+
+    async def start(
+        self, request: RunStart, owner: str, listener: Listener, on_end: Callable[[], None]
+    ) -> None:
+        """Admit a run and let it go; `on_end` is called after it is spooled.
+
+        Raises:
+            EdgebenchError: it was not admitted; nothing is left of it.
+        """
+        if self.current is not None:
+            raise LeaseHeld(f"run {self.current.request.run_id} is in progress")
+        run = await self._admit(request, owner)
+        run.listeners.append(listener)
+        self.current = run
+        self._task = asyncio.create_task(self._finish(run, on_end))
+
+    def owned(self, run_id: str, owner: str) -> Run:
+        """The run in progress, if it has this id and this owner.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if self.running_for(owner) != run_id or self.current is None:
+            raise UsageError(f"run {run_id} is not in progress")
+        return self.current
+
+    def running_for(self, owner: str) -> str | None:
+        """Id of the run in progress, if it is this host's."""
+        is_owned = self.current is not None and self.current.owner == owner
+        return self.current.request.run_id if self.current and is_owned else None
+
+    def forget(self, listener: Listener) -> None:
+        """A watcher is gone."""
+        if self.current is not None and listener in self.current.listeners:
+            self.current.listeners.remove(listener)
+
+    async def wait(self) -> None:
+        """Wait for the run in progress."""
+        if self._task:
+            await asyncio.shield(self._task)
+
+    async def _admit(self, request: RunStart, owner: str) -> Run:
+        runtime = find_runtime(request.spec.runtime)
+        path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
+        size_bytes = path.stat().st_size
+        spec = request.spec
+        limit = spec.limits.memory_bytes or default_memory_bytes(size_bytes)
+        model = ModelFacts(
+            name=request.model_name[:200],
+            sha256=request.model_sha256,
+            format=runtime.formats[0],
+            size_bytes=size_bytes,
+        )
+        directory = self._spool.begin(request.run_id)
+        environment = describe_environment()
+        worker = WorkerProcess(directory, spec.limits)
+        run = Run(request, owner, model, environment, worker)
+        try:
+            await worker.start(Job(spec, model, str(path), limit, os.getpid()))
+        except BaseException:
+            self._spool.discard(request.run_id)
+            raise
+        return run
+
+    async def _finish(self, run: Run, on_end: Callable[[], None]) -> None:
+        run_id = run.request.run_id
+        try:
+            ended = await self._measure(run)
+        except EdgebenchError as exc:  # the run could not even be spooled
+            self._spool.discard(run_id)
+            ended = RunEnded(run_id, Outcome.FAILED, int(exc.code), str(exc))
+        finally:
+            self.current = None
+            on_end()
+        run.tell(ended)
+
+    async def _measure(self, run: Run) -> RunEnded:
+        directory = run.worker.directory
+        sampler = SamplerProcess(directory)
+        worker_record, error = None, None
+        try:
+            await sampler.start(run.worker.pid)
+            run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
+            run.worker.go()
+            worker_record = await run.worker.follow(run.enter)
+        except EdgebenchError as exc:
+            error = exc
+            run.events.append(Event(monotonic_ns(), "failed", str(exc)))
+        absent = await sampler.end()
+        record = self._record(run, worker_record, error, absent)
+        await asyncio.to_thread(self._spool_run, directory, record)
+        return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
+
+    def _record(
+        self,
+        run: Run,
+        worker: WorkerRecord | None,
+        error: EdgebenchError | None,
+        absent: tuple[AbsentSensor, ...],
+    ) -> RunRecord:
+        outcome = Outcome.FAILED if worker is None else Outcome.COMPLETED
+        if worker is not None and worker.is_interrupted:
+            outcome = Outcome.INTERRUPTED
+        if error is not None and run.worker.is_stopping:
+            error = UsageError("stopped before anything was measured")
+        return RunRecord(
+            run_id=run.request.run_id,
+            owner=run.owner,
+            spec=run.request.spec,
+            model=worker.model if worker else run.model,
+            device=self._device,
+            environment=run.environment,
+            outcome=outcome,
+            worker=worker,
+            error_code=int(error.code) if error else 0,
+            error=str(error) if error else None,
+            load_1m_after=load_1m(),
+            telemetry_absent=absent,
+            events=tuple(run.events),
+            emulated=is_emulated(),
+        )
+
+    def _spool_run(self, directory: Path, record: RunRecord) -> None:
+        with disk_errors("run not spooled", directory):
+            _keep_end(directory / WORKER_LOG_FILE)
+            if record.worker is None:
+                (directory / QUERIES_FILE).unlink(missing_ok=True)
+            (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
+        self._spool.finish(record.run_id)
+
+
+def _keep_end(path: Path) -> None:
+    size = path.stat().st_size
+    if size <= KEPT_LOG_BYTES:
+        return
+    with path.open("rb") as file:
+        file.seek(size - KEPT_LOG_BYTES)
+        tail = file.read(LOG_BYTES)
+    path.write_bytes(tail)

@@ -1,0 +1,1 @@
+"""Inference libraries, each behind the `Runtime` interface; see `registry`."""

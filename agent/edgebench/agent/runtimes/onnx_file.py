@@ -1,0 +1,184 @@
+"""What an ONNX file says about itself, read before the runtime sees it.
+
+Theory of operation. An ONNX file is one protobuf message. This reads only the parts that decide
+whether a measurement makes sense: quantised operators (precision), references to other files
+(only one file travels to the device), depth of control flow (a runtime recurses over it), and
+blocked quantisation whose scale has no blocks (a runtime may accept that and compute nonsense).
+A file that is not protobuf at all is left to the runtime, whose message is better.
+
+Field numbers: onnx/onnx, onnx/onnx.proto3. Encoding: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgebench.protocol.errors import ModelRefused
+
+MAX_GRAPH_DEPTH = 16
+"""Levels of graphs inside graphs; real models have 3 or fewer."""
+MAX_INSPECTED_BYTES = 256 * 2**20
+"""Larger files are measured without a look inside."""
+
+_MODEL_GRAPH = 7
+_GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
+_NODE_INPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE = 1, 4, 5
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 1, 3, 6, 11
+_TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 1, 2, 8, 13, 14
+_LOCATION_EXTERNAL = 1
+_QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
+_DYNAMIC = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
+_FLOAT32, _FLOAT16 = 1, 10
+_TYPE_NAMES = {2: "uint8", 3: "int8", 21: "uint4", 22: "int4"}
+"""TensorProto.DataType of weights that make a model a quantised one."""
+
+
+@dataclass(slots=True)
+class OnnxFacts:
+    """What was found."""
+
+    operators: set[str] = field(default_factory=set)
+    weight_types: set[int] = field(default_factory=set)
+    initializer_ranks: dict[bytes, int] = field(default_factory=dict)
+    blocked_scales: list[bytes] = field(default_factory=list)
+
+    @property
+    def precision(self) -> str | None:
+        """int8, uint8, int4, int8-dynamic, or fp32."""
+        if self.operators & _DYNAMIC:
+            return "int8-dynamic"
+        if not self.operators & _QUANTIZED:
+            return self._float_precision()
+        # Zero points and weights share a type; the narrowest names the model.
+        codes = sorted(self.weight_types & _TYPE_NAMES.keys())
+        return _TYPE_NAMES[codes[-1]] if codes else "int8"
+
+    def _float_precision(self) -> str | None:
+        if not self.operators:
+            return None
+        return "fp16" if {_FLOAT16} == self.weight_types & {_FLOAT16, _FLOAT32} else "fp32"
+
+
+def inspect_onnx(path: str) -> OnnxFacts:
+    """Read a model file.
+
+    Raises:
+        ModelRefused: it refers to other files, nests too deep, or its quantisation is malformed.
+    """
+    facts = OnnxFacts()
+    if Path(path).stat().st_size > MAX_INSPECTED_BYTES:
+        return facts
+    try:
+        for number, value in _fields(memoryview(Path(path).read_bytes())):
+            if number == _MODEL_GRAPH and isinstance(value, memoryview):
+                _read_graph(value, facts, depth=1)
+    except _NotProtobuf:
+        return facts
+    for scale in facts.blocked_scales:
+        if facts.initializer_ranks.get(scale) == 0:
+            raise ModelRefused(
+                "malformed quantisation: DequantizeLinear has a block_size but a scalar scale"
+            )
+    return facts
+
+
+class _NotProtobuf(Exception):
+    """The bytes cannot be read as protobuf."""
+
+
+def _read_graph(graph: memoryview, facts: OnnxFacts, depth: int) -> None:
+    if depth > MAX_GRAPH_DEPTH:
+        raise ModelRefused(f"control flow is nested over {MAX_GRAPH_DEPTH} graphs deep")
+    for number, value in _fields(graph):
+        if not isinstance(value, memoryview):
+            continue
+        if number == _GRAPH_NODE:
+            _read_node(value, facts, depth)
+        elif number == _GRAPH_INITIALIZER:
+            _read_initializer(value, facts)
+
+
+def _read_node(node: memoryview, facts: OnnxFacts, depth: int) -> None:
+    inputs: list[bytes] = []
+    operator = ""
+    for number, value in _fields(node):
+        if not isinstance(value, memoryview):
+            continue
+        if number == _NODE_INPUT:
+            inputs.append(bytes(value))
+        elif number == _NODE_OP_TYPE:
+            operator = bytes(value).decode("utf-8", "replace")
+            facts.operators.add(operator)
+        elif number == _NODE_ATTRIBUTE:
+            name, integer, graphs = _read_attribute(value)
+            for graph in graphs:
+                _read_graph(graph, facts, depth + 1)
+            is_blocked = name == b"block_size" and integer > 0
+            if is_blocked and operator == "DequantizeLinear" and len(inputs) > 1:
+                facts.blocked_scales.append(inputs[1])
+
+
+def _read_attribute(attribute: memoryview) -> tuple[bytes, int, list[memoryview]]:
+    name, integer, graphs = b"", 0, []
+    for number, value in _fields(attribute):
+        if isinstance(value, int):
+            integer = value if number == _ATTRIBUTE_INT else integer
+        elif number == _ATTRIBUTE_NAME:
+            name = bytes(value)
+        elif number in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS):
+            graphs.append(value)
+    return name, integer, graphs
+
+
+def _read_initializer(tensor: memoryview, facts: OnnxFacts) -> None:
+    name, rank = b"", 0
+    for number, value in _fields(tensor):
+        if number == _TENSOR_DIMS:
+            rank += 1 if isinstance(value, int) else sum(1 for byte in value if byte < 0x80)
+        elif number == _TENSOR_TYPE and isinstance(value, int):
+            facts.weight_types.add(value)
+        elif number == _TENSOR_NAME and isinstance(value, memoryview):
+            name = bytes(value)
+        elif number == _TENSOR_EXTERNAL or (
+            number == _TENSOR_LOCATION and value == _LOCATION_EXTERNAL
+        ):
+            raise ModelRefused(
+                "weights are in another file (external data); only a single file can be measured"
+            )
+    facts.initializer_ranks[name] = rank
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Number and value of each field: integers, or the bytes of the length-delimited ones."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield number, value
+        elif kind == 2:
+            size, at = _varint(message, at)
+            if at + size > len(message):
+                raise _NotProtobuf
+            yield number, message[at : at + size]
+            at += size
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise _NotProtobuf
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(message):
+            raise _NotProtobuf
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise _NotProtobuf

@@ -1,0 +1,318 @@
+"""Connections and what is said on them.
+
+Theory of operation. There are two doors. The TLS door lets in only who owns the key of a pinned
+certificate; anybody else is cut off during or right after the TLS handshake and reads nothing.
+The unix socket lets in processes of the same user. Behind either, a connection says `Hello`,
+then asks one thing after another; each message type has one handler in the table below.
+Messages of one connection are handled in order, so a flood slows down only its sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+
+from edgebench.agent.artifacts import Upload
+from edgebench.agent.identity import Peer, Trust
+from edgebench.agent.network import own_addresses
+from edgebench.agent.run import Listener, Notice
+from edgebench.agent.worker.process import monotonic_ns
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, Frame, decode, encode, kind_of
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    ErrorCode,
+    ProtocolError,
+    RemoteProtocolError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from edgebench.agent.daemon import Agent
+
+MAX_CONNECTIONS = 64
+"""Each open TLS connection costs 350 KiB; more hosts than this is an attack or a mistake."""
+
+logger = logging.getLogger(__name__)
+
+
+class PinnedConnection(ServerConnection):
+    """A connection that is cut off before its first byte is read unless its peer is known."""
+
+    trust: ClassVar[Trust]
+    _open: ClassVar[weakref.WeakSet[PinnedConnection]] = weakref.WeakSet()
+    peer: Peer
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if len(self._open) >= MAX_CONNECTIONS:
+            raise ConnectionRefusedError(f"{MAX_CONNECTIONS} connections are open")
+        super().__init__(*arguments, **options)
+        self._open.add(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Look at the certificate as soon as the TLS handshake is done."""
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        peer = self.trust.peer(tls.getpeercert(binary_form=True)) if tls else None
+        if peer is None:
+            logger.warning("refused a stranger from %s", transport.get_extra_info("peername"))
+            self.transport.abort()
+        else:
+            self.peer = peer
+
+
+class LocalConnection(ServerConnection):
+    """A connection over the unix socket, from a process of the same user."""
+
+    peer: Peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask the kernel who is at the other end."""
+        super().connection_made(transport)
+        handle: socket.socket = transport.get_extra_info("socket")
+        # struct ucred: pid, uid, gid. Source: unix(7), SO_PEERCRED.
+        packed = handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        uid = struct.unpack("3i", packed)[1]
+        self.peer = Peer(f"local:{uid}", f"user {uid} on this machine", is_local=True)
+
+
+class Session:
+    """One connection's conversation."""
+
+    def __init__(self, agent: Agent, connection: PinnedConnection | LocalConnection) -> None:
+        self._agent = agent
+        self._connection = connection
+        self._peer = connection.peer
+        self._holder = ""
+        self._host_name = ""
+        self._upload: Upload | None = None
+        self._listeners: list[Listener] = []
+        self._sends: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Answer until the other side is gone."""
+        try:
+            async for data in self._connection:
+                await self._answer(data)
+        except ConnectionClosed:
+            pass
+        finally:
+            self._drop_upload()
+            for listener in self._listeners:
+                self._agent.runner.forget(listener)
+
+    async def _answer(self, data: str | bytes) -> None:
+        number = 0
+        try:
+            if isinstance(data, str):
+                raise RemoteProtocolError("text frame")
+            frame = decode(data)
+            number = frame.number
+            await self._handle(frame)
+        except ProtocolError as exc:
+            await self._send(number, m.Problem(int(exc.code), str(exc)))
+            await self._connection.close(1002)
+        except EdgebenchError as exc:
+            await self._send(number, m.Problem(int(exc.code), str(exc)))
+        except OSError as exc:
+            logger.exception("request failed")
+            await self._send(number, m.Problem(int(ErrorCode.INTERNAL), f"agent failed: {exc}"))
+
+    async def _handle(self, frame: Frame) -> None:
+        kind = type(frame.message)
+        allowed = _PAIRING if self._peer.is_pairing else _LOCAL if self._peer.is_local else _REMOTE
+        handler = allowed.get(kind)
+        if handler is None:
+            raise RemoteProtocolError(f"{kind_of(kind)} is not for this connection")
+        if not self._holder and kind is not m.Hello:
+            raise RemoteProtocolError(f"{kind_of(kind)} came before hello")
+        await handler(self, frame)
+
+    async def _send(self, number: int, message: m.Message, payload: bytes = b"") -> None:
+        with contextlib.suppress(ConnectionClosed):
+            await self._connection.send(encode(number, message, payload))
+
+    def _push(self, number: int, notice: m.Message) -> None:
+        task = asyncio.ensure_future(self._send(number, notice))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
+    # Handlers, in the order of a conversation.
+
+    async def _hello(self, frame: Frame, hello: m.Hello) -> None:
+        if abs(hello.protocol - m.PROTOCOL_VERSION) > 1:
+            raise RemoteProtocolError(
+                f"host speaks protocol {hello.protocol}, agent {m.PROTOCOL_VERSION}: "
+                "update the older one"
+            )
+        self._host_name = hello.host_name[:64]
+        self._holder = f"{self._peer.identity}/{hello.session}"
+        agent = self._agent
+        await self._send(
+            frame.number, m.Welcome(m.PROTOCOL_VERSION, agent.software, agent.device)
+        )
+
+    async def _describe(self, frame: Frame, _: m.Describe) -> None:
+        await self._send(frame.number, m.Described(await self._agent.describe()))
+
+    async def _probe(self, frame: Frame, _: m.Probe) -> None:
+        received_ns = monotonic_ns()
+        await self._send(frame.number, m.ProbeReply(received_ns, monotonic_ns()))
+
+    async def _acquire(self, frame: Frame, ask: m.Acquire) -> None:
+        left_s = self._agent.lease.acquire(self._holder, self._host_name, ask.ttl_s)
+        await self._send(frame.number, m.Granted(left_s))
+
+    async def _release(self, frame: Frame, _: m.Release) -> None:
+        self._agent.lease.release(self._holder)
+        await self._send(frame.number, m.Done())
+
+    async def _model_offer(self, frame: Frame, offer: m.ModelOffer) -> None:
+        self._agent.lease.require(self._holder)
+        self._drop_upload()
+        offset_bytes, is_complete = self._agent.models.offset(offer.sha256)
+        if not is_complete:
+            self._upload = await asyncio.to_thread(
+                self._agent.models.begin, offer.sha256, offer.size_bytes
+            )
+            offset_bytes = self._upload.offset_bytes
+        await self._send(frame.number, m.ModelState(offer.sha256, offset_bytes, is_complete))
+
+    async def _model_chunk(self, frame: Frame, chunk: m.ModelChunk) -> None:
+        upload = self._current_upload(chunk.sha256)
+        try:
+            await upload.write(chunk.offset_bytes, frame.payload)
+        except EdgebenchError:
+            self._drop_upload()
+            raise
+
+    async def _model_commit(self, frame: Frame, commit: m.ModelCommit) -> None:
+        upload = self._current_upload(commit.sha256)
+        self._upload = None
+        await asyncio.to_thread(self._agent.models.commit, upload)
+        state = m.ModelState(commit.sha256, upload.size_bytes, is_complete=True)
+        await self._send(frame.number, state)
+
+    async def _run_start(self, frame: Frame, start: m.RunStart) -> None:
+        lease = self._agent.lease
+        lease.require(self._holder)
+        listener = self._listen(frame.number)
+        lease.pin()
+        try:
+            await self._agent.runner.start(start, self._peer.identity, listener, lease.unpin)
+        except BaseException:
+            lease.unpin()
+            raise
+        await self._send(frame.number, m.RunAccepted(start.run_id))
+
+    async def _run_watch(self, frame: Frame, watch: m.RunWatch) -> None:
+        run = self._agent.runner.owned(watch.run_id, self._peer.identity)
+        await self._send(frame.number, m.RunAccepted(watch.run_id))
+        run.listeners.append(self._listen(frame.number))
+        if run.last is not None:
+            self._push(frame.number, run.last)
+
+    async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
+        await self._agent.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
+        await self._send(frame.number, m.Done())
+
+    async def _run_list(self, frame: Frame, _: m.RunList) -> None:
+        finished = self._agent.spool.finished(self._peer.identity)
+        running = self._agent.runner.running_for(self._peer.identity)
+        await self._send(frame.number, m.RunListing(finished, running))
+
+    async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
+        spool, owner = self._agent.spool, self._peer.identity
+        files = await asyncio.to_thread(spool.files, ask.run_id, owner)
+        await self._send(frame.number, m.RunFiles(ask.run_id, files))
+
+    async def _file_read(self, frame: Frame, ask: m.FileRead) -> None:
+        data = self._agent.spool.read(
+            ask.run_id,
+            self._peer.identity,
+            ask.name,
+            offset=ask.offset_bytes,
+            size=MAX_PAYLOAD_BYTES,
+        )
+        await self._send(frame.number, m.FileData(ask.offset_bytes), data)
+
+    async def _run_acknowledge(self, frame: Frame, ask: m.RunAcknowledge) -> None:
+        self._agent.spool.acknowledge(ask.run_id, self._peer.identity)
+        await self._send(frame.number, m.Done())
+
+    async def _pair_host(self, frame: Frame, ask: m.PairHost) -> None:
+        trust = self._agent.require_trust()
+        trust.pair(self._peer, ask.certificate_pem, ask.host_name)
+        await self._send(frame.number, m.Done())
+
+    async def _pairing_open(self, frame: Frame, ask: m.PairingOpen) -> None:
+        trust = self._agent.require_trust()
+        trust.open_pairing(ask.certificate_pem, ask.valid_s)
+        ready = m.PairingReady(trust.fingerprint, own_addresses(), self._agent.port or 0)
+        await self._send(frame.number, ready)
+
+    async def _status(self, frame: Frame, _: m.StatusAsk) -> None:
+        await self._send(frame.number, self._agent.status())
+
+    def _listen(self, number: int) -> Listener:
+        def listener(notice: Notice) -> None:
+            self._push(number, notice)
+
+        self._listeners.append(listener)
+        return listener
+
+    def _current_upload(self, sha256: str) -> Upload:
+        if self._upload is None or self._upload.sha256 != sha256:
+            raise UsageError(f"model {sha256[:12]} was not offered on this connection")
+        return self._upload
+
+    def _drop_upload(self) -> None:
+        if self._upload is not None:
+            self._upload.close()
+            self._upload = None
+
+
+Handler = Callable[[Session, Frame, Any], Awaitable[None]]
+
+
+def _handler(handler: Handler) -> Callable[[Session, Frame], Awaitable[None]]:
+    return lambda session, frame: handler(session, frame, frame.message)
+
+
+_REMOTE = {
+    kind: _handler(handler)
+    for kind, handler in {
+        m.Hello: Session._hello,
+        m.Describe: Session._describe,
+        m.Probe: Session._probe,
+        m.Acquire: Session._acquire,
+        m.Release: Session._release,
+        m.ModelOffer: Session._model_offer,
+        m.ModelChunk: Session._model_chunk,
+        m.ModelCommit: Session._model_commit,
+        m.RunStart: Session._run_start,
+        m.RunWatch: Session._run_watch,
+        m.RunCancel: Session._run_cancel,
+        m.RunList: Session._run_list,
+        m.RunOpen: Session._run_open,
+        m.FileRead: Session._file_read,
+        m.RunAcknowledge: Session._run_acknowledge,
+    }.items()
+}
+"""What a paired host may ask."""
+_LOCAL = _REMOTE | {
+    m.PairingOpen: _handler(Session._pairing_open),
+    m.StatusAsk: _handler(Session._status),
+}
+"""What a process of the same user may ask."""
+_PAIRING = {m.Hello: _REMOTE[m.Hello], m.PairHost: _handler(Session._pair_host)}
+"""What somebody may ask who knows a pairing secret."""

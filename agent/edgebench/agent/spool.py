@@ -1,0 +1,144 @@
+"""Finished runs, kept until their host acknowledges them.
+
+    work/<run-id>/     a run in progress; swept when the agent starts
+    spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from edgebench.agent.files import disk_errors, sync_directory, sync_file
+from edgebench.protocol.errors import NoSpace, UsageError
+from edgebench.protocol.messages import SpooledFile
+from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
+
+DEFAULT_QUOTA_BYTES = 4 * 2**30
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Spool:
+    """The runs of one agent."""
+
+    def __init__(self, directory: Path, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
+        self._work = directory / "work"
+        self._spool = directory / "spool"
+        self.quota_bytes = quota_bytes
+        for path in (self._work, self._spool):
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def sweep(self) -> list[str]:
+        """Remove the runs that an earlier agent left unfinished; their ids."""
+        lost = [path.name for path in self._work.iterdir()]
+        for name in lost:
+            shutil.rmtree(self._work / name, ignore_errors=True)
+        return lost
+
+    def begin(self, run_id: str) -> Path:
+        """A fresh directory for a run in progress.
+
+        Raises:
+            UsageError: the id is malformed, or taken.
+            NoSpace: too much waits in the spool.
+        """
+        path = _inside(self._work, run_id)
+        if path.exists() or (self._spool / run_id).exists():
+            raise UsageError(f"run {run_id} exists already on this device")
+        waiting = self.usage()[1]
+        if waiting >= self.quota_bytes:
+            raise NoSpace(f"spool holds {waiting} bytes of uncollected runs, {self.quota_bytes}")
+        with disk_errors("run not started", path):
+            path.mkdir(mode=0o700)
+        return path
+
+    def finish(self, run_id: str) -> None:
+        """Make a run in progress a finished one."""
+        path = _inside(self._work, run_id)
+        with disk_errors("run not spooled", path):
+            for file in path.iterdir():
+                if file.name in SPOOL_FILES:
+                    sync_file(file)
+                else:
+                    file.unlink()
+            sync_directory(path)
+            path.rename(self._spool / run_id)
+            sync_directory(self._spool)
+
+    def discard(self, run_id: str) -> None:
+        """Drop a run in progress."""
+        shutil.rmtree(_inside(self._work, run_id), ignore_errors=True)
+
+    def finished(self, owner: str) -> tuple[str, ...]:
+        """Ids of the finished runs of one host, oldest first."""
+        paths = sorted(self._spool.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        return tuple(path.name for path in paths if self._record(path).get("owner") == owner)
+
+    def files(self, run_id: str, owner: str) -> tuple[SpooledFile, ...]:
+        """The files of a finished run.
+
+        Raises:
+            UsageError: there is no such run for this host.
+        """
+        path = self._owned(run_id, owner)
+        return tuple(_describe(path / name) for name in SPOOL_FILES if (path / name).exists())
+
+    def read(self, run_id: str, owner: str, name: str, *, offset: int, size: int) -> bytes:
+        """Bytes of one file; empty at its end.
+
+        Raises:
+            UsageError: there is no such run or file for this host.
+        """
+        if name not in SPOOL_FILES or offset < 0:
+            raise UsageError(f"no file {name[:80]!r} in run {run_id} at byte {offset}")
+        path = self._owned(run_id, owner) / name
+        with disk_errors("file not read", path), path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def acknowledge(self, run_id: str, owner: str) -> None:
+        """Forget a finished run; without effect if it is gone already."""
+        path = _inside(self._spool, run_id)
+        if path.exists():
+            self._owned(run_id, owner)
+            # One rename takes it out of sight; what is left of it is swept at the next start.
+            hidden = self._work / f"acknowledged-{run_id}"
+            path.rename(hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
+
+    def usage(self) -> tuple[int, int]:
+        """Number and bytes of the finished runs."""
+        runs = list(self._spool.iterdir())
+        return len(runs), sum(file.stat().st_size for run in runs for file in run.iterdir())
+
+    def _owned(self, run_id: str, owner: str) -> Path:
+        path = _inside(self._spool, run_id)
+        if not path.is_dir() or self._record(path).get("owner") != owner:
+            raise UsageError(f"no run {run_id} waits here for this host")
+        return path
+
+    @staticmethod
+    def _record(path: Path) -> dict[str, Any]:
+        try:
+            record = json.loads((path / RECORD_FILE).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
+
+
+def _inside(directory: Path, run_id: str) -> Path:
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"malformed run id: {run_id[:80]!r}")
+    return directory / run_id
+
+
+def _describe(path: Path) -> SpooledFile:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return SpooledFile(path.name, file.tell(), digest.hexdigest())

@@ -1,0 +1,187 @@
+"""What this machine is: identity, processor, memory, operating system, virtualisation.
+
+Everything is read from files under an injectable root, so that tests can show it any board.
+Absent is normal: a field that cannot be read is None or "unknown", never a guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import socket
+import uuid
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from edgebench.device_profiles.match import match_profile
+from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+
+PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxruntime")
+"""Packages whose versions are part of a run's conditions."""
+
+_EMULATORS = {"QEMU TCG", "qemu-user"}
+
+
+def describe_device(state: Path, name: str | None = None, root: Path = Path("/")) -> DeviceDescription:
+    """Who this device is; `state` keeps a random identity where the system has none."""
+    arch = platform.machine()
+    compatible = _strings(root / "proc/device-tree/compatible")
+    return DeviceDescription(
+        id=_device_id(state, root),
+        name=name or socket.gethostname(),
+        profile=match_profile(arch=arch, dt_compatible=compatible).id,
+        arch=arch,
+        soc=_soc(root, compatible),
+        os=_os_name(root),
+    )
+
+
+def describe_environment(root: Path = Path("/")) -> Environment:
+    """The conditions now."""
+    memory = _memory(root)
+    return Environment(
+        cpu=_cpu(root),
+        memory_total_bytes=memory.get("MemTotal", 0),
+        memory_available_bytes=memory.get("MemAvailable", 0),
+        swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
+        kernel=platform.release(),
+        os=_os_name(root),
+        python=platform.python_version(),
+        virtualization=virtualization(root),
+        load_1m=load_1m(),
+        packages=_packages(PACKAGES),
+        agent_version=_packages(["edgebench"]).get("edgebench", "unknown"),
+    )
+
+
+def load_1m() -> float:
+    """Load average over the last minute."""
+    return os.getloadavg()[0]
+
+
+def is_emulated(root: Path = Path("/")) -> bool:
+    """Whether the CPU itself is emulated, so that times mean nothing."""
+    return virtualization(root) in _EMULATORS
+
+
+def virtualization(root: Path = Path("/")) -> str | None:
+    """Hypervisor, container or emulator around this process; None where none shows itself.
+
+    Source: the order of checks follows systemd-detect-virt(1).
+    """
+    if (container := _container(root)) is not None:
+        return container
+    cpuinfo = _text(root / "proc/cpuinfo")
+    if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo:
+        return "QEMU TCG"
+    vendor = _text(root / "sys/class/dmi/id/sys_vendor")
+    product = _text(root / "sys/class/dmi/id/product_name")
+    for mark, name in _DMI_VENDORS.items():
+        if mark in vendor or mark in product:
+            return name
+    if _text(root / "sys/hypervisor/type"):
+        return _text(root / "sys/hypervisor/type")
+    if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE):
+        return "unknown hypervisor"
+    return None
+
+
+_DMI_VENDORS = {
+    "QEMU": "KVM",
+    "KVM": "KVM",
+    "Amazon EC2": "Amazon EC2",
+    "VMware": "VMware",
+    "innotek": "VirtualBox",
+    "Xen": "Xen",
+    "Google": "Google Compute Engine",
+    "Microsoft Corporation": "Hyper-V",
+}
+"""DMI strings of the common hypervisors. Source: systemd, src/basic/virt.c, `dmi_vendor_table`."""
+
+
+def _container(root: Path) -> str | None:
+    if (root / ".dockerenv").exists():
+        return "docker"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if kind := _text(root / "run/systemd/container"):
+        return kind
+    # A user-mode emulator is the program that the kernel really runs; its name shows in maps.
+    return "qemu-user" if "/qemu-" in _text(root / "proc/self/maps") else None
+
+
+def _device_id(state: Path, root: Path) -> str:
+    machine = _text(root / "etc/machine-id")
+    if not machine:
+        kept = state / "device-id"
+        machine = _text(kept)
+        if not machine:
+            machine = uuid.uuid4().hex
+            kept.write_text(machine)
+    # machine-id(5) asks applications to publish a keyed hash only, never the id itself.
+    return hashlib.blake2b(machine.encode(), key=b"edgebench device", digest_size=8).hexdigest()
+
+
+def _cpu(root: Path) -> CpuDescription:
+    cpufreq = root / "sys/devices/system/cpu/cpufreq"
+    policies = sorted(cpufreq.glob("policy*"))
+    freqs_khz = [int(text) for p in policies if (text := _text(p / "cpuinfo_max_freq")).isdigit()]
+    return CpuDescription(
+        model=_cpu_model(root),
+        logical_count=os.cpu_count() or 1,
+        usable_count=len(os.sched_getaffinity(0)),
+        freq_hz_max=max(freqs_khz) * 1000 if freqs_khz else None,
+        governor=next((_text(p / "scaling_governor") or None for p in policies), None),
+    )
+
+
+def _cpu_model(root: Path) -> str:
+    cpuinfo = _text(root / "proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    if named:
+        return named[1].strip()
+    parts = sorted(set(re.findall(r"^CPU part\s*:\s*(\S+)$", cpuinfo, re.MULTILINE)))
+    return f"{platform.machine()} part {'+'.join(parts)}" if parts else "unknown"
+
+
+def _soc(root: Path, compatible: tuple[str, ...]) -> str:
+    # The last entry of the root node's `compatible` names the chip, the first the board.
+    return compatible[-1] if compatible else _cpu_model(root)
+
+
+def _os_name(root: Path) -> str:
+    pretty = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(root / "etc/os-release"), re.MULTILINE)
+    return pretty[1] if pretty else platform.system()
+
+
+def _memory(root: Path) -> dict[str, int]:
+    pairs = re.findall(r"^(\w+):\s+(\d+) kB$", _text(root / "proc/meminfo"), re.MULTILINE)
+    return {name: int(kib) * 1024 for name, kib in pairs}
+
+
+def _packages(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _strings(path: Path) -> tuple[str, ...]:
+    """A device-tree property: strings that each end with a NUL."""
+    try:
+        return tuple(part.decode("ascii", "replace") for part in path.read_bytes().split(b"\0") if part)
+    except OSError:
+        return ()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip("\0 \n")
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Telemetry sources, one file each."""

@@ -1,0 +1,1 @@
+"""The process that runs one model, once, and nothing else."""

@@ -1,0 +1,57 @@
+"""What a worker may not do: eat the memory, fill the disk, outlive the daemon."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+
+from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
+
+BASE_MEMORY_BYTES = 2**30
+"""A runtime with its libraries takes 0.1 GiB; the rest is for a small model's arena."""
+MEMORY_PER_MODEL_BYTE = 8
+"""Weights may be held as file, unpacked and repacked, and activations grow with them."""
+LOG_BYTES = 64 * 2**20
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel kills this process when its parent dies."""
+
+
+def default_memory_bytes(model_size_bytes: int) -> int:
+    """Private memory that a model of this size may take: a small file has no business with more.
+
+    A file of 180 bytes can ask for 4 TB; the file's own size is the only honest yardstick.
+    """
+    return BASE_MEMORY_BYTES + MEMORY_PER_MODEL_BYTE * model_size_bytes
+
+
+def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) -> None:
+    """Bind this process for the rest of its life.
+
+    RLIMIT_DATA counts private writable memory only, so libraries that reserve address space
+    without using it are not hurt as they would be by RLIMIT_AS.
+    """
+    trace_bytes = max_query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
+    _limit(resource.RLIMIT_DATA, memory_bytes)
+    _limit(resource.RLIMIT_FSIZE, LOG_BYTES + trace_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != daemon_pid:  # it died before the line above took effect
+        os.kill(os.getpid(), signal.SIGKILL)
+    _prefer_as_victim()
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _prefer_as_victim() -> None:
+    # When the device runs out of memory, the kernel must choose the worker, not the agent.
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        return

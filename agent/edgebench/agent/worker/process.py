@@ -1,0 +1,210 @@
+"""The daemon's side of a worker: start it, follow its phases, name the way it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebench.agent.files import disk_errors
+from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.worker.main import (
+    TIMEOUT_FACTOR,
+    TIMEOUT_MARGIN_S,
+    WORKER_RECORD_FILE,
+    Job,
+)
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    RemoteProtocolError,
+    WorkerDied,
+    WorkerTimeout,
+    error_from_code,
+)
+from edgebench.protocol.record import Phase, WorkerRecord
+from edgebench.protocol.spec import Limits
+from edgebench.protocol.traces import WORKER_LOG_FILE
+
+SPOOL_TIMEOUT_S = 120.0
+STOP_GRACE_S = 5.0
+MAX_LINE_BYTES = 16 * 1024
+_DOING = {
+    Phase.STARTING: "starting",
+    Phase.LOADING: "loading the model",
+    Phase.WARMING_UP: "warming up",
+    Phase.MEASURING: "measuring",
+    Phase.SPOOLING: "writing its results",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseBegan:
+    """A worker entered a phase."""
+
+    phase: Phase
+    expected_s: float | None
+    time_ns: int
+
+
+class WorkerProcess:
+    """One worker, from start to end."""
+
+    def __init__(self, directory: Path, limits: Limits) -> None:
+        self.directory = directory
+        self._limits = limits
+        self._phase = Phase.STARTING
+        self._failure: EdgebenchError | None = None
+        self._process: asyncio.subprocess.Process
+        self._reader: asyncio.StreamReader
+        self.is_stopping = False
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    async def start(self, job: Job) -> None:
+        """Start the process; it waits for `go`."""
+        with disk_errors("worker not started", self.directory):
+            (self.directory / "job.json").write_text(json.dumps(to_plain(job)))
+            log = (self.directory / WORKER_LOG_FILE).open("wb")
+        read_end, write_end = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "edgebench.agent.worker.main"),
+                *(str(self.directory), str(write_end)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=[write_end],
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        finally:
+            os.close(write_end)
+            log.close()
+        self._reader = await _read_pipe(read_end)
+
+    def go(self) -> None:
+        """Let the worker begin."""
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    async def follow(self, on_phase: Callable[[PhaseBegan], None]) -> WorkerRecord:
+        """Wait for the end; the worker's record.
+
+        Raises:
+            WorkerTimeout: a phase took too long; the worker is gone.
+            WorkerDied: it ended without a word.
+            EdgebenchError: whatever the worker itself reported.
+        """
+        timeout_s = self._limits.load_timeout_s
+        try:
+            while line := await asyncio.wait_for(self._read_line(), timeout_s):
+                began = self._take(line)
+                if began is not None:
+                    self._phase = began.phase
+                    timeout_s = self._timeout_s(began)
+                    on_phase(began)
+            code = await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
+        except asyncio.TimeoutError:
+            await self.kill()
+            doing = _DOING[self._phase]
+            raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
+        if self._failure:
+            raise self._failure
+        if code != 0:
+            raise WorkerDied(self._obituary(code))
+        return self._read_record()
+
+    async def stop(self) -> None:
+        """Ask the worker to end and keep what it measured; insist after a while."""
+        self.is_stopping = True
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        if self._phase is Phase.SPOOLING:
+            return
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
+        except asyncio.TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End the worker now."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def _read_line(self) -> bytes:
+        try:
+            return await self._reader.readline()
+        except ValueError:  # longer than the limit: not one of ours
+            return b""
+
+    def _take(self, line: bytes) -> PhaseBegan | None:
+        try:
+            fields: dict[str, Any] = json.loads(line)
+            if "failed" in fields:
+                text = one_line(fields["failed"])
+                self._failure = error_from_code(int(fields["code"]), text)
+                return None
+            expected_s = fields["expected_s"]
+            return PhaseBegan(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
+        except (ValueError, KeyError, TypeError):
+            self._failure = WorkerDied("worker said something unreadable")
+            return None
+
+    def _timeout_s(self, began: PhaseBegan) -> float:
+        if began.phase is Phase.LOADING:
+            return self._limits.load_timeout_s
+        if began.phase is Phase.SPOOLING:
+            return SPOOL_TIMEOUT_S
+        if self._limits.measure_timeout_s is not None:
+            return self._limits.measure_timeout_s
+        return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S
+
+    def _obituary(self, code: int) -> str:
+        doing = _DOING[self._phase]
+        last = one_line(self._last_log_line())
+        said = f": {last}" if last else ""
+        if code > 0:
+            return f"worker ended with status {code} while {doing}{said}"
+        name = signal.Signals(-code).name
+        why = " (out of memory?)" if name == "SIGKILL" and not said else ""
+        return f"worker was killed by {name} while {doing}{why}{said}"
+
+    def _last_log_line(self) -> str:
+        with (self.directory / WORKER_LOG_FILE).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_LINE_BYTES))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    def _read_record(self) -> WorkerRecord:
+        try:
+            plain = json.loads((self.directory / WORKER_RECORD_FILE).read_bytes())
+            return from_plain(plain, WorkerRecord)
+        except (OSError, ValueError, RemoteProtocolError) as exc:
+            raise WorkerDied(f"worker left no readable record: {exc}") from exc
+
+
+def monotonic_ns() -> int:
+    """The device's monotonic clock, the one that queries and telemetry use."""
+    return time.perf_counter_ns()
+
+
+async def _read_pipe(descriptor: int) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader

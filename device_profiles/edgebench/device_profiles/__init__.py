@@ -1,0 +1,1 @@
+"""What differs between boards, as data: one TOML file a board, and the matcher."""

@@ -1,0 +1,1 @@
+"""Energy meters: one interface, one file a driver."""

@@ -1,0 +1,89 @@
+"""Clock domains: two-way probes, and the model that converts times between two clocks.
+
+Theory of operation. A probe is four times: the host sends at `t0`, the device receives at `t1`
+and answers at `t2`, the host receives at `t3`. Assuming equal delays, the device clock is ahead
+of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of that is at most half the round trip
+(t3 − t0) − (t2 − t1). Probes with the least round trip carry the least error, so the model
+keeps only those, one for each group of probes, and draws a line through them.
+
+Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgebench.protocol.errors import MeasurementError
+
+
+@dataclass(frozen=True, slots=True)
+class ClockProbe:
+    """One two-way exchange, nanoseconds; t0 and t3 on the host clock, t1 and t2 on the device's."""
+
+    t0: int
+    t1: int
+    t2: int
+    t3: int
+
+    @property
+    def offset_ns(self) -> float:
+        """Device clock minus host clock."""
+        return ((self.t1 - self.t0) + (self.t2 - self.t3)) / 2
+
+    @property
+    def round_trip_ns(self) -> int:
+        """Time on the wire, both ways."""
+        return (self.t3 - self.t0) - (self.t2 - self.t1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockModel:
+    """Conversion from a host clock to a device clock, valid around the fitted span."""
+
+    host_domain: str
+    device_domain: str
+    reference_ns: int
+    """Host time at which the offset holds exactly."""
+    offset_ns: float
+    slope: float
+    """Device seconds per host second, minus one."""
+    error_ns: float
+    """Bound on the error of a conversion inside the span: half the worst kept round trip."""
+
+    def to_device(self, host_ns: int) -> int:
+        """Host time as device time."""
+        return host_ns + round(self.offset_ns + self.slope * (host_ns - self.reference_ns))
+
+    def to_host(self, device_ns: int) -> int:
+        """Device time as host time."""
+        since = device_ns - self.reference_ns - self.offset_ns
+        return self.reference_ns + round(since / (1 + self.slope))
+
+
+def fit(
+    groups: Sequence[Sequence[ClockProbe]], *, host_domain: str, device_domain: str
+) -> ClockModel:
+    """The clock model through the best probe of the first and of the last group.
+
+    Args:
+        groups: Probes taken together, in time order; at least one group that is not empty.
+        host_domain: Name of the clock of t0 and t3.
+        device_domain: Name of the clock of t1 and t2.
+
+    Raises:
+        MeasurementError: there is no probe at all.
+    """
+    best = [min(group, key=lambda probe: probe.round_trip_ns) for group in groups if group]
+    if not best:
+        raise MeasurementError("no clock probe was answered")
+    first, last = best[0], best[-1]
+    span = last.t0 - first.t0
+    return ClockModel(
+        host_domain=host_domain,
+        device_domain=device_domain,
+        reference_ns=first.t0,
+        offset_ns=first.offset_ns,
+        slope=(last.offset_ns - first.offset_ns) / span if span > 0 else 0.0,
+        error_ns=max(first.round_trip_ns, last.round_trip_ns) / 2,
+    )

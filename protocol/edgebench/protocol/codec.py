@@ -1,0 +1,194 @@
+"""Bytes ↔ messages, with bounds; no sockets.
+
+Theory of operation. One frame is one WebSocket message:
+
+    ┌────────────┬─────────────────────────────┬──────────────────────┐
+    │ u32, LE    │ msgpack [kind, number, body]│ payload, raw bytes   │
+    │ header size│ ≤ 64 KiB, ≤ 16 levels deep  │ ≤ 1 MiB, may be empty│
+    └────────────┴─────────────────────────────┴──────────────────────┘
+
+`kind` is the class name of the message in snake_case, `number` pairs answers with requests,
+`body` is a map from field name to value. Fields that the receiver does not know are ignored;
+kinds that it does not know are refused. The bounds hold before anything is allocated: Python
+objects cost up to 72 times their packed size, so only the small header is ever unpacked, and
+the payload is handed on as a view of the received bytes, never copied here.
+
+Keep in sync with docs/wire-protocol.md.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar, get_args
+
+import msgpack
+from cattrs import Converter
+from cattrs.errors import BaseValidationError
+
+from edgebench.protocol.errors import EdgebenchError, LocalProtocolError, RemoteProtocolError
+from edgebench.protocol.messages import Message
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_FRAME_BYTES = 4 + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES
+MAX_DEPTH = 16
+"""Levels of nesting in a header; the deepest real message has 6."""
+MAX_NUMBER = 2**53 - 1
+"""Request numbers fit in a double, for peers in other languages."""
+
+_SIZE = struct.Struct("<I")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One decoded frame."""
+
+    number: int
+    message: Message
+    payload: memoryview
+
+
+def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> bytes:
+    """The bytes of one frame.
+
+    Raises:
+        LocalProtocolError: the message or the payload is larger than the protocol allows.
+    """
+    body = _converter.unstructure(message)
+    header = msgpack.packb([kind_of(type(message)), number, body])
+    if len(header) > MAX_HEADER_BYTES:
+        raise LocalProtocolError(
+            f"message {kind_of(type(message))} is too large: {len(header)} bytes, "
+            f"limit {MAX_HEADER_BYTES}"
+        )
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise LocalProtocolError(
+            f"payload is too large: {len(payload)} bytes, limit {MAX_PAYLOAD_BYTES}"
+        )
+    return b"".join((_SIZE.pack(len(header)), header, payload))
+
+
+def decode(data: bytes | memoryview) -> Frame:
+    """The frame in `data`.
+
+    Raises:
+        RemoteProtocolError: anything about the bytes is wrong.
+    """
+    if not _SIZE.size <= len(data) <= MAX_FRAME_BYTES:
+        raise RemoteProtocolError(f"frame of {len(data)} bytes, limit {MAX_FRAME_BYTES}")
+    view = memoryview(data)
+    (size,) = _SIZE.unpack_from(view)
+    if size > min(MAX_HEADER_BYTES, len(view) - _SIZE.size):
+        raise RemoteProtocolError(f"header of {size} bytes in a frame of {len(view)}")
+    payload = view[_SIZE.size + size :]
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise RemoteProtocolError(f"payload of {len(payload)} bytes, limit {MAX_PAYLOAD_BYTES}")
+    number, message = _decode_header(view[_SIZE.size : _SIZE.size + size])
+    return Frame(number, message, payload)
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses as maps and lists of plain values, ready for msgpack or JSON."""
+    return _converter.unstructure(value)
+
+
+def from_plain(value: Any, kind: type[_T]) -> _T:
+    """The dataclass `kind` from plain values; unknown fields are ignored.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of the wrong type.
+    """
+    try:
+        return _converter.structure(value, kind)
+    except _STRUCTURE_ERRORS as exc:
+        raise RemoteProtocolError(f"not a valid {kind.__name__}: {_brief(exc)}") from exc
+
+
+def kind_of(message_type: type[object]) -> str:
+    """The wire name of a message class: its name in snake_case."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", message_type.__name__).lower()
+
+
+def _decode_header(header: memoryview) -> tuple[int, Message]:
+    try:
+        parts = msgpack.unpackb(header, strict_map_key=True)
+    except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as exc:
+        raise RemoteProtocolError(f"header is not msgpack: {_brief(exc)}") from exc
+    if not isinstance(parts, list) or len(parts) != 3:
+        raise RemoteProtocolError("header is not [kind, number, body]")
+    kind, number, body = parts
+    if type(number) is not int or not 0 <= number <= MAX_NUMBER:
+        raise RemoteProtocolError("request number is not an integer in range")
+    message_type = _TYPES.get(kind) if isinstance(kind, str) else None
+    if message_type is None:
+        raise RemoteProtocolError(f"unknown message kind {str(kind)[:40]!r}")
+    if not isinstance(body, dict) or _is_deeper_than(body, MAX_DEPTH):
+        raise RemoteProtocolError(f"body of {kind} is not a map of at most {MAX_DEPTH} levels")
+    return number, from_plain(body, message_type)
+
+
+def _is_deeper_than(value: object, limit: int) -> bool:
+    level: list[object] = [value]
+    for _ in range(limit):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _brief(exc: BaseException) -> str:
+    return " ".join(str(exc).split())[:200] or type(exc).__name__
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda wanted: wanted is kind
+
+
+def _strict(kind: type[_T]) -> Any:
+    def structure(value: Any, _: Any) -> _T:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return structure
+
+
+def _structure_float(value: Any, _: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return float(value)
+
+
+def _make_converter() -> Converter:
+    # cattrs converts "5" to 5 by default; a peer that sends the wrong type has a bug to be shown.
+    converter = Converter(detailed_validation=False)
+    # Exact types only: a hook for str would also catch the enums that derive from it.
+    for kind in (int, str, bool, bytes):
+        converter.register_structure_hook_func(_is(kind), _strict(kind))
+    converter.register_structure_hook_func(_is(float), _structure_float)
+    converter.register_unstructure_hook(Enum, lambda value: value.value)
+    return converter
+
+
+_STRUCTURE_ERRORS = (
+    BaseValidationError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    EdgebenchError,
+)
+_converter = _make_converter()
+_TYPES: dict[str, type[Any]] = {kind_of(kind): kind for kind in get_args(Message)}

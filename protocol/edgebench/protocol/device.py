@@ -1,0 +1,84 @@
+"""What a device says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeReport:
+    """One runtime driver on a device: usable with a version, or not with a reason."""
+
+    name: str
+    formats: tuple[str, ...]
+    version: str | None = None
+    """Version of the runtime; None when it cannot be used."""
+    reason: str | None = None
+    """Why it cannot be used, one line; None when it can."""
+    install: str | None = None
+    """The command that would make it usable, if there is one."""
+    delegates: tuple[str, ...] = ()
+    """Delegates or execution providers that this build offers."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a run may ask for this runtime."""
+        return self.version is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDescription:
+    """Identity of a device; does not change while an agent runs."""
+
+    id: str
+    """Stable and pseudonymous: derived from the machine id, never the machine id itself."""
+    name: str
+    profile: str
+    arch: str
+    soc: str
+    os: str
+
+
+@dataclass(frozen=True, slots=True)
+class CpuDescription:
+    """The processor, as the kernel describes it."""
+
+    model: str
+    logical_count: int
+    usable_count: int
+    """CPUs that this process may run on (affinity, cgroup cpuset)."""
+    freq_hz_max: int | None = None
+    governor: str | None = None
+    """Of the first frequency policy; None where the kernel offers none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything around a run that may change its numbers; taken at the run's start."""
+
+    cpu: CpuDescription
+    memory_total_bytes: int
+    memory_available_bytes: int
+    swap_used_bytes: int
+    kernel: str
+    os: str
+    python: str
+    virtualization: str | None
+    """Hypervisor, container or emulator name; None where none was found."""
+    load_1m: float
+    packages: dict[str, str] = field(default_factory=dict)
+    """Versions of the packages that take part in a run."""
+    agent_version: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemDescription:
+    """Answer to `Describe`: the device, its environment now, and its runtimes."""
+
+    device: DeviceDescription
+    environment: Environment
+    runtimes: tuple[RuntimeReport, ...]
+    emulated: bool = False
+    """The CPU itself is emulated: times mean nothing there."""
+    simulated: bool = False
+    """The device is made up, for tests and demos."""

@@ -1,0 +1,175 @@
+"""The whole error tree, split by who must act.
+
+    EdgebenchError
+    ├── UsageError               the caller: a bad argument, an unknown name
+    ├── TargetError              the device: it cannot or will not do this
+    │   ├── RuntimeUnavailable       the runtime is absent or broken there
+    │   ├── ModelRefused             the model file was not accepted
+    │   ├── WorkerDied               the process that ran the model was killed or crashed
+    │   ├── WorkerTimeout            the model did not finish in its time
+    │   ├── LeaseHeld                somebody else measures there now
+    │   └── NoSpace                  disk full, or a quota reached
+    ├── TransportError           the link (retryable)
+    │   ├── Unreachable              nobody answers at that address
+    │   ├── NotPaired                the other side does not know us, or is not who it should be
+    │   ├── LinkLost                 the connection broke
+    │   └── LinkTimeout              no answer in time
+    ├── ProtocolError            a bug, or a hostile peer
+    │   ├── LocalProtocolError       we said something wrong
+    │   └── RemoteProtocolError      they said something wrong
+    ├── MeasurementError         the number cannot be trusted
+    └── StoreError               the result store: unreadable, read-only, full
+
+The text of an error is one line: what failed, the value, the limit. What to do next is written
+by the command-line layer, not here. Errors that cross the wire carry an `ErrorCode`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Stable numbers of the errors that an agent may send; never renumber."""
+
+    UNKNOWN = 0
+    """A code this version does not know (a newer agent sent it)."""
+    USAGE = 1
+    TARGET = 2
+    RUNTIME_UNAVAILABLE = 3
+    MODEL_REFUSED = 4
+    WORKER_DIED = 5
+    WORKER_TIMEOUT = 6
+    LEASE_HELD = 7
+    NO_SPACE = 8
+    PROTOCOL = 9
+    INTERNAL = 10
+    NOT_PAIRED = 11
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode:
+        return cls.UNKNOWN
+
+
+class EdgebenchError(Exception):
+    """Root of every error that edgebench raises on purpose."""
+
+    code = ErrorCode.INTERNAL
+    retryable = False
+
+
+class UsageError(EdgebenchError):
+    """The caller asked for something that makes no sense."""
+
+    code = ErrorCode.USAGE
+
+
+class TargetError(EdgebenchError):
+    """The device cannot or will not do what was asked."""
+
+    code = ErrorCode.TARGET
+
+
+class RuntimeUnavailable(TargetError):
+    """The inference runtime is not installed on the device, or does not work there."""
+
+    code = ErrorCode.RUNTIME_UNAVAILABLE
+
+
+class ModelRefused(TargetError):
+    """The model file was refused, by the runtime or by a limit."""
+
+    code = ErrorCode.MODEL_REFUSED
+
+
+class WorkerDied(TargetError):
+    """The worker process was killed or crashed before it finished."""
+
+    code = ErrorCode.WORKER_DIED
+
+
+class WorkerTimeout(TargetError):
+    """The worker did not finish a phase in its time and was stopped."""
+
+    code = ErrorCode.WORKER_TIMEOUT
+
+
+class LeaseHeld(TargetError):
+    """Another host holds the device."""
+
+    code = ErrorCode.LEASE_HELD
+    retryable = True
+
+
+class NoSpace(TargetError):
+    """The device's disk is full, or a quota is reached."""
+
+    code = ErrorCode.NO_SPACE
+
+
+class TransportError(EdgebenchError):
+    """The link failed."""
+
+    retryable = True
+
+
+class Unreachable(TransportError):
+    """Nobody answers at the address."""
+
+
+class NotPaired(TransportError):
+    """The other side refuses our identity, or shows one that we did not pin."""
+
+    code = ErrorCode.NOT_PAIRED
+    retryable = False
+
+
+class LinkLost(TransportError):
+    """An open connection broke."""
+
+
+class LinkTimeout(TransportError):
+    """The other side did not answer in time."""
+
+
+class ProtocolError(EdgebenchError):
+    """Somebody broke the protocol."""
+
+    code = ErrorCode.PROTOCOL
+
+
+class LocalProtocolError(ProtocolError):
+    """This side tried to send something that the protocol does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side sent something that the protocol does not allow."""
+
+
+class MeasurementError(EdgebenchError):
+    """A number was measured that cannot be trusted, or cannot be computed."""
+
+
+class StoreError(EdgebenchError):
+    """The result store cannot be read or written."""
+
+
+def error_from_code(code: int, text: str) -> EdgebenchError:
+    """The local exception for an error that an agent reported by `code`."""
+    return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(text)
+
+
+_CLASS_BY_CODE: dict[ErrorCode, type[EdgebenchError]] = {
+    kind.code: kind
+    for kind in (
+        UsageError,
+        TargetError,
+        RuntimeUnavailable,
+        ModelRefused,
+        WorkerDied,
+        WorkerTimeout,
+        LeaseHeld,
+        NoSpace,
+        NotPaired,
+    )
+} | {ErrorCode.PROTOCOL: LocalProtocolError}

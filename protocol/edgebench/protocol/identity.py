@@ -1,0 +1,157 @@
+"""Identities and pairing strings: self-signed certificates, pinned by fingerprint.
+
+Theory of operation. Host and agent each own one self-signed certificate, made once. Either side
+trusts exactly the certificates that it has pinned; there is no authority. Time plays no part:
+the certificates are valid from 1970 to 9999, because boards without a clock battery wake up in
+the past.
+
+Pairing needs no extra door in the agent. `edgebench-agent pair` draws a random secret. From it,
+both sides derive the same one-time key and certificate, byte for byte (Ed25519 signatures are
+deterministic). The agent trusts that certificate for ten minutes, for one message only: the one
+that brings the host's real certificate. Who does not know the secret does not get past the TLS
+handshake; who listens in sees nothing; and the string holds the agent's fingerprint, so the host
+cannot be led to another agent.
+
+The key derivation is SHA-256 over a label and the secret; the secret is 128 random bits, so no
+stretching is needed. Source: NIST SP 800-108r1, section 4 (key derivation from a strong secret).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from edgebench.protocol.errors import UsageError
+
+DEFAULT_PORT = 7747
+"""Port of an agent unless told otherwise; unassigned at IANA in 2026."""
+PAIRING_VALID_S = 600.0
+SECRET_BYTES = 16
+_SCHEME = "edgebench://"
+_PAIRING_LABEL = b"edgebench pairing key, version 1\x00"
+# RFC 5280, 4.1.2.5: 99991231235959Z means that there is no well-defined end.
+_NOT_BEFORE = datetime(1970, 1, 1)
+_NOT_AFTER = datetime(9999, 12, 31, 23, 59, 59)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A private key with its certificate."""
+
+    key_pem: str
+    certificate_pem: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the certificate in pins, logs and pairing strings."""
+        return fingerprint(der_of(self.certificate_pem))
+
+
+@dataclass(frozen=True, slots=True)
+class PairingString:
+    """What `edgebench-agent pair` prints and `edgebench pair` takes."""
+
+    addresses: tuple[str, ...]
+    port: int
+    fingerprint: str
+    secret: bytes
+
+    def __str__(self) -> str:
+        hosts = ",".join(f"[{a}]" if ":" in a else a for a in self.addresses)
+        return f"{_SCHEME}{hosts}:{self.port}/{self.fingerprint}/{_encode(self.secret)}"
+
+
+def parse_pairing_string(text: str) -> PairingString:
+    """The parts of a pairing string.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    match = re.fullmatch(
+        _SCHEME + r"(?P<hosts>[^/]+):(?P<port>\d{1,5})/(?P<pin>[\w-]{43})/(?P<secret>[\w-]{22})",
+        text.strip(),
+        re.ASCII,
+    )
+    if match is None or not 0 < int(match["port"]) < 65536:
+        raise UsageError("not a pairing string: expected edgebench://ADDRESS:PORT/PIN/SECRET")
+    try:
+        secret = base64.urlsafe_b64decode(match["secret"] + "==")
+    except binascii.Error as exc:
+        raise UsageError("not a pairing string: the secret is damaged") from exc
+    addresses = tuple(part.strip("[]") for part in match["hosts"].split(","))
+    return PairingString(addresses, int(match["port"]), match["pin"], secret)
+
+
+def fingerprint(certificate_der: bytes) -> str:
+    """SHA-256 of the certificate, base64url without padding, 43 characters."""
+    return _encode(hashlib.sha256(certificate_der).digest())
+
+
+def der_of(certificate_pem: str) -> bytes:
+    """The bytes of the first certificate in a PEM text.
+
+    Raises:
+        UsageError: there is none.
+    """
+    match = re.search(
+        "-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", certificate_pem, re.DOTALL
+    )
+    if match is None:
+        raise UsageError("no certificate found in the text")
+    try:
+        return base64.b64decode("".join(match[1].split()), validate=True)
+    except binascii.Error as exc:
+        raise UsageError("the certificate text is damaged") from exc
+
+
+def new_identity(common_name: str) -> Identity:
+    """A fresh random identity."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.x509 import random_serial_number
+
+    key = Ed25519PrivateKey.generate()
+    return _self_signed(key.private_bytes_raw(), common_name, random_serial_number())
+
+
+def pairing_identity(secret: bytes) -> Identity:
+    """The one-time identity of a pairing secret; the same on both sides."""
+    seed = hashlib.sha256(_PAIRING_LABEL + secret).digest()
+    return _self_signed(seed, "edgebench pairing", 1)
+
+
+def _self_signed(seed: bytes, common_name: str, serial: int) -> Identity:
+    # cryptography takes 100 ms and 9 MB to import; a running agent never needs it.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    # OpenSSL looks trusted certificates up by name: two hosts of one name must not collide.
+    unique = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
+    subject = f"{common_name[:40]} {unique}"
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(serial)
+        .not_valid_before(_NOT_BEFORE)
+        .not_valid_after(_NOT_AFTER)
+        .sign(key, algorithm=None)
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
+    return Identity(key_pem.decode(), certificate_pem.decode())
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

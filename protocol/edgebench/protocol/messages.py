@@ -1,0 +1,310 @@
+"""Everything that host and agent can say to each other: one dataclass a message.
+
+A conversation, from the host's side:
+
+    Hello → Welcome                      versions, who is who
+    Describe → SystemDescription         runtimes, environment
+    Acquire → Granted                    the right to measure, for a while
+    ModelOffer → ModelState, ModelChunk…, ModelCommit → ModelState
+    RunStart → RunAccepted, then Progress… and RunEnded, pushed
+    RunList → RunListing, RunOpen → RunFiles, FileRead → FileData…, RunAcknowledge → Done
+    Probe → ProbeReply                   two-way clock probes, any time
+
+Each request carries a number; its answers carry the same number. Anything may be answered by
+`Problem`. Chunks of models and files travel as the frame's payload, outside the message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from edgebench.protocol.device import DeviceDescription, SystemDescription
+from edgebench.protocol.record import Outcome, Phase
+from edgebench.protocol.spec import RunSpec
+
+PROTOCOL_VERSION = 1
+"""Raised by one with every change that an older peer would misread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of a host."""
+
+    protocol: int
+    software: str
+    host_name: str
+    session: str
+    """Random, one for each host process: two processes of one host must not share a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Answer to `Hello`."""
+
+    protocol: int
+    software: str
+    device: DeviceDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A request failed: a stable code, and one line of text."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request succeeded and has nothing to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Ask for the device's `SystemDescription`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Answer to `Describe`."""
+
+    system: SystemDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Ask for the lease, or renew the one already held; it ends `ttl_s` after the last renewal."""
+
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The lease is the sender's until it expires or is released."""
+
+    expires_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the lease back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOffer:
+    """Announce a model; the answer says from which byte to send."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """How much of a model the device holds."""
+
+    sha256: str
+    offset_bytes: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChunk:
+    """Bytes of an offered model, in the payload; not answered unless it fails."""
+
+    sha256: str
+    offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCommit:
+    """All bytes are sent: verify the digest and keep the model."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """Measure a model that the device holds; needs the lease."""
+
+    run_id: str
+    spec: RunSpec
+    model_sha256: str
+    model_name: str
+    """Name for people and for the record; the digest is what counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccepted:
+    """The run has begun; `Progress` and `RunEnded` follow under the same request number."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunWatch:
+    """Follow a run that another connection started."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A run entered a phase."""
+
+    run_id: str
+    phase: Phase
+    expected_s: float | None = None
+    """How long the phase should take, where that is known."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run is over, and spooled."""
+
+    run_id: str
+    outcome: Outcome
+    code: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancel:
+    """Stop a run; what it measured until now is spooled."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """Ask for the asker's own runs that wait in the spool."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunListing:
+    """Finished runs in the spool, oldest first, and the one that is running now."""
+
+    finished: tuple[str, ...]
+    running: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFile:
+    """One file of a spooled run."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunOpen:
+    """Ask for the files of a spooled run."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Answer to `RunOpen`."""
+
+    run_id: str
+    files: tuple[SpooledFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """Ask for the bytes of a spooled file from an offset on; the answer's size is the agent's."""
+
+    run_id: str
+    name: str
+    offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileData:
+    """Answer to `FileRead`; the bytes are the payload, empty at the end of the file."""
+
+    offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunAcknowledge:
+    """The run is stored on the host: the agent may forget it."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Two-way clock probe; the host keeps its own sending time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """Device monotonic clock when the probe arrived and when this answer left."""
+
+    received_ns: int
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairHost:
+    """Sent with the one-time identity of a pairing string: trust this certificate from now on."""
+
+    certificate_pem: str
+    host_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairingOpen:
+    """Local only: accept the one-time identity with this certificate for a while."""
+
+    certificate_pem: str
+    valid_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairingReady:
+    """Answer to `PairingOpen`: where the agent listens and who it is."""
+
+    fingerprint: str
+    addresses: tuple[str, ...]
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAsk:
+    """Local only: how is the agent?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Answer to `StatusAsk`."""
+
+    device: DeviceDescription
+    software: str
+    pid: int
+    fingerprint: str
+    port: int | None
+    uptime_s: float
+    lease_holder: str | None
+    lease_expires_in_s: float | None
+    running: str | None
+    spooled_count: int
+    spooled_bytes: int
+    models_count: int
+    models_bytes: int
+    models_quota_bytes: int
+    paired_hosts: tuple[str, ...]
+
+
+Message = Union[
+    Hello, Welcome, Problem, Done, Describe, Described, Acquire, Granted, Release,
+    ModelOffer, ModelState, ModelChunk, ModelCommit,
+    RunStart, RunAccepted, RunWatch, Progress, RunEnded, RunCancel,
+    RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
+    Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
+]  # fmt: skip
+"""Every message; a kind that is not here is refused."""

@@ -1,0 +1,55 @@
+"""Where edgebench keeps things, by the XDG base directory rules.
+
+Source: https://specifications.freedesktop.org/basedir-spec/latest/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+APPLICATION = "edgebench"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The directories of one user; nothing here exists until somebody makes it."""
+
+    config: PurePath
+    """Identities and pairings; secret."""
+    data: PurePath
+    """Results on a host; models and the spool on a device."""
+
+    @property
+    def agent_config(self) -> PurePath:
+        """The agent's identity and the hosts that it trusts."""
+        return self.config / "agent"
+
+    @property
+    def agent_state(self) -> PurePath:
+        """The agent's models, spool and control socket."""
+        return self.data / "agent"
+
+    @property
+    def host_config(self) -> PurePath:
+        """The host's identity and the devices that it knows."""
+        return self.config / "host"
+
+
+CONTROL_SOCKET = "agent.sock"
+"""Name of the agent's unix socket inside its state directory."""
+
+
+def user_paths(environment: Mapping[str, str]) -> Paths:
+    """The directories of the user with this environment."""
+    home = PurePath(environment.get("HOME") or "/")
+    config = _base(environment, "XDG_CONFIG_HOME", home / ".config")
+    data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share")
+    return Paths(config=config / APPLICATION, data=data / APPLICATION)
+
+
+def _base(environment: Mapping[str, str], name: str, default: PurePath) -> PurePath:
+    # The rules say that a relative path must be ignored.
+    value = environment.get(name, "")
+    return PurePath(value) if value.startswith("/") else default
