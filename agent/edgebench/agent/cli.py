@@ -137,9 +137,8 @@ def _status(options: argparse.Namespace) -> None:
     print(f"lease    {lease}")
     print(f"running  {status.running or 'nothing'}")
     print(f"spool    {status.spooled_count} runs wait for their host, {status.spooled_bytes} bytes")
-    print(
-        f"models   {status.models_count}, {status.models_bytes} of {status.models_quota_bytes} bytes"
-    )
+    quota = status.models_quota_bytes
+    print(f"models   {status.models_count}, {status.models_bytes} of {quota} bytes")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
 
 

@@ -16,7 +16,7 @@ import socket
 import struct
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
@@ -157,9 +157,7 @@ class Session:
         self._host_name = hello.host_name[:64]
         self._holder = f"{self._peer.identity}/{hello.session}"
         agent = self._agent
-        await self._send(
-            frame.number, m.Welcome(m.PROTOCOL_VERSION, agent.software, agent.device)
-        )
+        await self._send(frame.number, m.Welcome(m.PROTOCOL_VERSION, agent.software, agent.device))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
         await self._send(frame.number, m.Described(await self._agent.describe()))
@@ -281,38 +279,40 @@ class Session:
             self._upload = None
 
 
-Handler = Callable[[Session, Frame, Any], Awaitable[None]]
+Handler = Callable[[Session, Frame], Awaitable[None]]
+_T = TypeVar("_T")
 
 
-def _handler(handler: Handler) -> Callable[[Session, Frame], Awaitable[None]]:
-    return lambda session, frame: handler(session, frame, frame.message)
+def _handler(method: Callable[[Session, Frame, _T], Awaitable[None]]) -> Handler:
+    """Hand the frame's message on as its own type; the table below pairs the two."""
+    return lambda session, frame: method(session, frame, cast(_T, frame.message))
 
 
-_REMOTE = {
-    kind: _handler(handler)
-    for kind, handler in {
-        m.Hello: Session._hello,
-        m.Describe: Session._describe,
-        m.Probe: Session._probe,
-        m.Acquire: Session._acquire,
-        m.Release: Session._release,
-        m.ModelOffer: Session._model_offer,
-        m.ModelChunk: Session._model_chunk,
-        m.ModelCommit: Session._model_commit,
-        m.RunStart: Session._run_start,
-        m.RunWatch: Session._run_watch,
-        m.RunCancel: Session._run_cancel,
-        m.RunList: Session._run_list,
-        m.RunOpen: Session._run_open,
-        m.FileRead: Session._file_read,
-        m.RunAcknowledge: Session._run_acknowledge,
-    }.items()
+_REMOTE: dict[type[m.Message], Handler] = {
+    m.Hello: _handler(Session._hello),
+    m.Describe: _handler(Session._describe),
+    m.Probe: _handler(Session._probe),
+    m.Acquire: _handler(Session._acquire),
+    m.Release: _handler(Session._release),
+    m.ModelOffer: _handler(Session._model_offer),
+    m.ModelChunk: _handler(Session._model_chunk),
+    m.ModelCommit: _handler(Session._model_commit),
+    m.RunStart: _handler(Session._run_start),
+    m.RunWatch: _handler(Session._run_watch),
+    m.RunCancel: _handler(Session._run_cancel),
+    m.RunList: _handler(Session._run_list),
+    m.RunOpen: _handler(Session._run_open),
+    m.FileRead: _handler(Session._file_read),
+    m.RunAcknowledge: _handler(Session._run_acknowledge),
 }
 """What a paired host may ask."""
-_LOCAL = _REMOTE | {
+_LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.PairingOpen: _handler(Session._pairing_open),
     m.StatusAsk: _handler(Session._status),
 }
 """What a process of the same user may ask."""
-_PAIRING = {m.Hello: _REMOTE[m.Hello], m.PairHost: _handler(Session._pair_host)}
+_PAIRING: dict[type[m.Message], Handler] = {
+    m.Hello: _handler(Session._hello),
+    m.PairHost: _handler(Session._pair_host),
+}
 """What somebody may ask who knows a pairing secret."""

@@ -1,7 +1,7 @@
 """Finished runs, kept until their host acknowledges them.
 
-    work/<run-id>/     a run in progress; swept when the agent starts
-    spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
+work/<run-id>/     a run in progress; swept when the agent starts
+spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxrunti
 _EMULATORS = {"QEMU TCG", "qemu-user"}
 
 
-def describe_device(state: Path, name: str | None = None, root: Path = Path("/")) -> DeviceDescription:
+def describe_device(
+    state: Path, name: str | None = None, root: Path = Path("/")
+) -> DeviceDescription:
     """Who this device is; `state` keeps a random identity where the system has none."""
     arch = platform.machine()
     compatible = _strings(root / "proc/device-tree/compatible")
@@ -175,7 +177,9 @@ def _packages(names: Iterable[str]) -> dict[str, str]:
 def _strings(path: Path) -> tuple[str, ...]:
     """A device-tree property: strings that each end with a NUL."""
     try:
-        return tuple(part.decode("ascii", "replace") for part in path.read_bytes().split(b"\0") if part)
+        return tuple(
+            part.decode("ascii", "replace") for part in path.read_bytes().split(b"\0") if part
+        )
     except OSError:
         return ()
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import StopRequested, Times, run_single_stream
+from edgebench.agent.worker.loop import Times, run_single_stream
 from edgebench.agent.worker.scenarios import NS_PER_S, run_scenario, run_warmup
+from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ErrorCode, ModelRefused
 from edgebench.protocol.record import (
@@ -78,7 +79,7 @@ class Pipe:
 def main(arguments: list[str]) -> int:
     """Run the job in this directory."""
     directory, pipe = Path(arguments[0]), Pipe(int(arguments[1]))
-    signal.signal(signal.SIGTERM, _request_stop)
+    STOP.install()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
@@ -144,9 +145,9 @@ class Measured:
 
 def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     pipe.phase(Phase.LOADING)
-    ready = _get_ready(job)
+    with STOP.armed():
+        ready = _get_ready(job)
     measured = _measure(job.spec, ready, pipe)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late to stop: only writing is left
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, measured.parts)
     record = _record(job, ready, measured)
@@ -295,10 +296,6 @@ def _resident_bytes(field: str) -> int:
 def _moment() -> Moment:
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     return Moment(time.perf_counter_ns(), time.time_ns(), switches)
-
-
-def _request_stop(_signal: int, _frame: object) -> None:
-    raise StopRequested
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""The way a worker is stopped early without losing what it has measured.
+
+SIGTERM raises `StopRequested`, but only where the code says that it may: while the model loads,
+and inside a block of the timed loop. Elsewhere, between two blocks or while results are written,
+it is remembered until the next such place.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StopRequested(BaseException):
+    """The daemon wants the run to end; no `except Exception` may eat it."""
+
+
+class StopSwitch:
+    """Whether a stop was requested, and whether it may interrupt now."""
+
+    def __init__(self) -> None:
+        self._is_requested = False
+        self._may_raise = False
+
+    def install(self) -> None:
+        """Listen to SIGTERM."""
+        signal.signal(signal.SIGTERM, self._request)
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """A block that a stop may interrupt.
+
+        Raises:
+            StopRequested: a stop was requested before or inside the block.
+        """
+        self._may_raise = True
+        try:
+            # Looked at after arming: a signal that comes in between raises by itself.
+            if self._is_requested:
+                raise StopRequested
+            yield
+        finally:
+            self._may_raise = False
+
+    def _request(self, _signal: int, _frame: object) -> None:
+        self._is_requested = True
+        if self._may_raise:
+            raise StopRequested
+
+
+STOP = StopSwitch()
+"""The switch of this worker process."""

@@ -1,0 +1,1 @@
+"""The command line: `main` is tiny, and each command is a module."""

@@ -1,0 +1,142 @@
+"""`edgebench bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from edgebench.host.cli.options import add_json, add_store, new_parser, seconds, size_bytes
+
+if TYPE_CHECKING:
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.progress import ProgressWatcher
+    from edgebench.protocol.spec import Limits
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
+    made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
+    made.add_argument(
+        "--on", action="append", metavar="DEVICE", help="a paired device; may be repeated"
+    )
+    made.add_argument(
+        "--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)"
+    )
+    made.add_argument(
+        "--threads", type=int, metavar="N", help="threads of the runtime (default: 1)"
+    )
+    made.add_argument("--delegate", metavar="D", help="delegate or execution provider")
+    made.add_argument("--scenario", metavar="S", help="single_stream (default)")
+    made.add_argument("--duration", type=seconds, metavar="60s", help="measure at least this long")
+    made.add_argument("--min-queries", type=int, metavar="N", help="measure at least this many")
+    made.add_argument("--warmup", type=int, metavar="N", help="queries before the timed ones")
+    made.add_argument("--quick", action="store_true", help="the same as --preset quick")
+    made.add_argument("--preset", metavar="P", help="default or quick")
+    made.add_argument("--seed", type=int, metavar="N", help="seed of the generated inputs")
+    made.add_argument(
+        "--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference"
+    )
+    made.add_argument(
+        "--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process"
+    )
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure; print the table, and what to do next."""
+    from edgebench.host.cli import main as codes
+    from edgebench.host.lab import Lab
+    from edgebench.host.measure import Interrupted
+    from edgebench.host.show.progress import ProgressWatcher
+
+    lab = Lab(options.store)
+    is_interrupted = False
+    with ProgressWatcher() as watcher:
+        try:
+            lab.bench(
+                *options.models,
+                on=options.on or ["local"],
+                runtime=options.runtime,
+                preset=_preset(options),
+                limits=_limits(options),
+                watcher=watcher,
+                **_settings(options),
+            )
+        except Interrupted as exc:
+            is_interrupted = True
+            if exc.document is not None:
+                watcher.documents.append(exc.document)
+    _report(options, lab, watcher)
+    if is_interrupted:
+        _say_what_was_kept(watcher, lab)
+        return codes.INTERRUPTED
+    if watcher.failures:
+        return codes.FAILED
+    states = [document["verdict"]["state"] for document in watcher.documents]
+    return codes.INVALID if "invalid" in states else codes.DONE
+
+
+def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
+    from edgebench.host.show.hints import hint_for
+    from edgebench.host.show.tables import console, results_table
+
+    documents = watcher.documents
+    if options.json:
+        json.dump({"runs": documents}, sys.stdout, indent=1)
+        print()
+    elif documents:
+        console().print(results_table(documents))
+    watcher.show_doubts(documents)
+    for what, error in watcher.failures:
+        print(f"error: {what}: {error}", file=sys.stderr)
+    if watcher.failures and (hint := hint_for(watcher.failures[-1][1])):
+        print(f"hint: {hint}", file=sys.stderr)
+    if documents and not options.json:
+        print(f"results: {lab.store.runs}", file=sys.stderr)
+        print(f"next: edgebench show {documents[-1]['run_id']}", file=sys.stderr)
+
+
+def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
+    kept = len(watcher.documents)
+    runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
+    print(f"interrupted: {runs}" if kept else "interrupted: nothing was kept", file=sys.stderr)
+
+
+def _preset(options: argparse.Namespace) -> str:
+    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.spec import DEFAULT_PRESET
+
+    if options.quick and options.preset not in (None, "quick"):
+        raise UsageError(f"--quick and --preset {options.preset} contradict each other")
+    return "quick" if options.quick else options.preset or DEFAULT_PRESET
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    from edgebench.protocol.spec import Limits
+
+    limits = Limits(memory_bytes=options.memory_limit)
+    return limits if options.timeout is None else replace(limits, load_timeout_s=options.timeout)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.spec import Scenario
+
+    scenarios = [scenario.value for scenario in Scenario]
+    if options.scenario not in (None, *scenarios):
+        raise UsageError(f"unknown scenario {options.scenario!r}: there are {', '.join(scenarios)}")
+    return {
+        "scenario": Scenario(options.scenario) if options.scenario else None,
+        "duration_s": options.duration,
+        "min_query_count": options.min_queries,
+        "warmup_query_count": options.warmup,
+        "threads": options.threads,
+        "delegate": options.delegate,
+        "seed": options.seed,
+    }

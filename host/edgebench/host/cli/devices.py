@@ -1,0 +1,32 @@
+"""`edgebench devices`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from edgebench.host.cli.options import add_json, new_parser, seconds
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("devices", "List this machine, the paired devices, and those on the network.")
+    made.add_argument(
+        "--timeout", type=seconds, default=3.0, metavar="3s", help="listen for so long at most"
+    )
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> int:
+    """List them."""
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.tables import console, devices_table
+    from edgebench.protocol.codec import to_plain
+
+    found = Lab().devices(options.timeout)
+    if options.json:
+        print(json.dumps({"devices": to_plain(tuple(found))}, indent=1))
+    else:
+        console().print(devices_table(found))
+    return 0

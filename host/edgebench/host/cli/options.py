@@ -1,0 +1,54 @@
+"""Options that several commands share, and the texts that they take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def new_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """A parser for one command."""
+    return argparse.ArgumentParser(prog=f"edgebench {command}", description=description)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """--store."""
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIR",
+        help="where results live (default: $EDGEBENCH_STORE, else the XDG data directory)",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def seconds(text: str) -> float:
+    """A duration: 500ms, 60s, 20m, 1.5h, or plain seconds.
+
+    >>> seconds("20m"), seconds("500ms"), seconds("3")
+    (1200.0, 0.5, 3.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 20m")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def size_bytes(text: str) -> int:
+    """A size: 512M, 4GiB, or plain bytes.
+
+    >>> size_bytes("512M"), size_bytes("4GiB")
+    (536870912, 4294967296)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a size: {text!r}; write 512M or 4GiB")
+    return int(float(match[1]) * _BYTES[match[2]])

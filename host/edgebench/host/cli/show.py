@@ -1,0 +1,32 @@
+"""`edgebench show`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("show", "Show one run.")
+    made.add_argument("run", metavar="RUN", help="id of a run, a unique part of it, or last")
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show it."""
+    from edgebench.host.show.tables import console, run_page
+    from edgebench.host.store.layout import Store
+
+    store = Store(options.store)
+    run_id = store.resolve(options.run)
+    document = store.document(run_id)
+    if options.json:
+        print(json.dumps(document, indent=1))
+    else:
+        console().print(run_page(document, str(store.directory(run_id))))
+    return 0

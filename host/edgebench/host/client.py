@@ -1,0 +1,228 @@
+"""The agent, as the host sees it: one method for each thing that can be asked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TypeVar
+
+from edgebench.host.transports.link import Link
+from edgebench.protocol import messages as m
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.codec import Frame, decode, encode
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import (
+    LinkTimeout,
+    RemoteProtocolError,
+    StoreError,
+    error_from_code,
+)
+from edgebench.protocol.spec import RunSpec
+
+ANSWER_TIMEOUT_S = 30.0
+DESCRIBE_TIMEOUT_S = 200.0
+"""The first description imports every runtime in turn, which takes its time on a slow board."""
+LEASE_TTL_S = 30.0
+CHUNK_BYTES = 256 * 1024
+PROBE_COUNT = 16
+SESSION = secrets.token_hex(8)
+"""Names this host process to the agents."""
+
+_T = TypeVar("_T")
+OnBytes = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+
+class Client:
+    """A conversation with one agent."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._number = 0
+        self._followed = 0
+        welcome = self.ask(
+            m.Hello(m.PROTOCOL_VERSION, f"edgebench {_version()}", _host_name(), SESSION), m.Welcome
+        )
+        self.device = welcome.device
+        self.software = welcome.software
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+    def ask(self, request: m.Message, answer: type[_T], timeout_s: float = ANSWER_TIMEOUT_S) -> _T:
+        """Send a request and wait for its answer.
+
+        Raises:
+            EdgebenchError: the agent refused, or the link failed.
+        """
+        return self._expect(self._send(request), answer, timeout_s)[0]
+
+    def describe(self) -> SystemDescription:
+        """The device, its conditions now, and its runtimes."""
+        return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
+
+    def acquire(self) -> None:
+        """Take the lease, or renew it.
+
+        Raises:
+            LeaseHeld: another host has it.
+        """
+        self.ask(m.Acquire(LEASE_TTL_S), m.Granted)
+
+    def release(self) -> None:
+        """Give the lease back."""
+        self.ask(m.Release(), m.Done)
+
+    def probe_clock(self, count: int = PROBE_COUNT) -> list[ClockProbe]:
+        """Two-way clock probes, one right after another."""
+        probes = []
+        for _ in range(count):
+            sent_ns = perf_counter_ns()
+            reply = self.ask(m.Probe(), m.ProbeReply)
+            received_ns = perf_counter_ns()
+            probes.append(ClockProbe(sent_ns, reply.received_ns, reply.sent_ns, received_ns))
+        return probes
+
+    def push_model(self, path: Path, sha256: str, on_bytes: OnBytes | None = None) -> int:
+        """Bring a model to the device, as far as it is missing there; the bytes that were sent.
+
+        Raises:
+            NoSpace: it does not fit there.
+            LeaseHeld: the lease is not ours.
+        """
+        size = path.stat().st_size
+        state = self.ask(m.ModelOffer(sha256, size), m.ModelState)
+        if state.is_complete:
+            return 0
+        with path.open("rb") as file:
+            file.seek(state.offset_bytes)
+            sent = state.offset_bytes
+            while chunk := file.read(CHUNK_BYTES):
+                self._send(m.ModelChunk(sha256, sent), chunk)
+                sent += len(chunk)
+                self._raise_early_problem()
+                if on_bytes:
+                    on_bytes(sent, size)
+        self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, ANSWER_TIMEOUT_S)
+        return sent - state.offset_bytes
+
+    def start_run(self, run_id: str, spec: RunSpec, *, sha256: str, model_name: str) -> None:
+        """Start a run.
+
+        Raises:
+            EdgebenchError: it was not admitted, or the link failed.
+        """
+        self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
+        self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
+
+    def watch_run(self, run_id: str) -> None:
+        """Subscribe to a run that is in progress already."""
+        self._followed = self._send(m.RunWatch(run_id))
+        self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
+
+    def follow_run(self) -> Iterator[m.Progress | m.RunEnded]:
+        """Notices of the started or watched run; ends after `RunEnded`."""
+        while True:
+            # No limit on the wait: the connection's own pings notice a dead device.
+            frame = self._receive(None)
+            if frame.number != self._followed:
+                continue
+            notice = _unwrap(frame)
+            if isinstance(notice, (m.Progress, m.RunEnded)):
+                yield notice
+            if isinstance(notice, m.RunEnded):
+                return
+
+    def request_cancel(self, run_id: str) -> None:
+        """Ask the device to stop a run; whoever follows it sees it end."""
+        self._send(m.RunCancel(run_id))
+
+    def list_runs(self) -> m.RunListing:
+        """This host's runs on the device."""
+        return self.ask(m.RunList(), m.RunListing)
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        """Copy a finished run's files; what is here already is not fetched again.
+
+        Raises:
+            StoreError: the directory cannot be written.
+            RemoteProtocolError: a file arrived damaged.
+        """
+        for file in self.ask(m.RunOpen(run_id), m.RunFiles, ANSWER_TIMEOUT_S).files:
+            try:
+                self._fetch_file(run_id, file, directory / Path(file.name).name)
+            except OSError as exc:
+                raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
+
+    def acknowledge(self, run_id: str) -> None:
+        """Let the device forget a run."""
+        self.ask(m.RunAcknowledge(run_id), m.Done)
+
+    def _fetch_file(self, run_id: str, file: m.SpooledFile, path: Path) -> None:
+        with path.open("ab") as target:
+            while target.tell() < file.size_bytes:
+                number = self._send(m.FileRead(run_id, file.name, target.tell()))
+                payload = self._expect(number, m.FileData, ANSWER_TIMEOUT_S)[1].payload
+                if not payload:
+                    break
+                target.write(payload)
+        if hashlib.sha256(path.read_bytes()).hexdigest() != file.sha256:
+            path.unlink()
+            raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
+
+    def _raise_early_problem(self) -> None:
+        """Notice between two chunks that the agent has given up."""
+        try:
+            frame = self._receive(0)
+        except LinkTimeout:
+            return
+        _unwrap(frame)
+
+    def _send(self, message: m.Message, payload: bytes = b"") -> int:
+        self._number += 1
+        self._link.send(encode(self._number, message, payload))
+        return self._number
+
+    def _expect(self, number: int, answer: type[_T], timeout_s: float) -> tuple[_T, Frame]:
+        while True:
+            frame = self._receive(timeout_s)
+            message = _unwrap(frame) if frame.number in (number, 0) else None
+            if message is None:
+                continue  # a late notice about something else
+            if not isinstance(message, answer):
+                raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
+            return message, frame
+
+    def _receive(self, timeout_s: float | None) -> Frame:
+        return decode(self._link.receive(timeout_s))
+
+
+def _unwrap(frame: Frame) -> m.Message:
+    if isinstance(frame.message, m.Problem):
+        raise error_from_code(frame.message.code, frame.message.text)
+    return frame.message
+
+
+def _host_name() -> str:
+    user = os.environ.get("USER") or str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _version() -> str:
+    try:
+        return version("edgebench")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,90 @@
+"""The host's own secret files: its identity, and the devices that it knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import RemoteProtocolError, StoreError
+from edgebench.protocol.identity import new_identity
+from edgebench.protocol.paths import user_paths
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDevice:
+    """A paired device."""
+
+    name: str
+    id: str
+    pin: str
+    """Fingerprint of the agent's certificate."""
+    addresses: tuple[str, ...]
+    port: int
+    deployed_to: str | None = None
+    """USER@HOST, when `edgebench deploy` installed the agent there."""
+
+
+class HostFiles:
+    """What one host user keeps under its configuration directory."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or Path(user_paths(os.environ).host_config)
+
+    def identity_path(self) -> Path:
+        """The host's key and certificate, made when there is none."""
+        path = self._directory / "identity.pem"
+        if not path.exists():
+            identity = new_identity(socket.gethostname())
+            self._write(path, identity.key_pem + identity.certificate_pem)
+        return path
+
+    def devices(self) -> tuple[KnownDevice, ...]:
+        """The paired devices.
+
+        Raises:
+            StoreError: the list is not readable.
+        """
+        try:
+            return from_plain(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, RemoteProtocolError) as exc:
+            raise StoreError(f"list of devices not readable: {exc}: {self._inventory}") from exc
+
+    def remember(self, device: KnownDevice) -> None:
+        """Add a device, in place of the one with the same identity or name."""
+        others = [
+            known
+            for known in self.devices()
+            if known.pin != device.pin and known.name != device.name
+        ]
+        self._save([*others, device])
+
+    def forget(self, device: KnownDevice) -> None:
+        """Remove a device."""
+        self._save([known for known in self.devices() if known.pin != device.pin])
+
+    @property
+    def _inventory(self) -> Path:
+        return self._directory / "devices.json"
+
+    def _save(self, devices: Sequence[KnownDevice]) -> None:
+        self._write(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as exc:
+            raise StoreError(f"not written: {exc.strerror}: {path}") from exc

@@ -1,0 +1,62 @@
+"""Complete a pairing: the host's side of `edgebench-agent pair`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from edgebench.host.client import Client
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports import tls
+from edgebench.protocol.errors import NotPaired
+from edgebench.protocol.identity import pairing_identity, parse_pairing_string
+from edgebench.protocol.messages import Done, PairHost
+
+
+def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> KnownDevice:
+    """Pair with the agent that printed this string; it is known from now on.
+
+    Raises:
+        UsageError: not a pairing string.
+        NotPaired: it was used before, or is older than ten minutes.
+        Unreachable: nobody answers at its addresses.
+    """
+    string = parse_pairing_string(text)
+    certificate_pem = _certificate_of(files.identity_path())
+    with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
+        once = Path(folder) / "once.pem"
+        identity = pairing_identity(string.secret)
+        once.touch(mode=0o600)
+        once.write_text(identity.key_pem + identity.certificate_pem)
+        try:
+            link = tls.connect(
+                string.addresses,
+                string.port,
+                pin=string.fingerprint,
+                identity_path=once,
+                name="device",
+            )
+        except NotPaired as exc:
+            raise NotPaired("pairing string was refused: used already, or expired") from exc
+        with Client(link) as client:
+            client.ask(PairHost(certificate_pem, _host_name()), Done)
+            device = KnownDevice(
+                name=client.device.name,
+                id=client.device.id,
+                pin=string.fingerprint,
+                addresses=string.addresses,
+                port=string.port,
+                deployed_to=deployed_to,
+            )
+    files.remember(device)
+    return device
+
+
+def _certificate_of(identity_path: Path) -> str:
+    text = identity_path.read_text()
+    return text[text.index("-----BEGIN CERTIFICATE") :]
+
+
+def _host_name() -> str:
+    return f"{os.environ.get('USER', 'user')}@{os.uname().nodename}"

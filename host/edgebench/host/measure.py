@@ -1,0 +1,172 @@
+"""One run from the host: lease → push → start → watch → collect → analyse → store."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from edgebench.host.client import Client
+from edgebench.host.document import build_document, fit_clock
+from edgebench.host.store.files import (
+    read_record,
+    unpack_traces,
+    write_clock,
+    write_document,
+    write_events,
+)
+from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.errors import UsageError, error_from_code
+from edgebench.protocol.messages import Progress, RunEnded
+from edgebench.protocol.record import RunRecord
+from edgebench.protocol.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model file on the host."""
+
+    path: Path
+    name: str
+    sha256: str
+
+    @property
+    def format(self) -> str:
+        """Tflite or onnx, by the file's suffix."""
+        return self.path.suffix.lower().lstrip(".")
+
+
+class Interrupted(Exception):
+    """The user stopped a run; `document` is what was kept of it, if anything."""
+
+    def __init__(self, document: dict[str, Any] | None) -> None:
+        super().__init__("interrupted")
+        self.document = document
+
+
+RUN_ID_TIME = "%Y%m%d-%H%M%S"
+
+OnProgress = Callable[[Progress], None]
+OnBytes = Callable[[int, int], None]
+
+
+def open_model(path: Path, name: str | None = None) -> Model:
+    """Look at a model file.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as exc:
+        raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
+    return Model(path, name or path.name, digest.hexdigest())
+
+
+def measure(
+    client: Client,
+    store: Store,
+    model: Model,
+    spec: RunSpec,
+    *,
+    on_progress: OnProgress,
+    on_bytes: OnBytes,
+) -> dict[str, Any]:
+    """Measure one model on one device and store the run; its document.
+
+    Raises:
+        Interrupted: the user pressed Ctrl-C; the device has stopped.
+        EdgebenchError: anything else; a run that finished stays on the device until it is stored.
+    """
+    store.check_writable()
+    client.acquire()
+    client.push_model(model.path, model.sha256, on_bytes)
+    run_id = new_run_id()
+    probes = [client.probe_clock()]
+    client.start_run(run_id, spec, sha256=model.sha256, model_name=model.name)
+    ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
+    probes.append(client.probe_clock())
+    document = collect(client, store, run_id, probes)
+    if is_interrupted:
+        raise Interrupted(document)
+    if document is None:
+        raise error_from_code(ended.code, ended.error or "the run failed without a reason")
+    return document
+
+
+def collect(
+    client: Client, store: Store, run_id: str, probes: list[list[ClockProbe]]
+) -> dict[str, Any] | None:
+    """Store a finished run that waits on the device; None when it had measured nothing.
+
+    The device forgets the run only after it is safe here.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    with store.incoming(run_id) as directory:
+        client.fetch_run(run_id, directory / RAW_DIRECTORY)
+        record = read_record(directory)
+        document = None
+        if record.worker is not None:
+            document = _put_together(directory, record, probes)
+    client.acknowledge(run_id)
+    return document
+
+
+def collect_waiting(client: Client, store: Store) -> list[dict[str, Any]]:
+    """Store the runs that finished while no host was there; their documents."""
+    found = [collect(client, store, run_id, []) for run_id in client.list_runs().finished]
+    return [document for document in found if document is not None]
+
+
+def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple[RunEnded, bool]:
+    """The end of the run, and whether the user asked for it."""
+    is_interrupted = False
+    while True:
+        try:
+            for notice in client.follow_run():
+                if isinstance(notice, RunEnded):
+                    return notice, is_interrupted
+                on_progress(notice)
+        except KeyboardInterrupt:
+            if is_interrupted:
+                raise  # the second time, the user does not want to wait
+            is_interrupted = True
+            client.request_cancel(run_id)
+
+
+def _put_together(
+    directory: Path, record: RunRecord, probes: list[list[ClockProbe]]
+) -> dict[str, Any]:
+    queries = unpack_traces(directory, record)
+    write_clock(directory, probes)
+    write_events(directory, record.events)
+    document = build_document(
+        record, queries, created_utc=_created_utc(record.run_id), clock=fit_clock(probes, record)
+    )
+    write_document(directory, document)
+    return document
+
+
+def _created_utc(run_id: str) -> str:
+    """The time that a run id begins with; a run may be stored long after it was made."""
+    with suppress(ValueError):
+        made = datetime.strptime(run_id[:15], RUN_ID_TIME)
+        return made.replace(tzinfo=timezone.utc).isoformat()
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def new_run_id() -> str:
+    """A fresh id; ids sort by time."""
+    now = datetime.now(timezone.utc)
+    return f"{now.strftime(RUN_ID_TIME)}-{secrets.token_hex(4)}"

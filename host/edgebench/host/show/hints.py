@@ -1,0 +1,27 @@
+"""What to do next, for each kind of error: starts with a verb, holds a command."""
+
+from __future__ import annotations
+
+from edgebench.protocol import errors as e
+
+_HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
+    (e.ModelRefused, "try another runtime: edgebench bench MODEL --runtime all"),
+    (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
+    (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
+    (e.LeaseHeld, "wait for it to end, or see who it is: edgebench-agent status (on the device)"),
+    (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
+    (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
+    (e.LinkLost, "a run goes on without us; fetch it with the next: edgebench bench --on DEVICE"),
+    (e.Unreachable, "see which devices answer: edgebench devices"),
+    (e.LinkTimeout, "see which devices answer: edgebench devices"),
+    (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
+    (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
+    (e.ProtocolError, "use the same version on both sides: edgebench --version"),
+    (e.UsageError, "see what there is: edgebench --help"),
+)
+
+
+def hint_for(error: e.EdgebenchError) -> str | None:
+    """The next step after an error."""
+    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)

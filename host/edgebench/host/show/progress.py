@@ -1,0 +1,129 @@
+"""What a person sees while a measurement goes on; always on standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress_bar import ProgressBar
+
+from edgebench.host.measure import Model
+from edgebench.host.show.tables import console, verdict_lines
+from edgebench.host.show.units import format_bytes, format_ns
+from edgebench.protocol import messages as m
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.record import Phase
+
+_PHASES = {
+    Phase.STARTING: "starting",
+    Phase.LOADING: "loading",
+    Phase.WARMING_UP: "warming up",
+    Phase.MEASURING: "measuring",
+    Phase.SPOOLING: "writing",
+}
+
+
+REFRESH_HZ = 2
+"""Slow on purpose: with a local device, this drawing is load beside the timed loop."""
+BAR_WIDTH = 30
+
+
+class ClockBar(ProgressColumn):
+    """A bar that fills with time while a phase of known length goes on."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """Draw the bar."""
+        done = (task.elapsed or 0.0) if task.fields["is_timed"] else task.completed
+        total = task.total
+        return ProgressBar(
+            total=total, completed=min(done, total or 0.0), width=BAR_WIDTH, pulse=total is None
+        )
+
+
+class ProgressWatcher:
+    """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
+
+    The bar moves by the clock of the host: the device is told nothing and asked nothing while
+    its timed loop runs.
+    """
+
+    def __init__(self) -> None:
+        self._console: Console = console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            ClockBar(),
+            TextColumn("{task.fields[what]}"),
+            console=self._console,
+            transient=True,
+            refresh_per_second=REFRESH_HZ,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._title = ""
+        self.failures: list[tuple[str, EdgebenchError]] = []
+        self.documents: list[dict[str, Any]] = []
+
+    def __enter__(self) -> ProgressWatcher:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def absent(self, report: RuntimeReport) -> None:
+        """Say why a runtime is left out, and how to get it."""
+        install = f"; install it there with {report.install}" if report.install else ""
+        self._say(f"note: runtime {report.name} is left out: {report.reason}{install}")
+
+    def run(self, device: str, model: Model, runtime: str) -> None:
+        """A run begins."""
+        self._clear()
+        self._title = f"{model.name} on {runtime}, {device}"
+        self._task = self._bar.add_task(self._title, total=None, what="", is_timed=True)
+
+    def progress(self, progress: m.Progress) -> None:
+        """The run entered a phase."""
+        if self._task is None:
+            return
+        self._bar.reset(
+            self._task, total=progress.expected_s, what=_PHASES[progress.phase], is_timed=True
+        )
+
+    def pushed(self, done: int, total: int) -> None:
+        """So many bytes of the model are on the device."""
+        if self._task is not None:
+            what = f"sending {format_bytes(done)} of {format_bytes(total)}"
+            self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)
+
+    def collected(self, document: dict[str, Any]) -> None:
+        """A run that had finished earlier was fetched."""
+        self._say(f"note: run {document['run_id']} had finished while no host was there; stored")
+
+    def finished(self, document: dict[str, Any]) -> None:
+        """A run is stored."""
+        self._clear()
+        self.documents.append(document)
+        if not self._console.is_terminal:
+            p50 = format_ns(document["metrics"]["latency_ns"]["p50"])
+            self._say(f"done: {self._title}: p50 {p50}, {document['verdict']['state']}")
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed; the next one follows."""
+        self._clear()
+        self.failures.append((f"{model.name} on {runtime}", error))
+
+    def show_doubts(self, documents: list[dict[str, Any]]) -> None:
+        """Say why runs are not valid."""
+        for document in documents:
+            for line in verdict_lines(document):
+                self._say(line)
+
+    def _clear(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)

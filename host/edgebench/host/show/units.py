@@ -1,0 +1,63 @@
+"""Numbers with units that a person reads at a glance."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+ABSENT = "—"
+_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+_SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def format_ns(value_ns: float | None) -> str:
+    """A duration, three significant digits.
+
+    >>> format_ns(1_234_567), format_ns(87), format_ns(None)
+    ('1.23 ms', '87 ns', '—')
+    """
+    if value_ns is None:
+        return ABSENT
+    for size, unit in _TIME_UNITS:
+        if value_ns >= size:
+            return f"{_three_digits(value_ns / size)} {unit}"
+    return f"{value_ns:.0f} ns"
+
+
+def format_bytes(value: float | None) -> str:
+    """A size, three significant digits.
+
+    >>> format_bytes(5 * 2**20), format_bytes(100)
+    ('5.00 MiB', '100 B')
+    """
+    if value is None:
+        return ABSENT
+    for size, unit in _SIZE_UNITS:
+        if value >= size:
+            return f"{_three_digits(value / size)} {unit}"
+    return f"{value:.0f} B"
+
+
+def format_duration(value_s: float) -> str:
+    """A waiting time.
+
+    >>> format_duration(75)
+    '0:01:15'
+    """
+    return str(timedelta(seconds=round(value_s)))
+
+
+def format_half_width(value_ns: float | None, interval: object) -> str:
+    """Half the width of an interval in percent of the value.
+
+    >>> format_half_width(100, [98, 104])
+    '±3.0 %'
+    """
+    if value_ns is None or not isinstance(interval, (list, tuple)) or value_ns <= 0:
+        return ABSENT
+    low, high = interval
+    return f"±{50 * (high - low) / value_ns:.1f} %"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{decimals}f}"

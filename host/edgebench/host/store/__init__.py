@@ -1,0 +1,1 @@
+"""The result store: directories that hold everything, and an index that can be rebuilt."""

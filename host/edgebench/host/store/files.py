@@ -1,0 +1,171 @@
+"""The files of a stored run: packed traces in, Parquet out, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from edgebench.host.document import Queries
+from edgebench.host.store.layout import (
+    CLOCK_FILE,
+    EVENTS_FILE,
+    QUERIES_FILE,
+    RAW_DIRECTORY,
+    RUN_FILE,
+    TELEMETRY_FILE,
+)
+from edgebench.protocol import traces
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.record import Event, RunRecord
+
+_COMPRESSION = "zstd"
+
+
+def read_record(directory: Path) -> RunRecord:
+    """The agent's account of a run.
+
+    Raises:
+        StoreError: it is not readable.
+    """
+    path = directory / RAW_DIRECTORY / traces.RECORD_FILE
+    try:
+        return from_plain(json.loads(path.read_bytes()), RunRecord)
+    except (OSError, ValueError, EdgebenchError) as exc:
+        raise StoreError(f"record of the run is not readable: {exc}: {path}") from exc
+
+
+def unpack_traces(directory: Path, record: RunRecord) -> Queries:
+    """Turn the packed traces under raw/ into Parquet files; the queries.
+
+    Raises:
+        StoreError: a trace is damaged.
+    """
+    raw = directory / RAW_DIRECTORY
+    start_ns, end_ns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
+    warmup_count = record.worker.warmup_query_count if record.worker else 0
+    queries = Queries(start_ns, end_ns, warmup_count)
+    write_queries(directory / QUERIES_FILE, queries)
+    if (raw / traces.TELEMETRY_FILE).exists():
+        _unpack_telemetry(directory, raw)
+    for name in (traces.QUERIES_FILE, traces.TELEMETRY_FILE, traces.SENSORS_FILE):
+        (raw / name).unlink(missing_ok=True)
+    return queries
+
+
+def write_queries(path: Path, queries: Queries) -> None:
+    """Write queries.parquet."""
+    count = len(queries.start_ns)
+    index = np.arange(count, dtype=np.int64)
+    table = pa.table(
+        {
+            "index": index,
+            "start_ns": queries.start_ns,
+            "end_ns": queries.end_ns,
+            "sample": np.zeros(count, np.int32),
+            "batch": np.ones(count, np.int32),
+            "ok": np.ones(count, np.bool_),
+            "warmup": index < queries.warmup_count,
+        }
+    )
+    # Times grow steadily: stored as differences they take 3 bytes instead of 8.
+    encoding = dict.fromkeys(("index", "start_ns", "end_ns"), "DELTA_BINARY_PACKED")
+    pq.write_table(
+        table,
+        path,
+        compression=_COMPRESSION,
+        use_dictionary=["sample", "batch"],
+        column_encoding=encoding,
+    )
+
+
+def read_queries(directory: Path) -> Queries:
+    """The queries of a stored run.
+
+    Raises:
+        StoreError: the file is not readable.
+    """
+    table = read_table(directory / QUERIES_FILE)
+    try:
+        start_ns, end_ns = (table[name].to_numpy() for name in ("start_ns", "end_ns"))
+        warmup = table["warmup"].to_numpy()
+    except KeyError as exc:
+        raise StoreError(f"{directory / QUERIES_FILE}: no column {exc}") from exc
+    return Queries(start_ns, end_ns, int(np.count_nonzero(warmup)))
+
+
+def read_table(path: Path) -> Any:
+    """A Parquet file as an Arrow table.
+
+    Raises:
+        StoreError: the file is not readable.
+    """
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as exc:
+        reason = " ".join(str(exc).split())
+        raise StoreError(f"trace not readable: {reason[:200]}: {path}") from exc
+
+
+def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
+    """Write clock.parquet: one row a probe, with the group that it was taken in."""
+    rows = [asdict(probe) | {"group": i} for i, group in enumerate(groups) for probe in group]
+    schema = pa.schema([(name, pa.int64()) for name in ("t0", "t1", "t2", "t3", "group")])
+    pq.write_table(pa.Table.from_pylist(rows, schema), directory / CLOCK_FILE)
+
+
+def read_clock(directory: Path) -> list[list[ClockProbe]]:
+    """The clock probes of a stored run, by group."""
+    if not (directory / CLOCK_FILE).exists():
+        return []
+    groups: dict[int, list[ClockProbe]] = {}
+    for row in read_table(directory / CLOCK_FILE).to_pylist():
+        groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
+    return list(groups.values())
+
+
+def write_events(directory: Path, events: tuple[Event, ...]) -> None:
+    """Write events.jsonl."""
+    lines = "".join(json.dumps(asdict(event)) + "\n" for event in events)
+    (directory / EVENTS_FILE).write_text(lines)
+
+
+def write_document(directory: Path, document: dict[str, Any]) -> None:
+    """Write run.json."""
+    (directory / RUN_FILE).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _unpack_telemetry(directory: Path, raw: Path) -> None:
+    columns = _columns(raw / traces.TELEMETRY_FILE, traces.TELEMETRY_COLUMNS)
+    time_ns, sensor, value = columns
+    names = json.loads((raw / traces.SENSORS_FILE).read_text())
+    try:
+        named = pa.DictionaryArray.from_arrays(
+            sensor.astype(np.int32), pa.array(names, pa.string())
+        )
+        named.validate(full=True)
+    except pa.ArrowException as exc:
+        raise StoreError(f"telemetry is damaged: {exc}") from exc
+    table = pa.table({"time_ns": time_ns, "sensor": named, "value": value})
+    pq.write_table(table, directory / TELEMETRY_FILE, compression=_COMPRESSION)
+
+
+def _columns(path: Path, columns: tuple[traces.Column, ...]) -> list[NDArray[Any]]:
+    try:
+        data = path.read_bytes()
+        count = traces.row_count(len(data), columns)
+    except (OSError, ValueError) as exc:
+        raise StoreError(f"trace is damaged: {exc}: {path}") from exc
+    step = count * traces.COLUMN_BYTES
+    return [
+        np.frombuffer(data, column.dtype, count, offset=i * step).astype(column.dtype[1:])
+        for i, column in enumerate(columns)
+    ]

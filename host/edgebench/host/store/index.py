@@ -1,0 +1,106 @@
+"""A cache over the run directories, to list thousands of runs at once; never the truth."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import StoreError
+
+INDEX_FILE = "index.sqlite"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run in a list."""
+
+    run_id: str
+    created_utc: str
+    device: str
+    model: str
+    precision: str | None
+    runtime: str
+    threads: int
+    latency_ns_p50: int | None
+    latency_ns_p90: int | None
+    latency_ns_p99: int | None
+    throughput_per_s: float | None
+    peak_rss_bytes: int | None
+    verdict: str
+
+
+_COLUMNS = ", ".join(field.name for field in fields(Row))
+
+
+def list_runs(store: Store) -> list[Row]:
+    """Every run in the store, oldest first; the index is brought up to date on the way."""
+    ids = store.run_ids()
+    with _open(store) as index:
+        known = {row[0] for row in index.execute("SELECT run_id FROM runs")}
+        for run_id in known - set(ids):
+            index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
+        marks = ", ".join("?" * len(fields(Row)))
+        for run_id in ids:
+            if run_id not in known:
+                row = _row(store, run_id)
+                if row is not None:
+                    index.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES ({marks})", astuple(row))
+        index.commit()
+        found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
+    return [Row(*values) for values in found]
+
+
+@contextmanager
+def _open(store: Store) -> Iterator[sqlite3.Connection]:
+    """The index file; in memory where the store is read-only or the file is damaged."""
+    try:
+        with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+            _prepare(index)
+            yield index
+            return
+    except sqlite3.DatabaseError:
+        pass
+    with closing(sqlite3.connect(":memory:")) as index:
+        _prepare(index)
+        yield index
+
+
+def _prepare(index: sqlite3.Connection) -> None:
+    if index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+        index.execute("DROP TABLE IF EXISTS runs")
+        index.execute(f"PRAGMA user_version = {_VERSION}")
+    index.execute(f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, PRIMARY KEY (run_id))")
+    index.commit()
+
+
+def _row(store: Store, run_id: str) -> Row | None:
+    try:
+        return row_of(store.document(run_id))
+    except (StoreError, KeyError, TypeError):
+        return None  # `edgebench verify` says what is wrong with it
+
+
+def row_of(document: dict[str, Any]) -> Row:
+    """The list entry of a run document."""
+    metrics = document["metrics"]
+    latency = metrics["latency_ns"]
+    return Row(
+        run_id=document["run_id"],
+        created_utc=document["created_utc"],
+        device=document["device"]["name"],
+        model=document["model"]["name"],
+        precision=document["model"]["precision"],
+        runtime=document["runtime"]["name"],
+        threads=document["spec"]["threads"],
+        latency_ns_p50=latency["p50"],
+        latency_ns_p90=latency["p90"],
+        latency_ns_p99=latency["p99"],
+        throughput_per_s=metrics["throughput_per_s"],
+        peak_rss_bytes=metrics["memory_bytes"]["peak_rss"],
+        verdict=document["verdict"]["state"],
+    )

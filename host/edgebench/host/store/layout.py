@@ -1,0 +1,148 @@
+"""Where results live, and how a run gets there whole.
+
+    <store>/runs/<run-id>/        run.json and the traces; appears by one rename
+    <store>/incoming/<run-id>/    a run on its way in; may be left by a host that was killed
+    <store>/index.sqlite          a cache over the directories
+
+The agent's own account of the run stays beside the document, under raw/, so that every number
+can be computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.paths import user_paths
+
+RUN_FILE = "run.json"
+QUERIES_FILE = "queries.parquet"
+TELEMETRY_FILE = "telemetry.parquet"
+CLOCK_FILE = "clock.parquet"
+EVENTS_FILE = "events.jsonl"
+RAW_DIRECTORY = "raw"
+STORE_VARIABLE = "EDGEBENCH_STORE"
+
+
+def default_root() -> Path:
+    """The store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
+    given = os.environ.get(STORE_VARIABLE)
+    return Path(given) if given else Path(user_paths(os.environ).data)
+
+
+class Store:
+    """The results of one user or one project."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = (root or default_root()).absolute()
+
+    @property
+    def runs(self) -> Path:
+        """The directory of whole runs."""
+        return self.root / "runs"
+
+    def run_ids(self) -> list[str]:
+        """Every run, oldest first: ids begin with the time."""
+        try:
+            return sorted(path.name for path in self.runs.iterdir() if (path / RUN_FILE).exists())
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise StoreError(f"store not readable: {exc.strerror}: {self.runs}") from exc
+
+    def resolve(self, name: str) -> str:
+        """The id of a run given by id, by a unique part of it, or as `last`.
+
+        Raises:
+            UsageError: no such run, or several.
+        """
+        ids = self.run_ids()
+        if name == "last" and ids:
+            return ids[-1]
+        found = [run_id for run_id in ids if run_id == name] or [i for i in ids if name in i]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
+        raise UsageError(f"no run matches {name!r} among {len(ids)} in {self.root}")
+
+    def directory(self, run_id: str) -> Path:
+        """Where a whole run is."""
+        return self.runs / run_id
+
+    def document(self, run_id: str) -> dict[str, Any]:
+        """The run.json of a run.
+
+        Raises:
+            StoreError: it is not readable.
+        """
+        path = self.directory(run_id) / RUN_FILE
+        try:
+            document = json.loads(path.read_bytes())
+        except OSError as exc:
+            raise StoreError(f"run not readable: {exc.strerror}: {path}") from exc
+        except ValueError as exc:
+            raise StoreError(f"run not readable: not JSON: {path}") from exc
+        if not isinstance(document, dict):
+            raise StoreError(f"run not readable: not a JSON object: {path}")
+        return document
+
+    @contextmanager
+    def incoming(self, run_id: str) -> Iterator[Path]:
+        """A directory to put a run together in; it becomes a whole run when the block ends well.
+
+        After an error it stays, so that what was fetched need not be fetched again. Without a
+        document in it, it was a run that measured nothing, and goes.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        path = self.root / "incoming" / run_id
+        try:
+            (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+            self.runs.mkdir(parents=True, exist_ok=True)
+            yield path
+            _sync_tree(path)
+            # An earlier host may have stored it, and been killed before it said so.
+            if self.directory(run_id).exists() or not (path / RUN_FILE).exists():
+                shutil.rmtree(path)
+                return
+            path.rename(self.directory(run_id))
+            _sync(self.runs)
+        except OSError as exc:
+            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+
+    def check_writable(self) -> None:
+        """Find out before a measurement that its result could not be kept.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            probe = self.root / f".writable-{os.getpid()}"
+            probe.write_bytes(b"\0" * 4096)
+            probe.unlink()
+        except OSError as exc:
+            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+
+
+def _sync_tree(path: Path) -> None:
+    for folder, _, names in os.walk(path):
+        for name in names:
+            _sync(Path(folder) / name)
+        _sync(Path(folder))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""Compute a stored run again from its raw files, and say where the document differs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from edgebench.host.document import SCHEMA_VERSION, build_document, fit_clock
+from edgebench.host.store.files import read_clock, read_queries, read_record
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import MeasurementError, StoreError
+
+RATIO_TOLERANCE = 1e-9
+"""Means may differ in the last digits between numpy versions; everything else must be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key of run.json that does not follow from the raw files."""
+
+    key: str
+    stored: object
+    computed: object
+
+
+def verify(store: Store, run_id: str) -> list[Difference]:
+    """Every difference between the stored document and the one that its raw files give.
+
+    Raises:
+        StoreError: a file is missing or unreadable, or of a newer schema.
+    """
+    document = store.document(run_id)
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise StoreError(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
+    directory = store.directory(run_id)
+    record, queries = read_record(directory), read_queries(directory)
+    if record.worker is None:
+        raise StoreError(f"record of run {run_id} says that nothing was measured")
+    rows = len(queries.start_ns), queries.warmup_count
+    expected = record.worker.query_count, record.worker.warmup_query_count
+    if rows != expected:
+        return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
+    clock = fit_clock(read_clock(directory), record)
+    try:
+        computed = build_document(
+            record, queries, created_utc=str(document.get("created_utc")), clock=clock
+        )
+    except MeasurementError as exc:
+        return [Difference("queries.parquet", "as stored", str(exc))]
+    return list(_differences("", document, json.loads(json.dumps(computed))))
+
+
+def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        keys = sorted(set(stored) | set(computed))
+        children = [(f"{path}.{key}".lstrip("."), key) for key in keys]
+        return [
+            difference
+            for child, key in children
+            for difference in _differences(child, stored.get(key), computed.get(key))
+        ]
+    if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        return [
+            difference
+            for i, pair in enumerate(zip(stored, computed, strict=True))
+            for difference in _differences(f"{path}[{i}]", *pair)
+        ]
+    return [] if _is_same(stored, computed) else [Difference(path, stored, computed)]
+
+
+def _is_same(stored: Any, computed: Any) -> bool:
+    if isinstance(stored, float) and isinstance(computed, float):
+        return abs(stored - computed) <= RATIO_TOLERANCE * max(abs(stored), abs(computed))
+    return bool(stored == computed) and type(stored) is type(computed)

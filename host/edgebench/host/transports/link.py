@@ -1,0 +1,100 @@
+"""An open connection to an agent: frames out, frames in."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import ClientConnection
+
+from edgebench.protocol.codec import MAX_FRAME_BYTES
+from edgebench.protocol.errors import LinkLost, LinkTimeout, NotPaired, Unreachable
+
+OPEN_TIMEOUT_S = 10.0
+WEBSOCKET_OPTIONS: dict[str, Any] = {
+    "compression": None,
+    "max_size": MAX_FRAME_BYTES,
+    "max_queue": 16,
+    "open_timeout": OPEN_TIMEOUT_S,
+    "close_timeout": 2.0,
+    "ping_interval": 10.0,
+    "ping_timeout": 20.0,
+    "user_agent_header": None,
+}
+
+
+class Link:
+    """A WebSocket connection, with our errors instead of the library's."""
+
+    def __init__(self, connection: ClientConnection, peer: str) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self.peer = peer
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame.
+
+        Raises:
+            LinkLost: the connection is gone.
+        """
+        with self._lock, self._translated():
+            self._connection.send(frame)
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        """The next frame.
+
+        Raises:
+            LinkTimeout: none came in time.
+            LinkLost: the connection is gone.
+        """
+        with self._translated():
+            data = self._connection.recv(timeout=timeout_s, decode=False)
+        assert isinstance(data, bytes)
+        return data
+
+    def close(self) -> None:
+        """Close the connection; without effect when it is closed."""
+        self._connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError as exc:
+            raise LinkTimeout(f"no answer from {self.peer}") from exc
+        except (ConnectionClosed, OSError) as exc:
+            raise LinkLost(f"connection to {self.peer} was lost") from exc
+
+
+@contextmanager
+def opening(peer: str) -> Iterator[None]:
+    """Translate whatever goes wrong while a connection is opened."""
+    try:
+        yield
+    except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:
+        if _is_refusal(exc):
+            raise NotPaired(f"{peer} does not accept this host's identity") from exc
+        raise Unreachable(f"{peer} does not speak edgebench: {_text(exc)}") from exc
+    except TimeoutError as exc:
+        raise Unreachable(f"no answer from {peer} within {OPEN_TIMEOUT_S:.0f} s") from exc
+    except OSError as exc:
+        raise Unreachable(f"cannot reach {peer}: {exc.strerror or _text(exc)}") from exc
+
+
+def _is_refusal(exc: BaseException | None) -> bool:
+    """Whether the agent ended the handshake because of our certificate."""
+    while exc is not None:
+        if isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
+            return True
+        if isinstance(exc, ConnectionResetError):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
+
+
+def _text(exc: BaseException) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

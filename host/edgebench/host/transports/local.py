@@ -1,0 +1,69 @@
+"""The agent on this machine, over its unix socket; started when none is running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from websockets.sync.client import unix_connect
+
+from edgebench.host.transports.link import WEBSOCKET_OPTIONS, Link, opening
+from edgebench.protocol.errors import TargetError, Unreachable
+from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
+
+START_TIMEOUT_S = 20.0
+POLL_S = 0.02
+IDLE_EXIT_S = 10.0
+"""The agent that we start stops by itself after this long without us."""
+
+
+def connect(state: Path | None = None) -> Link:
+    """Open a connection to this machine's agent, and start one if none is running.
+
+    Raises:
+        TargetError: the agent does not start.
+    """
+    state = state or Path(user_paths(os.environ).agent_state)
+    path = state / CONTROL_SOCKET
+    try:
+        return _connect(path)
+    except Unreachable:
+        return _start_and_connect(state, path)
+
+
+def _connect(path: Path) -> Link:
+    peer = "the agent on this machine"
+    with opening(peer):
+        return Link(unix_connect(str(path), uri="ws://agent/", **WEBSOCKET_OPTIONS), peer)
+
+
+def _start_and_connect(state: Path, path: Path) -> Link:
+    # Two hosts may get here together: one agent wins the state directory, both connect to it.
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "edgebench.agent", "--state", str(state)),
+            *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C at the host must not end the agent
+    )
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            return _connect(path)
+        except Unreachable:
+            if process.poll() not in (None, 0, 1):
+                break
+        time.sleep(POLL_S)
+    raise TargetError(f"agent on this machine does not start: {_last_line(process)}")
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    process.kill()
+    text = process.communicate()[1].decode("utf-8", "replace").strip()
+    return text.splitlines()[-1] if text else f"no answer within {START_TIMEOUT_S:.0f} s"

@@ -1,0 +1,72 @@
+"""TLS 1.3 to an agent whose certificate is pinned by fingerprint.
+
+No authority and no name is checked: the handshake proves that the agent owns the key of the
+certificate that it shows, and the fingerprint says whether that is the certificate we want. That
+is decided before a single byte of ours is sent.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from websockets.sync.client import connect as websocket_connect
+
+from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
+from edgebench.protocol.errors import NotPaired, Unreachable
+from edgebench.protocol.identity import fingerprint
+
+
+def connect(
+    addresses: Sequence[str], port: int, *, pin: str, identity_path: Path, name: str
+) -> Link:
+    """Open a connection to the first of these addresses that answers as the pinned agent.
+
+    Raises:
+        Unreachable: nobody answers at any of them.
+        NotPaired: somebody else answers, or the agent does not know us.
+    """
+    failure: Unreachable | None = None
+    for address in addresses:
+        peer = f"{name} ({_joined(address, port)})"
+        try:
+            with opening(peer):
+                return _connect(address, port, pin, identity_path, peer)
+        except Unreachable as exc:
+            failure = exc
+    raise failure or Unreachable(f"{name}: no address is known")
+
+
+def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) -> Link:
+    plain = socket.create_connection((address, port), timeout=OPEN_TIMEOUT_S)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        secured = _context(identity_path).wrap_socket(plain)
+    except BaseException:
+        plain.close()
+        raise
+    try:
+        found = fingerprint(secured.getpeercert(binary_form=True) or b"")
+        if found != pin:
+            raise NotPaired(f"{peer} is not the paired agent: it shows {found[:12]}…")
+        secured.settimeout(None)
+        uri = f"ws://{_joined(address, port)}/"
+        return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)
+    except BaseException:
+        secured.close()
+        raise
+
+
+def _context(identity_path: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared instead: see above
+    context.load_cert_chain(identity_path)
+    return context
+
+
+def _joined(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
