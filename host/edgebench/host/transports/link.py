@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -30,8 +30,9 @@ WEBSOCKET_OPTIONS: dict[str, Any] = {
 class Link:
     """A WebSocket connection, with our errors instead of the library's."""
 
-    def __init__(self, connection: ClientConnection, peer: str) -> None:
-        self._connection = connection
+    def __init__(self, opened: AbstractContextManager[ClientConnection], peer: str) -> None:
+        self._exit = ExitStack()
+        self._connection = self._exit.enter_context(opened)
         self._lock = threading.Lock()
         self.peer = peer
 
@@ -58,7 +59,7 @@ class Link:
 
     def close(self) -> None:
         """Close the connection; without effect when it is closed."""
-        self._connection.close()
+        self._exit.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -1,0 +1,50 @@
+"""Fixtures: an agent, a host, and both of them paired."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import AgentProcess, Host
+
+from edgebench.agent.control import ask
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.messages import Status, StatusAsk
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[AgentProcess]:
+    """A running agent on loopback."""
+    process = AgentProcess(tmp_path / "agent", options=["--name", "board"]).start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    """A host that knows no device; its local agent, if one was started, is ended by its pid."""
+    made = Host(tmp_path / "host")
+    yield made
+    _end_local_agent(made)
+
+
+@pytest.fixture
+def paired(agent: AgentProcess, host: Host) -> Host:
+    """A host that is paired with the agent, which it knows as `board`."""
+    host.lab.pair(agent.pairing_string())
+    return host
+
+
+def _end_local_agent(host: Host) -> None:
+    socket = host.folder / "data" / "edgebench" / "agent" / "agent.sock"
+    if not socket.exists():
+        return
+    try:
+        status = asyncio.run(ask(socket, StatusAsk(), Status))
+        os.kill(status.pid, signal.SIGTERM)
+    except (EdgebenchError, ProcessLookupError):
+        return

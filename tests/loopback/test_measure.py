@@ -1,0 +1,55 @@
+"""A real host measures on a real agent, over TLS and over the unix socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.agents import AgentProcess, Host
+from support.tools import need_runtime
+
+QUICK = ("--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "package", "model"),
+    [
+        ("litert", "ai-edge-litert", "digits_int8.tflite"),
+        ("tflite", "tflite-runtime", "digits_fp32.tflite"),
+        ("onnx", "onnxruntime", "digits_int8.onnx"),
+    ],
+)
+def test_paired_host_measures_on_each_runtime(
+    paired: Host, runtime: str, package: str, model: str
+) -> None:
+    """The whole path breaks for one runtime, or its numbers lose their raw data."""
+    need_runtime(package)
+    result = paired.run("bench", model, "--on", "board", "--runtime", runtime, *QUICK, "--json")
+    assert result.returncode in (0, 3), result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    assert document["runtime"]["name"] == runtime
+    run = paired.lab.run(document["run_id"])
+    timed = run.queries[~run.queries["warmup"]]
+    assert len(timed) == document["metrics"]["latency_ns"]["count"] >= 50
+    assert timed["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
+    assert paired.run("verify", document["run_id"]).returncode == 0
+
+
+def test_local_bench_needs_no_device(host: Host) -> None:
+    """Somebody without a device cannot try the tool."""
+    result = host.run("bench", "digits_int8.tflite", *QUICK)
+    assert result.returncode in (0, 3), result.stderr
+    assert "digits_int8.tflite" in result.stdout
+    assert str(host.folder / "data" / "edgebench" / "runs") in result.stderr
+
+
+def test_second_push_sends_nothing(agent: AgentProcess, paired: Host) -> None:
+    """Content that the device holds travels again."""
+    from edgebench.host.builtin import find_model
+
+    model = find_model("digits_int8.tflite")
+    with paired.lab.connect("board") as client:
+        client.acquire()
+        assert client.push_model(model.path, model.sha256) == model.path.stat().st_size
+        assert client.push_model(model.path, model.sha256) == 0
+    assert agent.status()["models_count"] == 1

@@ -1,0 +1,177 @@
+"""Real agents in processes of their own, with directories of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from edgebench.host.lab import Lab
+from edgebench.protocol.identity import parse_pairing_string
+
+START_TIMEOUT_S = 30.0
+
+
+@dataclass
+class AgentProcess:
+    """`edgebench-agent serve` on loopback; killed, not asked, when the test ends."""
+
+    folder: Path
+    options: Sequence[str] = ()
+    prefix: Sequence[str] = ()
+    """Words before the command, such as `ip netns exec NAME`."""
+    listen: str = "127.0.0.1:0"
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    port: int = 0
+
+    @property
+    def state(self) -> Path:
+        """The agent's state directory."""
+        return self.folder / "state"
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id."""
+        assert self.process is not None
+        return self.process.pid
+
+    def command(self, *words: str) -> list[str]:
+        """A command line of the agent, on this agent's directories."""
+        directories = ["--state", str(self.state), "--config", str(self.folder / "config")]
+        return [*self.prefix, sys.executable, "-m", "edgebench.agent", *directories, *words]
+
+    def start(self) -> AgentProcess:
+        """Start it and wait until it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        advertise = [] if self.prefix else ["--no-advertise"]
+        with (self.folder / "stderr.txt").open("ab") as errors:
+            self.process = subprocess.Popen(
+                self.command("serve", "--listen", self.listen, *advertise, *self.options),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ | self.environment,
+            )
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
+        line = self.process.stdout.readline() if readable else ""
+        assert line.startswith("ready "), f"agent did not start: {self.errors()}"
+        self.port = int(line.split()[-1])
+        return self
+
+    def errors(self) -> str:
+        """What it wrote to standard error."""
+        return (self.folder / "stderr.txt").read_text(errors="replace")
+
+    def pairing_string(self) -> str:
+        """What `edgebench-agent pair` prints, led to loopback."""
+        result = subprocess.run(
+            self.command("pair", "--json"), capture_output=True, text=True, check=True, timeout=60
+        )
+        string: str = json.loads(result.stdout)["pairing"]
+        if self.prefix:
+            return string
+        return str(replace(parse_pairing_string(string), addresses=("127.0.0.1",)))
+
+    def status(self) -> dict[str, Any]:
+        """What `edgebench-agent status --json` prints."""
+        result = subprocess.run(
+            self.command("status", "--json"), capture_output=True, text=True, check=True, timeout=60
+        )
+        status: dict[str, Any] = json.loads(result.stdout)
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL the daemon, and only the daemon."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(30)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM the daemon; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the daemon."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host with a configuration and a store of its own, as Python and as a command line."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that give a command this host's directories."""
+        return {
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "HOME": str(self.folder),
+            "COLUMNS": "160",
+        }
+
+    @property
+    def lab(self) -> Lab:
+        """The same directories from Python."""
+        return Lab(
+            self.folder / "data" / "edgebench",
+            config=self.folder / "config" / "edgebench" / "host",
+            agent_state=self.folder / "data" / "edgebench" / "agent",
+        )
+
+    def run(
+        self, *words: str, timeout_s: float = 120, prefix: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `edgebench` with these words."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return subprocess.run(
+            [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    def popen(self, *words: str) -> subprocess.Popen[str]:
+        """Start `edgebench` with these words, in a session of its own."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "edgebench.host.cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def wait_until(condition: Any, what: str, timeout_s: float = 30.0) -> None:
+    """Wait for something that another process does; fails the test when it does not happen."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,50 @@
+"""Skipping: on a user's machine a missing tool skips a test with a reason; in CI it fails it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+REQUIRE_VARIABLE = "EDGEBENCH_TESTS_REQUIRE_TOOLS"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+def skip_or_fail(reason: str) -> None:
+    """Skip the running test, or fail it where nothing may be missing."""
+    if os.environ.get(REQUIRE_VARIABLE):
+        pytest.fail(f"required here: {reason}")
+    pytest.skip(reason)
+
+
+def need_tool(*names: str) -> None:
+    """The test needs these programs."""
+    for name in names:
+        if shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
+            skip_or_fail(f"system tool missing: {name}")
+
+
+def need_root() -> None:
+    """The test makes namespaces, mounts or users."""
+    if os.geteuid() != 0:
+        skip_or_fail("needs root")
+
+
+def need_shared(part: str) -> Path:
+    """A folder of models or vectors that lies beside the checkout, not in it."""
+    path = SHARED / part
+    if not path.exists():
+        pytest.skip(f"not beside this checkout: shared/{part}")
+    return path
+
+
+def need_runtime(package: str) -> None:
+    """The test runs models on this runtime."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version(package)
+    except PackageNotFoundError:
+        skip_or_fail(f"runtime not installed: {package}")
