@@ -52,4 +52,4 @@ def test_second_push_sends_nothing(agent: AgentProcess, paired: Host) -> None:
         client.acquire()
         assert client.push_model(model.path, model.sha256) == model.path.stat().st_size
         assert client.push_model(model.path, model.sha256) == 0
-    assert agent.status()["models_count"] == 1
+    assert agent.status().models_count == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -14,8 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgebench.agent.control import ask
 from edgebench.host.lab import Lab
 from edgebench.protocol.identity import parse_pairing_string
+from edgebench.protocol.messages import Status, StatusAsk
+from edgebench.protocol.paths import CONTROL_SOCKET
 
 START_TIMEOUT_S = 30.0
 
@@ -82,13 +86,9 @@ class AgentProcess:
             return string
         return str(replace(parse_pairing_string(string), addresses=("127.0.0.1",)))
 
-    def status(self) -> dict[str, Any]:
-        """What `edgebench-agent status --json` prints."""
-        result = subprocess.run(
-            self.command("status", "--json"), capture_output=True, text=True, check=True, timeout=60
-        )
-        status: dict[str, Any] = json.loads(result.stdout)
-        return status
+    def status(self) -> Status:
+        """What the agent says of itself."""
+        return asyncio.run(ask(self.state / CONTROL_SOCKET, StatusAsk(), Status))
 
     def kill(self) -> None:
         """SIGKILL the daemon, and only the daemon."""

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TypeVar
 
-from websockets.asyncio.client import unix_connect
+from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import WebSocketException
 
 from edgebench.protocol.codec import decode, encode
@@ -27,15 +27,18 @@ async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
     try:
         async with unix_connect(str(path), uri="ws://agent/", compression=None) as link:
             hello = Hello(PROTOCOL_VERSION, "edgebench-agent", "this machine", "control")
-            for number, (message, kind) in enumerate([(hello, Welcome), (request, answer)]):
-                await link.send(encode(number, message))
-                received = await asyncio.wait_for(link.recv(decode=False), ANSWER_TIMEOUT_S)
-                found = decode(received).message
-                if isinstance(found, Problem):
-                    raise error_from_code(found.code, found.text)
-                if not isinstance(found, kind):
-                    raise RemoteProtocolError(f"agent answered with {type(found).__name__}")
-            assert isinstance(found, answer)
-            return found
+            await _exchange(link, 1, hello, Welcome)
+            return await _exchange(link, 2, request, answer)
     except (OSError, WebSocketException, asyncio.TimeoutError) as exc:
         raise Unreachable(f"no agent answers at {path}") from exc
+
+
+async def _exchange(link: ClientConnection, number: int, request: Message, answer: type[_T]) -> _T:
+    await link.send(encode(number, request))
+    received = await asyncio.wait_for(link.recv(decode=False), ANSWER_TIMEOUT_S)
+    found = decode(received).message
+    if isinstance(found, Problem):
+        raise error_from_code(found.code, found.text)
+    if not isinstance(found, answer):
+        raise RemoteProtocolError(f"agent answered with {type(found).__name__}")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgebench.protocol.errors import LeaseHeld, UsageError
 
@@ -66,6 +66,11 @@ class Lease:
         """Give the lease back; without effect for who does not hold it."""
         if self._holder and self._holder.identity == identity and not self._is_pinned:
             self._holder = None
+
+    def abandon(self, identity: str) -> None:
+        """The holder's connection is gone: free the lease now, or when its run has ended."""
+        if self._holder and self._holder.identity == identity:
+            self._holder = replace(self._holder, expires_s=self._now_s())
 
     def pin(self) -> None:
         """Hold the lease whatever the clock says, while a run is in progress."""

@@ -100,6 +100,9 @@ class Session:
 
     async def serve(self) -> None:
         """Answer until the other side is gone."""
+        # A handler may still be at work when the host is gone: do not wait for it.
+        gone = asyncio.ensure_future(self._connection.wait_closed())
+        gone.add_done_callback(lambda _: self._agent.lease.abandon(self._holder))
         try:
             async for data in self._connection:
                 await self._answer(data)

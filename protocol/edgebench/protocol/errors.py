@@ -159,17 +159,18 @@ def error_from_code(code: int, text: str) -> EdgebenchError:
     return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(text)
 
 
-_CLASS_BY_CODE: dict[ErrorCode, type[EdgebenchError]] = {
-    kind.code: kind
-    for kind in (
-        UsageError,
-        TargetError,
-        RuntimeUnavailable,
-        ModelRefused,
-        WorkerDied,
-        WorkerTimeout,
-        LeaseHeld,
-        NoSpace,
-        NotPaired,
-    )
-} | {ErrorCode.PROTOCOL: LocalProtocolError}
+_CLASSES: tuple[type[EdgebenchError], ...] = (
+    UsageError,
+    TargetError,
+    RuntimeUnavailable,
+    ModelRefused,
+    WorkerDied,
+    WorkerTimeout,
+    LeaseHeld,
+    NoSpace,
+    NotPaired,
+)
+_CLASS_BY_CODE = {kind.code: kind for kind in _CLASSES} | {
+    # What the agent calls the peer's mistake is ours.
+    ErrorCode.PROTOCOL: LocalProtocolError,
+}

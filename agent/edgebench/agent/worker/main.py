@@ -25,7 +25,7 @@ from edgebench.agent.worker.loop import Times, run_single_stream
 from edgebench.agent.worker.scenarios import NS_PER_S, run_scenario, run_warmup
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import EdgebenchError, ErrorCode, ModelRefused
+from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
 from edgebench.protocol.record import (
     ColdStart,
     HarnessFacts,
@@ -77,12 +77,12 @@ class Pipe:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job in this directory."""
+    """Run the job in this directory: DIRECTORY PIPE_DESCRIPTOR."""
     directory, pipe = Path(arguments[0]), Pipe(int(arguments[1]))
     STOP.install()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
     try:
-        job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
         apply_limits(
             memory_bytes=job.memory_bytes,
             max_query_count=job.spec.max_query_count,
@@ -90,19 +90,23 @@ def main(arguments: list[str]) -> int:
         )
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
         _execute(job, directory, pipe)
-    except EdgebenchError as exc:
-        pipe.send(failed=str(exc), code=int(exc.code))
-    except MemoryError:
-        limit = f"limit {job.memory_bytes} bytes"
-        text = f"{job.spec.runtime} ran out of memory with the model, {limit}"
-        pipe.send(failed=text, code=int(ErrorCode.MODEL_REFUSED))
-    except StopRequested:
-        pipe.send(failed="stopped before the first query", code=int(ErrorCode.TARGET))
-    except OSError as exc:
-        pipe.send(failed=f"results not written: {exc}", code=int(ErrorCode.NO_SPACE))
-    else:
-        return 0
-    return 1
+    except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
+        error = _named(exc, job)
+        pipe.send(failed=str(error), code=int(error.code))
+        return 1
+    return 0
+
+
+def _named(exc: BaseException, job: Job) -> EdgebenchError:
+    """The error to report for whatever ended the job."""
+    if isinstance(exc, EdgebenchError):
+        return exc
+    if isinstance(exc, MemoryError):
+        runtime, limit = job.spec.runtime, job.memory_bytes
+        return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit} bytes")
+    if isinstance(exc, StopRequested):
+        return TargetError("stopped before the first query")
+    return NoSpace(f"results not written: {exc}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def write_queries(path: Path, queries: Queries) -> None:
         table,
         path,
         compression=_COMPRESSION,
-        use_dictionary=["sample", "batch"],
+        use_dictionary=False,  # an encoding is refused for columns that have one
         column_encoding=encoding,
     )
 

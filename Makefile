@@ -1,0 +1,45 @@
+# Two commands for a newcomer: `make bench` measures on this machine, `make test` tests everything.
+# One for a developer: `make check`, under a minute.
+
+# tflite-runtime ends at Python 3.11, so that one is preferred; any from 3.10 on will do.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+BENCH_OPTIONS ?= --quick
+
+.PHONY: bench test check format clean
+
+bench: $(VENV)/.bench
+	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(TEST_OPTIONS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_layout.py tests/unit tests/contract
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.10 or newer found" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[all]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.bench
