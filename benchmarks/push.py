@@ -110,9 +110,7 @@ def push(client: Client, payload: Payload) -> float:
     return seconds_of(action)
 
 
-def other_sides(
-    folder: Path, payload: Payload, stack: ExitStack
-) -> dict[str, Callable[[], float]]:
+def other_sides(folder: Path, payload: Payload, stack: ExitStack) -> dict[str, Callable[[], float]]:
     """The sides that ours is compared with, ready to be run."""
     sides: dict[str, Callable[[], float]] = {}
     if SSHD:
@@ -170,9 +168,7 @@ def wait_for_port(port: int) -> None:
 
 
 @contextmanager
-def sftp_session(
-    port: int, key: paramiko.PKey, is_nodelay: bool
-) -> Iterator[paramiko.SFTPClient]:
+def sftp_session(port: int, key: paramiko.PKey, is_nodelay: bool) -> Iterator[paramiko.SFTPClient]:
     """An SFTP session, logged in."""
     plain = socket.create_connection(("127.0.0.1", port))
     if is_nodelay:

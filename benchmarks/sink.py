@@ -20,9 +20,7 @@ TO_FILE = 1 << 63
 """Flag in the announced size: write the bytes to a file."""
 
 
-async def receive(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Path
-) -> None:
+async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Path) -> None:
     """Take copies until the other side is done."""
     while announced := await reader.read(8):
         announced += await reader.readexactly(8 - len(announced))

@@ -26,7 +26,9 @@ def main(pythons: list[str]) -> int:
             found[name][version] = pin
     versions = sorted({v for by_version in found.values() for v in by_version}, key=_numbers)
     lines = [
-        line for name in sorted(found, key=str.lower) for line in _lines(name, found[name], versions)
+        line
+        for name in sorted(found, key=str.lower)
+        for line in _lines(name, found[name], versions)
     ]
     (ROOT / "constraints.txt").write_text(HEADER + "\n".join(lines) + "\n")
     return 0

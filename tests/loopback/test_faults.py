@@ -20,8 +20,8 @@ from edgebench.protocol.errors import LinkLost, NoSpace, TransportError, WorkerD
 
 MODEL = "digits_int8.tflite"
 SHORT = ("--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
-MEASURING_AFTER_S = 1.2
-"""Processor time of a worker; loading a built-in model takes a third of that."""
+MEASURING_AFTER_S = 2.0
+"""Processor time of a worker; a built-in model is loaded and warmed up by then."""
 LONG = ("--duration", "60s", "--min-queries", "20", "--warmup", "1")
 
 
@@ -56,7 +56,7 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 
 def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, paired: Host) -> None:
     """A laptop that dies costs the run that the device finished without it."""
-    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "2s")
+    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "5s")
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.kill()
     command.communicate()
@@ -72,7 +72,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
 
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
-    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "1s")
+    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "5s")
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.kill()
     command.communicate()
@@ -85,7 +85,7 @@ def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) 
     assert len(host_again.lab.runs()) == 2
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_host_killed_at_any_moment_leaves_no_half_run(
     agent: AgentProcess, paired: Host, seed: int
 ) -> None:
@@ -113,7 +113,7 @@ def test_ctrl_c_keeps_what_was_measured(agent: AgentProcess, paired: Host) -> No
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.send_signal(signal.SIGINT)
     _, errors = command.communicate(timeout=30)
-    assert command.returncode == 130
+    assert command.returncode == 130, errors
     assert "interrupted: 1 run kept in" in errors
     run = paired.lab.run()
     assert run.verdict == "invalid"
@@ -211,9 +211,9 @@ def test_full_store_leaves_the_run_on_the_device(
     need_root()
     need_tool("mount")
     host.lab.pair(agent.pairing_string())
-    with small_disk(tmp_path / "store", 2 * 2**20) as store:
+    with small_disk(tmp_path / "store", 16 * 2**20) as store:
         command = host.popen(
-            "bench", MODEL, "--on", "board", "--duration", "2s", "--store", str(store)
+            "bench", MODEL, "--on", "board", "--duration", "5s", "--store", str(store)
         )
         wait_until(lambda: _worker_is_measuring(agent), "worker measures")
         filler = fill(store)

@@ -29,7 +29,9 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=4)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        return st.builds(kind, **{field.name: values_of(hints[field.name]) for field in fields(kind)})
+        return st.builds(
+            kind, **{field.name: values_of(hints[field.name]) for field in fields(kind)}
+        )
     assert issubclass(kind, Enum), f"no strategy for {kind}"
     return st.sampled_from(list(kind))
 

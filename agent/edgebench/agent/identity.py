@@ -94,10 +94,11 @@ class Trust:
         return self._directory / "hosts.json"
 
     def _trust(self, certificate_pem: str) -> None:
+        # Only the first certificate of the text: OpenSSL would trust every one that it finds.
         try:
-            self.context.load_verify_locations(cadata=certificate_pem)
-        except ssl.SSLError as exc:
-            raise UsageError(f"not a certificate: {exc.reason}") from exc
+            self.context.load_verify_locations(cadata=der_of(certificate_pem))
+        except (ssl.SSLError, ValueError) as exc:
+            raise UsageError(f"not a certificate: {exc}") from exc
 
     def _make_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

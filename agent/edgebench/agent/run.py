@@ -20,7 +20,7 @@ from edgebench.agent.worker.main import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription, Environment
-from edgebench.protocol.errors import EdgebenchError, LeaseHeld, UsageError
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld, TargetError, UsageError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart
 from edgebench.protocol.record import (
     AbsentSensor,
@@ -174,11 +174,15 @@ class Runner:
         error: EdgebenchError | None,
         absent: tuple[AbsentSensor, ...],
     ) -> RunRecord:
-        outcome = Outcome.FAILED if worker is None else Outcome.COMPLETED
-        if worker is not None and worker.is_interrupted:
+        if worker is not None and worker.query_count == worker.warmup_query_count:
+            worker = None  # stopped in the warm-up: there is nothing to keep
+        if worker is None and run.worker.is_stopping:
+            error = TargetError("stopped before anything was measured")
+        outcome = Outcome.COMPLETED
+        if worker is None:
+            outcome = Outcome.FAILED
+        elif worker.is_interrupted:
             outcome = Outcome.INTERRUPTED
-        if error is not None and run.worker.is_stopping:
-            error = UsageError("stopped before anything was measured")
         return RunRecord(
             run_id=run.request.run_id,
             owner=run.owner,

@@ -60,6 +60,9 @@ class Watcher(Protocol):
     def collected(self, document: dict[str, Any]) -> None:
         """A run that had finished earlier was fetched."""
 
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+
     def finished(self, document: dict[str, Any]) -> None:
         """A run is stored."""
 
@@ -84,6 +87,9 @@ class Silent:
 
     def collected(self, document: dict[str, Any]) -> None:
         """Ignore it."""
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """Ignore it: it is still there."""
 
     def finished(self, document: dict[str, Any]) -> None:
         """Ignore it."""
@@ -214,7 +220,7 @@ class Lab:
         documents: list[dict[str, Any]] = []
         for device in on:
             with self.connect(device) as client:
-                for document in collect_waiting(client, self.store):
+                for document in collect_waiting(client, self.store, watcher.doubted):
                     watcher.collected(document)
                 plan = _Plan(opened, runtime, preset, settings | {"limits": limits})
                 try:

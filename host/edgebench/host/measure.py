@@ -22,7 +22,13 @@ from edgebench.host.store.files import (
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.errors import UsageError, error_from_code
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    MeasurementError,
+    RemoteProtocolError,
+    UsageError,
+    error_from_code,
+)
 from edgebench.protocol.messages import Progress, RunEnded
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.spec import RunSpec
@@ -123,10 +129,24 @@ def collect(
     return document
 
 
-def collect_waiting(client: Client, store: Store) -> list[dict[str, Any]]:
-    """Store the runs that finished while no host was there; their documents."""
-    found = [collect(client, store, run_id, []) for run_id in client.list_runs().finished]
-    return [document for document in found if document is not None]
+def collect_waiting(
+    client: Client, store: Store, on_doubt: Callable[[str, EdgebenchError], None]
+) -> list[dict[str, Any]]:
+    """Store the runs that finished while no host was there; their documents.
+
+    A run whose traces make no sense stays where it is, and `on_doubt` hears of it: it must not
+    keep anybody from measuring.
+    """
+    documents = []
+    for run_id in client.list_runs().finished:
+        try:
+            document = collect(client, store, run_id, [])
+        except (MeasurementError, RemoteProtocolError) as exc:
+            on_doubt(run_id, exc)
+            continue
+        if document is not None:
+            documents.append(document)
+    return documents
 
 
 def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple[RunEnded, bool]:

@@ -83,6 +83,8 @@ def parse_pairing_string(text: str) -> PairingString:
     except binascii.Error as exc:
         raise UsageError("not a pairing string: the secret is damaged") from exc
     addresses = tuple(part.strip("[]") for part in match["hosts"].split(","))
+    if not all(addresses):
+        raise UsageError("not a pairing string: an address is empty")
     return PairingString(addresses, int(match["port"]), match["pin"], secret)
 
 
@@ -104,7 +106,7 @@ def der_of(certificate_pem: str) -> bytes:
         raise UsageError("no certificate found in the text")
     try:
         return base64.b64decode("".join(match[1].split()), validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:  # not base64, or not ASCII
         raise UsageError("the certificate text is damaged") from exc
 
 

@@ -101,6 +101,10 @@ class ProgressWatcher:
         """A run that had finished earlier was fetched."""
         self._say(f"note: run {document['run_id']} had finished while no host was there; stored")
 
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+        self._say(f"warning: run {run_id} stays on the device: {error}")
+
     def finished(self, document: dict[str, Any]) -> None:
         """A run is stored."""
         self._clear()

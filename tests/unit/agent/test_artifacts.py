@@ -1,0 +1,213 @@
+"""The store of models: resumable, verified, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgebench.agent.artifacts import ArtifactStore, Upload
+from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
+
+MODEL = bytes(range(256)) * 40
+
+
+def digest(data: bytes) -> str:
+    """The name of these bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def send(upload: Upload, data: bytes, chunk: int = 1000) -> None:
+    """Write the rest of the model as a connection does."""
+
+    async def write() -> None:
+        while upload.offset_bytes < len(data):
+            at = upload.offset_bytes
+            await upload.write(at, memoryview(data[at : at + chunk]))
+
+    asyncio.run(write())
+
+
+def store_model(store: ArtifactStore, data: bytes) -> Path:
+    """Bring a whole model in."""
+    upload = store.begin(digest(data), len(data))
+    send(upload, data)
+    store.commit(upload)
+    return store.path(digest(data))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """An empty store."""
+    return ArtifactStore(tmp_path / "models")
+
+
+def test_whole_model_is_kept_under_its_digest(store: ArtifactStore) -> None:
+    """A model that was pushed cannot be run."""
+    assert store.offset(digest(MODEL)) == (0, False)
+    path = store_model(store, MODEL)
+    assert store.verified_path(digest(MODEL)) == path
+    assert path.read_bytes() == MODEL
+    assert store.offset(digest(MODEL)) == (len(MODEL), True)
+    assert store.usage() == (1, len(MODEL))
+    assert [entry.name for entry in path.parent.iterdir()] == [digest(MODEL)]
+
+
+def test_empty_model_is_a_model(store: ArtifactStore) -> None:
+    """A file of no bytes hangs the transfer instead of being refused by the runtime."""
+    assert store_model(store, b"").read_bytes() == b""
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(0, len(MODEL)), max_size=5))
+def test_transfer_resumes_wherever_it_was_cut(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+) -> None:
+    """A lost link damages the model, or costs the bytes that had arrived."""
+    store = ArtifactStore(tmp_path_factory.mktemp("models"))
+    for cut in sorted(cuts):
+        upload = store.begin(digest(MODEL), len(MODEL))
+        send(upload, MODEL[:cut])
+        upload.close()
+        assert store.offset(digest(MODEL)) == (cut, False)
+    assert store_model(store, MODEL).read_bytes() == MODEL
+
+
+def test_part_survives_the_death_of_the_agent(store: ArtifactStore, tmp_path: Path) -> None:
+    """A new agent begins again although half of the model is on its disk."""
+    upload = store.begin(digest(MODEL), len(MODEL))
+    send(upload, MODEL[:5000])
+    upload.close()
+    again = ArtifactStore(tmp_path / "models")
+    upload = again.begin(digest(MODEL), len(MODEL))
+    assert upload.offset_bytes == 5000
+    send(upload, MODEL)
+    again.commit(upload)
+    assert again.verified_path(digest(MODEL)).read_bytes() == MODEL
+
+
+def test_model_that_arrives_damaged_is_refused_and_forgotten(store: ArtifactStore) -> None:
+    """Other bytes than promised are measured, or block the next transfer for ever."""
+    wrong = MODEL[:-1] + b"\x00"
+    upload = store.begin(digest(MODEL), len(MODEL))
+    send(upload, wrong)
+    with pytest.raises(ModelRefused, match=f"arrived damaged.*{digest(wrong)}"):
+        store.commit(upload)
+    assert store.offset(digest(MODEL)) == (0, False)
+    assert store_model(store, MODEL).read_bytes() == MODEL
+
+
+def test_commit_of_a_model_that_is_too_short_keeps_what_came(store: ArtifactStore) -> None:
+    """A part passes for a whole model, or is thrown away."""
+    upload = store.begin(digest(MODEL), len(MODEL))
+    send(upload, MODEL[:1000])
+    with pytest.raises(ModelRefused, match=f"incomplete: 1000 of {len(MODEL)} bytes"):
+        store.commit(upload)
+    assert store.offset(digest(MODEL)) == (1000, False)
+
+
+def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> None:
+    """A host announces a byte, passes the quota, and fills the disk."""
+    upload = store.begin(digest(MODEL), 10)
+    with pytest.raises(UsageError, match="10 bytes"):
+        asyncio.run(upload.write(0, memoryview(b"x" * 11)))
+    upload.close()
+    assert store.offset(digest(MODEL)) == (0, False)
+
+
+@pytest.mark.parametrize("offset_bytes", [-1, 1, 999, 2**60])
+def test_chunk_out_of_order_is_refused(store: ArtifactStore, offset_bytes: int) -> None:
+    """A hole in the model is filled with whatever comes next."""
+    upload = store.begin(digest(MODEL), len(MODEL))
+    with pytest.raises(UsageError, match=f"chunk at byte {offset_bytes}, expected 0"):
+        asyncio.run(upload.write(offset_bytes, memoryview(b"data")))
+    upload.close()
+
+
+def test_part_that_is_longer_than_the_model_begins_again(store: ArtifactStore) -> None:
+    """A part from a wrong announcement can never become whole."""
+    upload = store.begin(digest(MODEL), 2 * len(MODEL))
+    send(upload, MODEL + b"more than that")
+    upload.close()
+    upload = store.begin(digest(MODEL), len(MODEL))
+    assert upload.offset_bytes == 0
+    send(upload, MODEL)
+    store.commit(upload)
+    assert store.verified_path(digest(MODEL)).read_bytes() == MODEL
+
+
+def test_model_that_is_damaged_on_disk_is_noticed_before_it_runs(store: ArtifactStore) -> None:
+    """A model that a power cut tore is measured."""
+    path = store_model(store, MODEL)
+    path.write_bytes(MODEL[:-1])
+    with pytest.raises(ModelRefused, match="damaged on disk"):
+        store.verified_path(digest(MODEL))
+    assert store.offset(digest(MODEL)) == (0, False)
+    with pytest.raises(ModelRefused, match="not on this device"):
+        store.verified_path(digest(MODEL))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61, "0" * 63 + "\n", "0" * 64 + "\n"]
+)
+def test_name_that_is_no_digest_is_refused(store: ArtifactStore, name: str) -> None:
+    """A path from the wire leaves the store."""
+    for call in (store.path, store.offset, store.verified_path):
+        with pytest.raises(UsageError, match="not a sha256"):
+            call(name)
+
+
+def test_model_over_the_quota_is_refused_and_costs_nothing(tmp_path: Path) -> None:
+    """A model that can never fit throws all others out."""
+    store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
+    kept = store_model(store, b"k" * 900)
+    with pytest.raises(NoSpace, match="1001 bytes, quota 1000"):
+        store.begin(digest(MODEL), 1001)
+    assert kept.exists()
+
+
+def test_least_recently_used_model_goes_first(tmp_path: Path) -> None:
+    """The model of the running campaign goes, and an old one stays."""
+    store = ArtifactStore(tmp_path / "models", quota_bytes=3000)
+    models = [bytes([i]) * 1000 for i in range(3)]
+    for age, data in enumerate(models):
+        stamp_ns = (1_000_000 + age) * 10**9
+        os.utime(store_model(store, data), ns=(stamp_ns, stamp_ns))
+    store.verified_path(digest(models[0]))  # a use
+    store_model(store, b"new" * 300)
+    here = [store.offset(digest(data))[1] for data in models]
+    assert here == [True, False, True]
+    assert store.usage()[1] <= 3000
+
+
+@settings(max_examples=20)
+@given(sizes=st.lists(st.integers(0, 1000), min_size=1, max_size=12))
+def test_quota_holds_whatever_comes(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+) -> None:
+    """Models together take more than the quota."""
+    store = ArtifactStore(tmp_path_factory.mktemp("models"), quota_bytes=1500)
+    for i, size in enumerate(sizes):
+        data = bytes([i]) * size
+        store_model(store, data)
+        assert store.usage()[1] <= 1500
+        assert store.offset(digest(data)) == (size, True), "the newest model must be there"
+
+
+def test_resumed_model_does_not_push_itself_out(tmp_path: Path) -> None:
+    """A part is counted twice, or is removed to make room for its own rest."""
+    store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
+    data = b"x" * 1000
+    upload = store.begin(digest(data), 1000)
+    send(upload, data[:600])
+    upload.close()
+    upload = store.begin(digest(data), 1000)
+    assert upload.offset_bytes == 600
+    send(upload, data)
+    store.commit(upload)
+    assert store.usage() == (1, 1000)

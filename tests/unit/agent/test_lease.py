@@ -1,0 +1,123 @@
+"""One host at a time, by a clock that the test holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from edgebench.agent.lease import MAX_TTL_S, Lease
+from edgebench.protocol.errors import LeaseHeld, UsageError
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is told to move."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The lease's clock."""
+    return Clock()
+
+
+@pytest.fixture
+def lease(clock: Clock) -> Lease:
+    """A free lease."""
+    return Lease(clock)
+
+
+def test_free_lease_goes_to_whoever_asks(lease: Lease) -> None:
+    """Nobody can measure."""
+    assert lease.holder is None
+    assert lease.expires_in_s() is None
+    assert lease.acquire("a", "Ada", 30.0) == 30.0
+    assert lease.holder is not None
+    assert lease.holder.name == "Ada"
+    assert lease.expires_in_s() == 30.0
+
+
+def test_second_host_hears_who_holds_the_lease_and_for_how_long(lease: Lease, clock: Clock) -> None:
+    """Two hosts measure at once, or the second cannot tell whom to ask."""
+    lease.acquire("a", "Ada", 30.0)
+    clock.now_s += 10
+    with pytest.raises(LeaseHeld, match="in use by Ada, for 20 s more"):
+        lease.acquire("b", "Bob", 30.0)
+    with pytest.raises(LeaseHeld, match="Ada"):
+        lease.require("b")
+    lease.require("a")
+
+
+def test_renewal_counts_from_now(lease: Lease, clock: Clock) -> None:
+    """A host that renews in time loses the lease nevertheless."""
+    for _ in range(10):
+        lease.acquire("a", "Ada", 5.0)
+        clock.now_s += 4.9
+        lease.require("a")
+
+
+def test_lease_expires_at_its_time_and_not_before(lease: Lease, clock: Clock) -> None:
+    """A dead host blocks the device for ever, or a live one is cut off early."""
+    lease.acquire("a", "Ada", 5.0)
+    clock.now_s += 4.999
+    with pytest.raises(LeaseHeld):
+        lease.acquire("b", "Bob", 5.0)
+    clock.now_s += 0.001
+    with pytest.raises(LeaseHeld, match="expired"):
+        lease.require("a")
+    assert lease.acquire("b", "Bob", 5.0) == 5.0
+
+
+def test_released_lease_is_free_and_only_its_holder_can_release_it(lease: Lease) -> None:
+    """A host frees the device under another one's feet."""
+    lease.acquire("a", "Ada", 5.0)
+    lease.release("b")
+    lease.require("a")
+    lease.release("a")
+    assert lease.holder is None
+    with pytest.raises(LeaseHeld, match="never taken"):
+        lease.require("a")
+
+
+def test_run_in_progress_keeps_the_lease_whatever_the_clock_says(
+    lease: Lease, clock: Clock
+) -> None:
+    """A host that died during its run has its measurement disturbed by the next one."""
+    lease.acquire("a", "Ada", 5.0)
+    lease.pin()
+    clock.now_s += 3600
+    assert lease.expires_in_s() is None
+    with pytest.raises(LeaseHeld, match="until its run ends"):
+        lease.acquire("b", "Bob", 5.0)
+    lease.release("a")
+    lease.require("a")
+    lease.unpin()
+    assert lease.holder is None
+    lease.acquire("b", "Bob", 5.0)
+
+
+@pytest.mark.parametrize(
+    "ttl_s", [0.0, -1.0, MAX_TTL_S + 0.1, float("nan"), float("inf"), 1.8e19], ids=str
+)
+def test_lease_of_impossible_length_is_refused(lease: Lease, ttl_s: float) -> None:
+    """One message blocks the device for a century."""
+    with pytest.raises(UsageError, match="limit 120 s"):
+        lease.acquire("a", "Ada", ttl_s)
+    assert lease.holder is None
+
+
+def test_refused_renewal_changes_nothing(lease: Lease, clock: Clock) -> None:
+    """A wrong renewal throws away the lease that was there."""
+    lease.acquire("a", "Ada", 5.0)
+    for wrong in ({"ttl_s": -1.0}, {"ttl_s": 1e9}):
+        arguments: dict[str, Any] = {"identity": "a", "name": "Ada", **wrong}
+        with pytest.raises(UsageError):
+            lease.acquire(**arguments)
+    assert lease.expires_in_s() == 5.0

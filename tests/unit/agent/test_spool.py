@@ -1,0 +1,218 @@
+"""The spool: a finished run is whole, and its owner's alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from edgebench.agent.spool import Spool
+from edgebench.protocol.errors import NoSpace, UsageError
+from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+
+EVIL_IDS = (
+    "",
+    ".",
+    "..",
+    "../spool/run",
+    "/etc",
+    "a/b",
+    "run\n",
+    "run\0",
+    "-rf",
+    "_hidden",
+    "é",
+    "x" * 65,
+)
+EVIL_NAMES = (
+    "",
+    ".",
+    "..",
+    "../record.json",
+    "/etc/passwd",
+    "job.json",
+    f"{RECORD_FILE}\0",
+    f"./{RECORD_FILE}",
+)
+
+
+def finish_run(spool: Spool, run_id: str, owner: str, queries: bytes = b"q" * 32) -> None:
+    """Spool a small run."""
+    folder = spool.begin(run_id)
+    (folder / RECORD_FILE).write_text(json.dumps({"run_id": run_id, "owner": owner}))
+    (folder / QUERIES_FILE).write_bytes(queries)
+    (folder / "job.json").write_text("{}")
+    spool.finish(run_id)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    """An empty spool."""
+    return Spool(tmp_path)
+
+
+def test_run_appears_only_when_it_is_whole(spool: Spool, tmp_path: Path) -> None:
+    """A host collects half a run and acknowledges it."""
+    folder = spool.begin("run-1")
+    (folder / RECORD_FILE).write_text(json.dumps({"owner": "a"}))
+    assert spool.finished("a") == ()
+    with pytest.raises(UsageError):
+        spool.files("run-1", "a")
+    spool.finish("run-1")
+    assert spool.finished("a") == ("run-1",)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_only_the_files_of_the_protocol_are_kept(spool: Spool) -> None:
+    """What a worker leaves behind travels to the host."""
+    finish_run(spool, "run-1", "a")
+    assert [file.name for file in spool.files("run-1", "a")] == [RECORD_FILE, QUERIES_FILE]
+
+
+def test_files_tell_their_size_and_digest(spool: Spool) -> None:
+    """The host cannot tell a damaged file from a good one."""
+    finish_run(spool, "run-1", "a", b"queries")
+    (file,) = [file for file in spool.files("run-1", "a") if file.name == QUERIES_FILE]
+    assert file.size_bytes == 7
+    assert file.sha256 == hashlib.sha256(b"queries").hexdigest()
+
+
+def test_file_is_read_in_pieces_until_its_end(spool: Spool) -> None:
+    """A resumed transfer skips or repeats bytes."""
+    finish_run(spool, "run-1", "a", b"0123456789")
+
+    def piece(offset: int) -> bytes:
+        return spool.read("run-1", "a", QUERIES_FILE, offset=offset, size=4)
+
+    assert [piece(0), piece(4), piece(8), piece(10), piece(99)] == [b"0123", b"4567", b"89", b"", b""]
+
+
+def test_runs_are_listed_oldest_first(spool: Spool, tmp_path: Path) -> None:
+    """Runs are collected in an order that nobody can follow."""
+    for age, name in enumerate(("run-b", "run-c", "run-a")):
+        finish_run(spool, name, "a")
+        os.utime(tmp_path / "spool" / name, ns=(age * 10**9, age * 10**9))
+    assert spool.finished("a") == ("run-b", "run-c", "run-a")
+
+
+def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None:
+    """A host reads or throws away another host's results."""
+    finish_run(spool, "run-1", "a")
+    assert spool.finished("b") == ()
+    for call in (
+        lambda: spool.files("run-1", "b"),
+        lambda: spool.read("run-1", "b", RECORD_FILE, offset=0, size=10),
+        lambda: spool.acknowledge("run-1", "b"),
+    ):
+        with pytest.raises(UsageError, match="no run run-1 waits here for this host"):
+            call()
+    assert spool.finished("a") == ("run-1",)
+
+
+@pytest.mark.parametrize("record", [b"", b"{", b"[]", b"null", b'{"owner": null}', b"\xff"])
+def test_run_without_a_readable_record_belongs_to_nobody(
+    spool: Spool, tmp_path: Path, record: bytes
+) -> None:
+    """A damaged record crashes every listing, or opens the run to everybody."""
+    finish_run(spool, "run-1", "a")
+    (tmp_path / "spool" / "run-1" / RECORD_FILE).write_bytes(record)
+    finish_run(spool, "run-2", "a")
+    assert spool.finished("a") == ("run-2",)
+    with pytest.raises(UsageError):
+        spool.files("run-1", "a")
+
+
+def test_acknowledged_run_is_gone_and_may_be_acknowledged_again(
+    spool: Spool, tmp_path: Path
+) -> None:
+    """Runs pile up, or a host that repeats its last word gets an error."""
+    finish_run(spool, "run-1", "a")
+    spool.acknowledge("run-1", "a")
+    spool.acknowledge("run-1", "a")
+    assert spool.finished("a") == ()
+    assert spool.usage() == (0, 0)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("run_id", EVIL_IDS)
+def test_run_ids_cannot_leave_the_spool(spool: Spool, tmp_path: Path, run_id: str) -> None:
+    """A run id from the wire is a path to somewhere else."""
+    before = sorted(tmp_path.rglob("*"))
+    for call in (
+        lambda: spool.begin(run_id),
+        lambda: spool.finish(run_id),
+        lambda: spool.discard(run_id),
+        lambda: spool.files(run_id, "a"),
+        lambda: spool.read(run_id, "a", RECORD_FILE, offset=0, size=1),
+        lambda: spool.acknowledge(run_id, "a"),
+    ):
+        with pytest.raises(UsageError, match="malformed run id"):
+            call()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", EVIL_NAMES)
+def test_file_names_cannot_leave_the_run(spool: Spool, name: str) -> None:
+    """A file name from the wire is a path to somewhere else."""
+    finish_run(spool, "run-1", "a")
+    with pytest.raises(UsageError, match="no file"):
+        spool.read("run-1", "a", name, offset=0, size=10)
+
+
+def test_negative_offset_is_refused(spool: Spool) -> None:
+    """A seek before the file raises what nobody expects."""
+    finish_run(spool, "run-1", "a")
+    with pytest.raises(UsageError, match="at byte -1"):
+        spool.read("run-1", "a", RECORD_FILE, offset=-1, size=10)
+
+
+def test_file_of_the_protocol_that_a_run_lacks_is_an_error_and_not_a_crash(spool: Spool) -> None:
+    """A host asks for a trace that was never written, and the connection dies."""
+    from edgebench.protocol.errors import TargetError
+
+    finish_run(spool, "run-1", "a")
+    with pytest.raises(TargetError, match="file not read"):
+        spool.read("run-1", "a", WORKER_LOG_FILE, offset=0, size=10)
+
+
+def test_taken_run_id_is_refused_in_progress_and_finished(spool: Spool) -> None:
+    """A second run overwrites a first one."""
+    spool.begin("run-1")
+    with pytest.raises(UsageError, match="exists already"):
+        spool.begin("run-1")
+    finish_run(spool, "run-2", "a")
+    with pytest.raises(UsageError, match="exists already"):
+        spool.begin("run-2")
+
+
+def test_sweep_removes_unfinished_runs_and_nothing_else(tmp_path: Path) -> None:
+    """An agent that was killed leaves its work on the disk for ever, or a finished run goes."""
+    spool = Spool(tmp_path)
+    finish_run(spool, "run-1", "a")
+    (spool.begin("run-2") / "model.log").write_text("half")
+    again = Spool(tmp_path)
+    assert again.sweep() == ["run-2"]
+    assert again.finished("a") == ("run-1",)
+    assert list((tmp_path / "work").iterdir()) == []
+    again.begin("run-2")
+
+
+def test_full_spool_takes_no_new_run(tmp_path: Path) -> None:
+    """Runs that nobody collects fill the disk."""
+    spool = Spool(tmp_path, quota_bytes=1000)
+    finish_run(spool, "run-1", "a", b"q" * 1000)
+    with pytest.raises(NoSpace, match="1000"):
+        spool.begin("run-2")
+    spool.acknowledge("run-1", "a")
+    spool.begin("run-2")
+
+
+def test_spool_is_closed_to_other_users(tmp_path: Path) -> None:
+    """Another user of the device reads results, or swaps a run under the agent."""
+    spool = Spool(tmp_path)
+    folder = spool.begin("run-1")
+    for path in (folder, tmp_path / "work", tmp_path / "spool"):
+        assert path.stat().st_mode & 0o077 == 0

@@ -1,0 +1,128 @@
+"""Two clocks: known answers, and an error bound that holds whatever the network does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tools import need_shared
+
+from edgebench.protocol.clock import ClockModel, ClockProbe, fit
+from edgebench.protocol.errors import MeasurementError
+
+NS_PER_S = 1_000_000_000
+DELAYS = st.integers(0, 50_000_000)
+"""One way, nanoseconds; the two ways of a probe are drawn apart, so they may be very unequal."""
+OFFSETS = st.integers(-(2**52), 2**52)
+
+
+def probe(sent_ns: int, offset_ns: int, there_ns: int, work_ns: int, back_ns: int) -> ClockProbe:
+    """What two ideal clocks show when a probe travels with these delays."""
+    received_ns = sent_ns + there_ns + offset_ns
+    end_ns = sent_ns + there_ns + work_ns + back_ns
+    return ClockProbe(sent_ns, received_ns, received_ns + work_ns, end_ns)
+
+
+def fitted(*groups: list[ClockProbe]) -> ClockModel:
+    """The model through these groups."""
+    return fit(groups, host_domain="host:h", device_domain="device:d")
+
+
+def known() -> Any:
+    """Known answers that were computed elsewhere."""
+    path = need_shared("known_answers/measurement.json")
+    return json.loads(path.read_text())["clock_sync"]
+
+
+def test_probes_give_the_known_offsets_and_round_trips() -> None:
+    """The formula of the on-wire protocol has a sign or a half wrong."""
+    for row in known()["four_timestamp_probes"]:
+        found = ClockProbe(*(round(t * NS_PER_S) for t in row["t"]))
+        assert found.round_trip_ns == round(row["rtt"] * NS_PER_S)
+        assert found.offset_ns == pytest.approx(row["offset"] * NS_PER_S, abs=1)
+
+
+def test_fit_takes_the_probe_with_the_least_round_trip() -> None:
+    """A probe that waited in a queue decides the offset."""
+    rows = known()["four_timestamp_probes"]
+    probes = [ClockProbe(*(round(t * NS_PER_S) for t in row["t"])) for row in rows]
+    best = probes[known()["min_rtt_index"]]
+    model = fitted(probes)
+    assert (model.offset_ns, model.error_ns) == (best.offset_ns, best.round_trip_ns / 2)
+    assert model.reference_ns == best.t0
+
+
+def test_fit_finds_the_known_drift() -> None:
+    """Drift is lost, or extrapolated in the wrong direction."""
+    drift_ppm = round(known()["drift_fit"]["theil_sen_ppm"])
+    span_ns = 600 * NS_PER_S
+    drifted_ns = span_ns * drift_ppm // 10**6
+    model = fitted([probe(0, 5, 0, 0, 0)], [probe(span_ns, 5 + drifted_ns, 0, 0, 0)])
+    assert model.slope * 1e6 == pytest.approx(drift_ppm)
+    error_ms = (model.to_device(span_ns) - (span_ns + 5)) / 1e6
+    expected_ms = known()["drift_fit"]["extrapolation_error_if_offset_only_after_600s_ms"]
+    assert error_ms == pytest.approx(expected_ms)
+
+
+def test_conversion_follows_the_known_drift_table() -> None:
+    """A slope is applied per second where it is per nanosecond."""
+    for name, drift_ms in known()["drift_table_ms"].items():
+        ppm, seconds = (float(part.rstrip("pms")) for part in name.split("_"))
+        model = ClockModel("host:h", "device:d", 0, 0.0, ppm / 1e6, 0.0)
+        ahead_ns = model.to_device(round(seconds * NS_PER_S)) - seconds * NS_PER_S
+        assert ahead_ns / 1e6 == pytest.approx(drift_ms)
+
+
+@given(
+    offset_ns=OFFSETS,
+    first=st.lists(st.tuples(DELAYS, DELAYS, DELAYS), min_size=1, max_size=8),
+    last=st.lists(st.tuples(DELAYS, DELAYS, DELAYS), min_size=1, max_size=8),
+    at=st.floats(0, 1),
+)
+def test_offset_is_recovered_within_the_error_bound(
+    offset_ns: int,
+    first: list[tuple[int, int, int]],
+    last: list[tuple[int, int, int]],
+    at: float,
+) -> None:
+    """A time crosses domains with a larger error than the model admits."""
+    span_ns = 60 * NS_PER_S
+    model = fitted(
+        [probe(NS_PER_S, offset_ns, *delays) for delays in first],
+        [probe(NS_PER_S + span_ns, offset_ns, *delays) for delays in last],
+    )
+    host_ns = NS_PER_S + round(at * span_ns)
+    error_ns = abs(model.to_device(host_ns) - (host_ns + offset_ns))
+    assert error_ns <= model.error_ns + 1  # a conversion rounds to whole nanoseconds
+
+
+@given(
+    offset_ns=OFFSETS,
+    slope=st.floats(-1e-3, 1e-3),
+    since_ns=st.integers(-(10**13), 10**13),
+    reference_ns=st.integers(0, 10**15),
+)
+def test_conversions_there_and_back_agree(
+    offset_ns: int, slope: float, since_ns: int, reference_ns: int
+) -> None:
+    """A time that crosses domains twice comes back as another one."""
+    model = ClockModel("host:h", "device:d", reference_ns, offset_ns, slope, 0.0)
+    host_ns = reference_ns + since_ns
+    assert abs(model.to_host(model.to_device(host_ns)) - host_ns) <= 2
+
+
+def test_one_group_makes_a_model_without_drift() -> None:
+    """A run whose end nobody saw has no clock."""
+    model = fitted([probe(100, 42, 3, 1, 3)], [])
+    assert (model.slope, model.offset_ns, model.error_ns) == (0.0, 42.0, 3.0)
+    assert (model.host_domain, model.device_domain) == ("host:h", "device:d")
+
+
+@pytest.mark.parametrize("groups", [(), ([],), ([], [])])
+def test_no_probe_is_no_model(groups: tuple[list[ClockProbe], ...]) -> None:
+    """A model is made up where nothing was measured."""
+    with pytest.raises(MeasurementError, match="no clock probe"):
+        fitted(*groups)

@@ -1,0 +1,348 @@
+"""Frames: what goes in comes out, and nothing but RemoteProtocolError comes out of bad bytes."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.strategies import values_of
+
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import (
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_NUMBER,
+    MAX_PAYLOAD_BYTES,
+    Frame,
+    decode,
+    encode,
+    from_plain,
+    kind_of,
+    to_plain,
+)
+from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
+from edgebench.protocol.record import RunRecord
+from edgebench.protocol.spec import RunSpec
+
+MESSAGES: tuple[type[Any], ...] = get_args(m.Message)
+ANY_MESSAGE = st.one_of(*map(values_of, MESSAGES))
+MUTATION_COUNT = 50_000
+HOSTILE_PEAK_BYTES = 20 * 2**20
+SPEC = RunSpec(runtime="tflite")
+
+
+def frame_of(header: bytes, payload: bytes = b"") -> bytes:
+    """A frame around header bytes that nobody has checked."""
+    return struct.pack("<I", len(header)) + header + payload
+
+
+def frame_with(kind: object, body: object, number: object = 1) -> bytes:
+    """A frame around values that nobody has checked."""
+    return frame_of(msgpack.packb([kind, number, body]))
+
+
+def decoded_or_refused(data: bytes) -> Frame | None:
+    """The frame, or None when it was refused as the codec promises; anything else is a bug."""
+    try:
+        return decode(data)
+    except RemoteProtocolError as exc:
+        assert "\n" not in str(exc), "the text of an error is one line"
+        return None
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=kind_of)
+def test_every_message_survives_the_wire(kind: type[Any]) -> None:
+    """A message loses or changes a field on its way."""
+
+    @settings(max_examples=20)
+    @given(message=values_of(kind), number=st.integers(0, MAX_NUMBER), payload=st.binary())
+    def check(message: Any, number: int, payload: bytes) -> None:
+        frame = decode(encode(number, message, payload))
+        assert (frame.number, frame.message, bytes(frame.payload)) == (number, message, payload)
+
+    check()
+
+
+def test_kinds_are_unique_and_in_snake_case() -> None:
+    """Two messages share a wire name, or one is renamed by accident."""
+    names = [kind_of(kind) for kind in MESSAGES]
+    assert len(set(names)) == len(names) == 33
+    assert [kind_of(kind) for kind in (m.Hello, m.ModelOffer, m.RunAcknowledge)] == [
+        "hello",
+        "model_offer",
+        "run_acknowledge",
+    ]
+
+
+@settings(max_examples=50)
+@given(record=values_of(RunRecord))
+def test_run_record_survives_as_plain_values(record: RunRecord) -> None:
+    """What the agent spools is not what the host reads."""
+    assert from_plain(to_plain(record), RunRecord) == record
+
+
+def test_largest_payload_passes_and_one_byte_more_does_not() -> None:
+    """A bound is off by one, or holds on one side only."""
+    largest = bytes(MAX_PAYLOAD_BYTES)
+    data = encode(1, m.FileData(0), largest)
+    assert decode(data).payload == largest
+    with pytest.raises(LocalProtocolError, match="payload"):
+        encode(1, m.FileData(0), largest + b"x")
+    with pytest.raises(RemoteProtocolError, match="payload"):
+        decode(data + b"x")
+
+
+def test_payload_is_a_view_of_the_received_bytes() -> None:
+    """A megabyte is copied once more for every chunk of a model."""
+    data = encode(1, m.FileData(0), b"payload")
+    assert decode(data).payload.obj is data
+
+
+def test_too_large_message_is_our_own_error() -> None:
+    """We send what the other side must refuse."""
+    with pytest.raises(LocalProtocolError, match=str(MAX_HEADER_BYTES)):
+        encode(1, m.Problem(1, "x" * MAX_HEADER_BYTES))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, MAX_FRAME_BYTES + 1])
+def test_frame_of_impossible_size_is_refused(size: int) -> None:
+    """A frame without a header, or over the bound, is looked into."""
+    with pytest.raises(RemoteProtocolError, match=f"frame of {size} bytes"):
+        decode(bytes(size))
+
+
+@pytest.mark.parametrize("claimed", [1, MAX_HEADER_BYTES, MAX_HEADER_BYTES + 1, 2**32 - 1])
+def test_header_that_claims_more_than_is_there_is_refused(claimed: int) -> None:
+    """The size field leads behind the end of the frame, or behind the bound."""
+    with pytest.raises(RemoteProtocolError, match=f"header of {claimed} bytes"):
+        decode(struct.pack("<I", claimed))
+
+
+def test_every_truncation_is_refused() -> None:
+    """A frame that was cut off is taken for a whole one."""
+    data = encode(7, m.RunStart("run", SPEC, "0" * 64, "model.tflite"))
+    for size in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            decode(data[:size])
+
+
+def test_bytes_behind_the_header_value_are_refused() -> None:
+    """Two values in one header: half of it is ignored without a word."""
+    header = msgpack.packb(["done", 1, {}])
+    with pytest.raises(RemoteProtocolError):
+        decode(frame_of(header + header))
+
+
+@pytest.mark.parametrize("levels", [17, 500, 10_000, 60_000])
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1k"], ids=["arrays", "maps"])
+def test_deep_nesting_is_refused(opening: bytes, levels: int) -> None:
+    """A few thousand bytes overflow the stack of whatever walks over them."""
+    nested = (opening * levels)[: MAX_HEADER_BYTES - 64] + b"\xc0"
+    prefix = b"\x93\xa4done\x01\x81\xa1x"
+    with pytest.raises(RemoteProtocolError):
+        decode(frame_of(prefix + nested))
+
+
+def test_unknown_fields_are_ignored() -> None:
+    """A newer peer cannot add a field without breaking this one."""
+    assert decode(frame_with("acquire", {"ttl_s": 1.0, "later": [1]})).message == m.Acquire(1.0)
+
+
+def test_fields_with_defaults_may_be_absent() -> None:
+    """An older peer that does not know a field yet is cut off."""
+    frame = decode(frame_with("progress", {"run_id": "r", "phase": "loading"}))
+    assert frame.message == m.Progress("r", m.Phase.LOADING)
+
+
+@pytest.mark.parametrize("kind", ["", "Done", "no_such", "object", "__class__", 5, None, b"done"])
+def test_unknown_kinds_are_refused(kind: object) -> None:
+    """A name from the wire reaches something that is not a message."""
+    with pytest.raises(RemoteProtocolError, match="unknown message kind"):
+        decode(frame_with(kind, {}))
+
+
+@pytest.mark.parametrize("number", [-1, MAX_NUMBER + 1, 1.0, "1", None, True])
+def test_request_numbers_out_of_range_are_refused(number: object) -> None:
+    """An answer goes out under a number that its host cannot hold."""
+    with pytest.raises(RemoteProtocolError, match="request number"):
+        decode(frame_with("done", {}, number))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [[], ["done", 1], ["done", 1, {}, 4], {"kind": "done"}, "done", None, ["done", 1, []]],
+)
+def test_headers_of_another_shape_are_refused(header: object) -> None:
+    """Something that is not [kind, number, map] is understood as a message."""
+    with pytest.raises(RemoteProtocolError):
+        decode(frame_of(msgpack.packb(header)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("acquire", {}),
+        ("acquire", {"ttl_s": "30"}),
+        ("acquire", {"ttl_s": True}),
+        ("acquire", {"ttl_s": None}),
+        ("run_open", {"run_id": 5}),
+        ("run_open", {"run_id": b"run"}),
+        ("probe_reply", {"received_ns": 1.5, "sent_ns": 2}),
+        ("probe_reply", {"received_ns": "1", "sent_ns": 2}),
+        ("probe_reply", {"received_ns": True, "sent_ns": 2}),
+        ("probe_reply", {"received_ns": msgpack.Timestamp(1, 0), "sent_ns": 2}),
+        ("probe_reply", {"received_ns": msgpack.ExtType(5, b"1"), "sent_ns": 2}),
+        ("model_state", {"sha256": "", "offset_bytes": 0, "is_complete": 1}),
+        ("run_listing", {"finished": "abc"}),
+        ("run_listing", {"finished": {"a": 1}}),
+        ("run_listing", {"finished": b"abc"}),
+        ("run_listing", {"finished": [1]}),
+        ("run_listing", {"finished": [], "running": 5}),
+        ("run_files", {"run_id": "r", "files": ["queries.bin"]}),
+        ("progress", {"run_id": "r", "phase": "resting"}),
+        ("progress", {"run_id": "r", "phase": ["loading"]}),
+        ("described", {"system": {"device": 1}}),
+        ("run_start", {"run_id": "r", "spec": [], "model_sha256": "", "model_name": ""}),
+    ],
+)
+def test_wrong_types_are_refused(kind: str, body: dict[str, object]) -> None:
+    """A peer's bug is converted into a value that it did not mean."""
+    with pytest.raises(RemoteProtocolError, match="not a valid"):
+        decode(frame_with(kind, body))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"duration_s": float("nan")},
+        {"duration_s": -1.0},
+        {"threads": 100_000},
+        {"min_query_count": 0},
+        {"seed": -1},
+        {"scenario": "unknown"},
+        {"limits": {"load_timeout_s": float("inf")}},
+        {"limits": None},
+    ],
+)
+def test_run_specifications_out_of_bounds_are_refused(change: dict[str, object]) -> None:
+    """A value that the host's own constructor refuses comes in over the wire."""
+    start = {"run_id": "r", "model_sha256": "", "model_name": "m"}
+    spec = to_plain(SPEC)
+    assert decode(frame_with("run_start", start | {"spec": spec})).message.spec == SPEC  # type: ignore[union-attr]
+    with pytest.raises(RemoteProtocolError, match="not a valid RunStart"):
+        decode(frame_with("run_start", start | {"spec": spec | change}))
+
+
+@settings(max_examples=1000)
+@given(data=st.binary(max_size=300))
+def test_arbitrary_bytes_are_refused_in_one_way(data: bytes) -> None:
+    """Bytes from a stranger raise something that nobody catches."""
+    decoded_or_refused(data)
+    decoded_or_refused(frame_of(data))
+
+
+@settings(max_examples=300)
+@given(
+    message=ANY_MESSAGE,
+    position=st.integers(0, 2**16),
+    junk=st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    ),
+)
+def test_one_wrong_field_is_refused_in_one_way(message: Any, position: int, junk: Any) -> None:
+    """Well-formed MessagePack with a wrong value raises something that nobody catches."""
+    body = to_plain(message)
+    if body:
+        body[sorted(body)[position % len(body)]] = junk
+    decoded_or_refused(frame_with(kind_of(type(message)), body))
+
+
+def test_mutated_frames_are_refused_in_one_way() -> None:
+    """Somewhere between valid and random there are bytes that raise what nobody catches."""
+    chance = random.Random(20240607)
+    seeds = [encode(i, message, b"payload") for i, message in enumerate(_one_of_each())]
+    outcomes = {True: 0, False: 0}
+    for _ in range(MUTATION_COUNT):
+        frame = decoded_or_refused(_mutated(chance, bytearray(chance.choice(seeds))))
+        outcomes[frame is not None] += 1
+    assert min(outcomes.values()) > MUTATION_COUNT / 50, f"the mutations are too weak: {outcomes}"
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [b"\xc0", b"\x90", b"\x80", b"\xa0", b"\xcb" + bytes(8), b"\x91\x91\x91\x90", b"\xd4\x05\x00"],
+    ids=["nil", "empty arrays", "empty maps", "empty texts", "floats", "small trees", "extensions"],
+)
+def test_hostile_headers_cost_little_memory(filling: bytes) -> None:
+    """64 KiB of header are unpacked into gigabytes of Python objects."""
+    count = (MAX_HEADER_BYTES - 64) // len(filling)
+    array = b"\xdc" + struct.pack(">H", count) + filling * count
+    header = b"\x93\xa4done\x01\x81\xa5extra" + array
+    assert _peak_bytes(frame_of(header)) < HOSTILE_PEAK_BYTES
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+    ],
+    ids=["array", "map", "text", "bytes"],
+)
+def test_claimed_lengths_allocate_nothing(header: bytes) -> None:
+    """Five bytes that claim four thousand million elements make room for them."""
+    assert _peak_bytes(frame_of(b"\x93\xa4done\x01\x81\xa5extra" + header)) < 2**20
+
+
+def _peak_bytes(data: bytes) -> int:
+    decoded_or_refused(data)  # caches that stay are not what is measured here
+    tracemalloc.start()
+    try:
+        decoded_or_refused(data)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _one_of_each() -> list[Any]:
+    """One message of each kind, always the same ones."""
+    found: dict[type[Any], Any] = {}
+
+    @settings(max_examples=3)
+    @given(st.tuples(*map(values_of, MESSAGES)))
+    def collect(messages: tuple[Any, ...]) -> None:
+        found.update({type(message): message for message in messages})
+
+    collect()
+    return list(found.values())
+
+
+def _mutated(chance: random.Random, data: bytearray) -> bytes:
+    for _ in range(chance.choice((1, 1, 1, 2, 8))):
+        at = chance.randrange(len(data))
+        match chance.randrange(6):
+            case 0:
+                data[at] = chance.randrange(256)
+            case 1:
+                data[at] ^= 1 << chance.randrange(8)
+            case 2:
+                del data[at : at + chance.randrange(1, 9)]
+            case 3:
+                data[at:at] = chance.randbytes(chance.randrange(1, 9))
+            case 4:
+                data[at:at] = data[: chance.randrange(1, 40)]
+            case _:
+                data += chance.randbytes(3)
+        if not data:
+            return b""
+    return bytes(data)

@@ -1,0 +1,99 @@
+"""The error tree: what the wire, the exit code and the documentation rely on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from edgebench.protocol import errors
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    ErrorCode,
+    LocalProtocolError,
+    ProtocolError,
+    TargetError,
+    error_from_code,
+)
+
+
+def all_errors() -> list[type[EdgebenchError]]:
+    """Every error class of the module."""
+    found = [value for value in vars(errors).values() if isinstance(value, type)]
+    return [kind for kind in found if issubclass(kind, EdgebenchError)]
+
+
+def drawn_tree() -> dict[str, str]:
+    """Parent by class name, as the module's docstring draws it; a level is four columns wide."""
+    parents: dict[str, str] = {}
+    stack: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"^    ((?:│   |    |├── |└── )*)([A-Z]\w+)", line)
+        if match is None:
+            continue
+        level = len(match[1]) // 4
+        stack[level:] = [match[2]]
+        parents[match[2]] = stack[level - 1] if level else "Exception"
+    return parents
+
+
+def test_drawn_tree_is_the_tree_of_the_classes() -> None:
+    """The drawing in the docstring lies about who inherits from whom, or misses a class."""
+    assert drawn_tree() == {kind.__name__: kind.__mro__[1].__name__ for kind in all_errors()}
+
+
+def test_codes_are_never_renumbered() -> None:
+    """An older host reads an error as a different one."""
+    assert {code.name: code.value for code in ErrorCode} == {
+        "UNKNOWN": 0,
+        "USAGE": 1,
+        "TARGET": 2,
+        "RUNTIME_UNAVAILABLE": 3,
+        "MODEL_REFUSED": 4,
+        "WORKER_DIED": 5,
+        "WORKER_TIMEOUT": 6,
+        "LEASE_HELD": 7,
+        "NO_SPACE": 8,
+        "PROTOCOL": 9,
+        "INTERNAL": 10,
+        "NOT_PAIRED": 11,
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in all_errors() if "code" in vars(kind) and kind is not EdgebenchError],
+    ids=lambda kind: kind.__name__,
+)
+def test_error_with_a_code_of_its_own_survives_the_wire(kind: type[EdgebenchError]) -> None:
+    """The host sees another class than the agent raised, and gives the wrong hint."""
+    expected = LocalProtocolError if kind is ProtocolError else kind
+    found = error_from_code(int(kind.code), "what failed: 3, limit 2")
+    assert type(found) is expected
+    assert str(found) == "what failed: 3, limit 2"
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_code_becomes_an_error(code: ErrorCode) -> None:
+    """A code has no class, and the host crashes over it."""
+    assert isinstance(error_from_code(code, "text"), EdgebenchError)
+
+
+@pytest.mark.parametrize("code", [12, 999, -1, 2**63])
+def test_unknown_code_survives(code: int) -> None:
+    """An error of a newer agent crashes an older host."""
+    assert ErrorCode(code) is ErrorCode.UNKNOWN
+    assert type(error_from_code(code, "newer trouble")) is TargetError
+
+
+def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:
+    """A campaign repeats what can never work, or gives up what would."""
+    retryable = {kind.__name__ for kind in all_errors() if kind.retryable}
+    assert retryable == {"TransportError", "Unreachable", "LinkLost", "LinkTimeout", "LeaseHeld"}
+
+
+def test_no_error_shadows_a_builtin() -> None:
+    """`except TimeoutError` catches the wrong one."""
+    import builtins
+
+    assert not {kind.__name__ for kind in all_errors()} & set(dir(builtins))
