@@ -13,7 +13,7 @@ from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import LOCAL_NAME, Found, find_devices, open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.measure import Model, collect_waiting, measure
+from edgebench.host.measure import Model, OpenMeter, collect_waiting, measure, open_meter
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -195,6 +195,7 @@ class Lab:
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
         limits: Limits | None = None,
+        meter: str | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
     ) -> list[Run]:
@@ -206,6 +207,7 @@ class Lab:
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
             limits: Bounds on the worker.
+            meter: Energy meter on this machine that records its power beside each run.
             watcher: Hears of every step; a failure is raised when there is none.
             **settings: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
@@ -217,12 +219,16 @@ class Lab:
         opened = [find_model(str(name)) for name in models] or builtin_models()
         # Find mistakes in the settings before the first connection.
         from_preset(preset, runtime="?", limits=limits, **settings)
+        elsewhere = [device for device in on if device != LOCAL_NAME]
+        if meter and elsewhere:
+            raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
+        recorder = open_meter(meter) if meter else None
         documents: list[dict[str, Any]] = []
         for device in on:
             with self.connect(device) as client:
                 for document in collect_waiting(client, self.store, watcher.doubted):
                     watcher.collected(document)
-                plan = _Plan(opened, runtime, preset, settings | {"limits": limits})
+                plan = _Plan(opened, runtime, preset, settings | {"limits": limits}, recorder)
                 try:
                     documents += self._bench_device(client, plan, watcher)
                 finally:
@@ -247,6 +253,7 @@ class Lab:
                         self.store,
                         model,
                         spec,
+                        meter=plan.meter,
                         on_progress=watcher.progress,
                         on_bytes=watcher.pushed,
                     )
@@ -266,6 +273,7 @@ class _Plan:
     runtime: str | None
     preset: str
     settings: dict[str, Any]
+    meter: OpenMeter | None
 
 
 def _runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,8 +19,11 @@ from edgebench.host.store.files import (
     write_clock,
     write_document,
     write_events,
+    write_power,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.meters.base import Capability, Meter, MeterSession, Missing
+from edgebench.meters.registry import find_meter
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -78,12 +81,34 @@ def open_model(path: Path, name: str | None = None) -> Model:
     return Model(path, name or path.name, digest.hexdigest())
 
 
+@dataclass(frozen=True, slots=True)
+class OpenMeter:
+    """A meter that is ready to record."""
+
+    meter: Meter
+    capability: Capability
+
+
+def open_meter(text: str) -> OpenMeter:
+    """Find and open the meter that `--meter` names.
+
+    Raises:
+        UsageError: no driver has that name, or the meter is not there.
+    """
+    meter = find_meter(text)
+    opened = meter.open()
+    if isinstance(opened, Missing):
+        raise UsageError(f"meter {meter.name} cannot be used: {opened.reason}")
+    return OpenMeter(meter, opened)
+
+
 def measure(
     client: Client,
     store: Store,
     model: Model,
     spec: RunSpec,
     *,
+    meter: OpenMeter | None,
     on_progress: OnProgress,
     on_bytes: OnBytes,
 ) -> dict[str, Any]:
@@ -98,10 +123,13 @@ def measure(
     client.push_model(model.path, model.sha256, on_bytes)
     run_id = new_run_id()
     probes = [client.probe_clock()]
-    client.start_run(run_id, spec, sha256=model.sha256, model_name=model.name)
-    ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
+    session = meter.meter.session() if meter else None
+    with session or nullcontext():
+        client.start_run(run_id, spec, sha256=model.sha256, model_name=model.name)
+        ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
     probes.append(client.probe_clock())
-    document = collect(client, store, run_id, probes)
+    power = Power(meter.capability, session) if meter and session else None
+    document = collect(client, store, run_id, Beside(probes, power))
     if is_interrupted:
         raise Interrupted(document)
     if document is None:
@@ -109,9 +137,23 @@ def measure(
     return document
 
 
-def collect(
-    client: Client, store: Store, run_id: str, probes: list[list[ClockProbe]]
-) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What a meter recorded beside a run."""
+
+    capability: Capability
+    session: MeterSession
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the host itself recorded while a run went on; nothing, when it was away."""
+
+    probes: list[list[ClockProbe]]
+    power: Power | None = None
+
+
+def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
     """Store a finished run that waits on the device; None when it had measured nothing.
 
     The device forgets the run only after it is safe here.
@@ -124,7 +166,7 @@ def collect(
         record = read_record(directory)
         document = None
         if record.worker is not None:
-            document = _put_together(directory, record, probes)
+            document = _put_together(directory, record, beside)
     client.acknowledge(run_id)
     return document
 
@@ -140,7 +182,7 @@ def collect_waiting(
     documents = []
     for run_id in client.list_runs().finished:
         try:
-            document = collect(client, store, run_id, [])
+            document = collect(client, store, run_id, Beside([]))
         except (MeasurementError, RemoteProtocolError) as exc:
             on_doubt(run_id, exc)
             continue
@@ -165,14 +207,17 @@ def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple
             client.request_cancel(run_id)
 
 
-def _put_together(
-    directory: Path, record: RunRecord, probes: list[list[ClockProbe]]
-) -> dict[str, Any]:
+def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[str, Any]:
     queries = unpack_traces(directory, record)
-    write_clock(directory, probes)
+    write_clock(directory, beside.probes)
+    if beside.power:
+        write_power(directory, beside.power.capability, beside.power.session)
     write_events(directory, record.events)
     document = build_document(
-        record, queries, created_utc=_created_utc(record.run_id), clock=fit_clock(probes, record)
+        record,
+        queries,
+        created_utc=_created_utc(record.run_id),
+        clock=fit_clock(beside.probes, record),
     )
     write_document(directory, document)
     return document

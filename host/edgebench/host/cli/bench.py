@@ -43,6 +43,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process"
     )
+    made.add_argument(
+        "--meter", metavar="METER", help="record power beside the run: rapl (this machine)"
+    )
     add_store(made)
     add_json(made)
     return made
@@ -65,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 runtime=options.runtime,
                 preset=_preset(options),
                 limits=_limits(options),
+                meter=options.meter,
                 watcher=watcher,
                 **_settings(options),
             )

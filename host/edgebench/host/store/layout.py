@@ -24,6 +24,7 @@ from edgebench.protocol.paths import user_paths
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
 TELEMETRY_FILE = "telemetry.parquet"
+POWER_FILE = "power.parquet"
 CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"

@@ -1,0 +1,54 @@
+"""Power that a meter records reaches the store."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from support.agents import Host
+from support.powercap import Counter
+
+
+def test_power_is_recorded_beside_a_run(host: Host, tmp_path: Path) -> None:
+    """The trace of the meter does not reach the store, or not on the clock of the queries."""
+    counter = Counter(tmp_path / "root")
+    ended = threading.Event()
+
+    def burn() -> None:
+        energy_uj = 0
+        while not ended.wait(0.005):
+            energy_uj += 50_000  # 10 W, as far as the sleep is exact
+            counter.show(energy_uj)
+
+    thread = threading.Thread(target=burn)
+    thread.start()
+    try:
+        result = host.run(
+            *("bench", "digits_int8.tflite", "--duration", "1s", "--warmup", "1"),
+            *("--meter", f"rapl:{tmp_path / 'root'}", "--json"),
+        )
+    finally:
+        ended.set()
+        thread.join()
+    assert result.returncode in (0, 3), result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    directory = host.lab.store.directory(document["run_id"])
+    table = pq.read_table(directory / "power.parquet")
+    watts = [watt for watt in table["watts_w"].to_pylist() if not math.isnan(watt)]
+    assert len(watts) >= 10
+    assert 1 < sorted(watts)[len(watts) // 2] < 20
+    queries = host.lab.run().queries
+    times = table["time_ns"].to_pylist()
+    assert times[0] < queries["start_ns"].iloc[0] < queries["end_ns"].iloc[-1] < times[-1]
+    facts = json.loads(table.schema.metadata[b"edgebench"])
+    assert facts["capability"]["clock_domain"] == "host:monotonic"
+
+
+def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
+    """The host's own power is printed as the device's."""
+    result = paired.run("bench", "digits_int8.tflite", "--on", "board", "--meter", "rapl")
+    assert result.returncode == 2
+    assert "meter rapl measures this machine, not board" in result.stderr
