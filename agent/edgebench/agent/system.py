@@ -74,11 +74,12 @@ def virtualization(root: Path = Path("/")) -> str | None:
 
     Source: the order of checks follows systemd-detect-virt(1).
     """
+    # An emulator first: times inside it mean nothing, whatever container is around.
+    if (emulator := _emulator(root)) is not None:
+        return emulator
     if (container := _container(root)) is not None:
         return container
     cpuinfo = _text(root / "proc/cpuinfo")
-    if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo:
-        return "QEMU TCG"
     vendor = _text(root / "sys/class/dmi/id/sys_vendor")
     product = _text(root / "sys/class/dmi/id/product_name")
     for mark, name in _DMI_VENDORS.items():
@@ -104,15 +105,20 @@ _DMI_VENDORS = {
 """DMI strings of the common hypervisors. Source: systemd, src/basic/virt.c, `dmi_vendor_table`."""
 
 
+def _emulator(root: Path) -> str | None:
+    # A user-mode emulator is the program that the kernel really runs; its name shows in maps.
+    if "/qemu-" in _text(root / "proc/self/maps"):
+        return "qemu-user"
+    cpuinfo = _text(root / "proc/cpuinfo")
+    return "QEMU TCG" if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo else None
+
+
 def _container(root: Path) -> str | None:
     if (root / ".dockerenv").exists():
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    if kind := _text(root / "run/systemd/container"):
-        return kind
-    # A user-mode emulator is the program that the kernel really runs; its name shows in maps.
-    return "qemu-user" if "/qemu-" in _text(root / "proc/self/maps") else None
+    return _text(root / "run/systemd/container") or None
 
 
 def _device_id(state: Path, root: Path) -> str:

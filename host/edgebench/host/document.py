@@ -134,6 +134,7 @@ def _conditions(
         "load_1m_before": record.environment.load_1m,
         "load_1m_after": record.load_1m_after,
         "cpu_affinity": list(worker.cpu_affinity),
+        "background_busy_ratio": worker.background_busy_ratio,
         "involuntary_switch_count": worker.involuntary_switch_count,
         "telemetry_absent": {item.sensor: item.reason for item in record.telemetry_absent},
         "clock": to_plain(clock) if clock else None,

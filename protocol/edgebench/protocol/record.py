@@ -121,6 +121,9 @@ class WorkerRecord:
     """Wall clock at the same two moments, to check one against the other."""
     involuntary_switch_count: int
     """Context switches forced on the worker during the timed loop."""
+    background_busy_ratio: float | None
+    """Share of all CPU time during the timed loop that others took, 0…1; None where the kernel
+    does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
@@ -44,6 +45,7 @@ def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) ->
 
 def _limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
+    value = min(value, sys.maxsize)  # a count from the wire may be larger than the kernel's type
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
 

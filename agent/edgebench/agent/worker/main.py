@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.cpu_ticks import CpuTicks, read_cpu_ticks
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times, run_single_stream
 from edgebench.agent.worker.scenarios import NS_PER_S, run_scenario, run_warmup
@@ -128,6 +129,9 @@ class Moment:
     monotonic_ns: int
     wall_ns: int
     involuntary_switches: int
+    own_s: float
+    """Processor time of this process."""
+    ticks: CpuTicks | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,7 @@ def _record(job: Job, ready: Ready, measured: Measured) -> WorkerRecord:
         monotonic_ns=(before.monotonic_ns, after.monotonic_ns),
         wall_ns=(before.wall_ns, after.wall_ns),
         involuntary_switch_count=after.involuntary_switches - before.involuntary_switches,
+        background_busy_ratio=_background_ratio(before, after),
     )
 
 
@@ -298,8 +303,24 @@ def _resident_bytes(field: str) -> int:
 
 
 def _moment() -> Moment:
-    switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-    return Moment(time.perf_counter_ns(), time.time_ns(), switches)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return Moment(
+        monotonic_ns=time.perf_counter_ns(),
+        wall_ns=time.time_ns(),
+        involuntary_switches=usage.ru_nivcsw,
+        own_s=usage.ru_utime + usage.ru_stime,
+        ticks=read_cpu_ticks(),
+    )
+
+
+def _background_ratio(before: Moment, after: Moment) -> float | None:
+    """What all CPUs did between two moments, less what this process did."""
+    if before.ticks is None or after.ticks is None:
+        return None
+    total = after.ticks.total - before.ticks.total
+    own = (after.own_s - before.own_s) * os.sysconf("SC_CLK_TCK")
+    busy = after.ticks.busy - before.ticks.busy
+    return min(1.0, max(0.0, (busy - own) / total)) if total > 0 else None
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
 CLOCK_LIMIT_RATIO = 0.01
 """Source: mlcommons/inference, loadgen: monotonic against wall clock, error above 1 %."""
-LOAD_LIMIT = 0.5
-"""Runnable processes beside ours for each CPU, before the run."""
+BACKGROUND_LIMIT_RATIO = 0.10
+"""Of all CPUs together. A load average would count our own earlier runs."""
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -168,10 +168,12 @@ def _clock(evidence: Evidence) -> tuple[bool | None, str]:
 
 
 def _background_load(evidence: Evidence) -> tuple[bool | None, str]:
-    environment = evidence.record.environment
-    per_cpu = environment.load_1m / max(1, environment.cpu.usable_count)
-    return per_cpu <= LOAD_LIMIT, (
-        f"load before the run was {per_cpu:.2f} per CPU, limit {LOAD_LIMIT}"
+    ratio = evidence.worker.background_busy_ratio
+    if ratio is None:
+        return None, "the kernel does not tell what other processes did"
+    return ratio <= BACKGROUND_LIMIT_RATIO, (
+        f"others took {ratio:.1%} of the CPU time during the run, "
+        f"limit {BACKGROUND_LIMIT_RATIO:.0%}"
     )
 
 

@@ -1,0 +1,39 @@
+"""What the CPUs did since boot, in ticks of 10 ms. Source: proc(5), /proc/stat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_IDLE, _IOWAIT = 3, 4
+_TIMES = 8
+"""user nice system idle iowait irq softirq steal; guest time is inside user already."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTicks:
+    """Cumulative ticks of one CPU, or of all; time stolen by a hypervisor counts as busy."""
+
+    busy: int
+    total: int
+
+
+def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
+    """Ticks by CPU number, and of all CPUs under `all`, from the text of /proc/stat."""
+    found = {}
+    for line in stat.splitlines():
+        name, *fields = line.decode("ascii", "replace").split()
+        if not name.startswith("cpu"):
+            break
+        times = [int(field) for field in fields[:_TIMES]]
+        idle = times[_IDLE] + times[_IOWAIT]
+        found["all" if name == "cpu" else name[3:]] = CpuTicks(sum(times) - idle, sum(times))
+    return found
+
+
+def read_cpu_ticks(root: Path = Path("/")) -> CpuTicks | None:
+    """Ticks of all CPUs now; None where the file is not readable, as on Android."""
+    try:
+        return parse_cpu_ticks((root / "proc/stat").read_bytes()).get("all")
+    except (OSError, ValueError, IndexError):
+        return None
