@@ -81,7 +81,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from edgebench.agent.daemon import Settings, run_daemon
+    from edgebench.agent.agent import Settings
+    from edgebench.agent.daemon import run_daemon
 
     run_daemon(
         Settings(

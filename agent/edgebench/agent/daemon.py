@@ -1,4 +1,4 @@
-"""The daemon: everything that an agent owns, and its life from start to stop."""
+"""The daemon: an agent's life from start to stop, and its two doors."""
 
 from __future__ import annotations
 
@@ -8,31 +8,25 @@ import fcntl
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from edgebench.agent.advertise import advertise
-from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.agent import Agent, Settings
 from edgebench.agent.files import make_private_directory
-from edgebench.agent.identity import Trust
-from edgebench.agent.lease import Lease
-from edgebench.agent.run import Runner
-from edgebench.agent.runtimes.registry import probe_all
-from edgebench.agent.server import LocalConnection, PinnedConnection, Session
-from edgebench.agent.spool import Spool
-from edgebench.agent.system import describe_device, describe_environment, is_emulated
+from edgebench.agent.server import (
+    LocalConnection,
+    PinnedConnection,
+    Session,
+    connection_class,
+)
 from edgebench.protocol.codec import MAX_FRAME_BYTES
-from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import TargetError, UsageError
-from edgebench.protocol.messages import Status
 from edgebench.protocol.paths import CONTROL_SOCKET
 
 MAX_SOCKET_PATH = 107
@@ -51,80 +45,6 @@ _WEBSOCKET_OPTIONS: dict[str, Any] = {
 }
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How an agent is started."""
-
-    config: Path
-    state: Path
-    name: str | None = None
-    listen: tuple[str | None, int] | None = None
-    """Address (None: all) and port of the TLS door; None: unix socket only."""
-    idle_exit_s: float | None = None
-    """Stop after this long without a connection or a run; None: never."""
-    is_advertised: bool = True
-    models_quota_bytes: int | None = None
-
-
-class Agent:
-    """What an agent owns."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._started_s = time.monotonic()
-        self.trust = Trust(settings.config) if settings.listen else None
-        self.device = describe_device(settings.state, settings.name)
-        self.models = ArtifactStore(settings.state / "models")
-        if settings.models_quota_bytes:
-            self.models.quota_bytes = settings.models_quota_bytes
-        self.spool = Spool(settings.state)
-        self.lease = Lease(time.monotonic)
-        self.runner = Runner(self.device, self.models, self.spool)
-        self.software = f"edgebench-agent {_version()}"
-        self.port: int | None = None
-        self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
-
-    async def describe(self) -> SystemDescription:
-        """The device now; the runtimes are probed once and remembered."""
-        if self._runtimes is None:
-            self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
-        runtimes = await asyncio.shield(self._runtimes)
-        return SystemDescription(self.device, describe_environment(), runtimes, is_emulated())
-
-    def require_trust(self) -> Trust:
-        """The pins, if this agent has a TLS door.
-
-        Raises:
-            UsageError: it has none.
-        """
-        if self.trust is None:
-            raise UsageError("this agent serves this machine only; it cannot be paired")
-        return self.trust
-
-    def status(self) -> Status:
-        """How the agent is."""
-        holder = self.lease.holder
-        spooled = self.spool.usage()
-        models = self.models.usage()
-        current = self.runner.current
-        return Status(
-            device=self.device,
-            software=self.software,
-            pid=os.getpid(),
-            fingerprint=self.trust.fingerprint if self.trust else "",
-            port=self.port,
-            uptime_s=time.monotonic() - self._started_s,
-            lease_holder=holder.name if holder else None,
-            lease_expires_in_s=self.lease.expires_in_s(),
-            running=current.request.run_id if current else None,
-            spooled_count=spooled[0],
-            spooled_bytes=spooled[1],
-            models_count=models[0],
-            models_bytes=models[1],
-            models_quota_bytes=self.models.quota_bytes,
-            paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
-        )
 
 
 def run_daemon(settings: Settings) -> None:
@@ -203,20 +123,19 @@ async def _tls_door(
     assert settings.listen is not None
     host, port = settings.listen
     trust = agent.require_trust()
-    PinnedConnection.trust = trust
     try:
         server = await serve(
             connections.serve,
             host,
             port,
             ssl=trust.context,
-            create_connection=PinnedConnection,
+            create_connection=connection_class(trust),
             **_WEBSOCKET_OPTIONS,
         )
     except OSError as exc:
         raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
     agent.port = next(iter(server.sockets)).getsockname()[1]
-    announce = asyncio.ensure_future(_advertise(settings, agent, trust))
+    announce = asyncio.ensure_future(_advertise(settings, agent))
     try:
         yield
     finally:
@@ -227,17 +146,18 @@ async def _tls_door(
         await server.wait_closed()
 
 
-async def _advertise(settings: Settings, agent: Agent, trust: Trust) -> None:
+async def _advertise(settings: Settings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
+    pin = agent.require_trust().fingerprint
     properties = {
         "id": agent.device.id,
         "name": agent.device.name,
         "arch": agent.device.arch,
-        "pin": trust.fingerprint,
+        "pin": pin,
         "software": agent.software,
     }
-    await advertise(agent.port, trust.fingerprint, properties)
+    await advertise(agent.port, pin, properties)
 
 
 async def _until_done(
@@ -262,15 +182,3 @@ def _only_one(state: Path) -> Any:
         except BlockingIOError as exc:
             raise TargetError(f"another agent is running with the state in {state}") from exc
         yield
-
-
-def _version() -> str:
-    try:
-        return version("edgebench")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def default_name() -> str:
-    """What this machine calls itself."""
-    return socket.gethostname()

@@ -16,11 +16,12 @@ import socket
 import struct
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
+from edgebench.agent.agent import Agent
 from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
 from edgebench.agent.network import own_addresses
@@ -36,9 +37,6 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 
-if TYPE_CHECKING:
-    from edgebench.agent.daemon import Agent
-
 MAX_CONNECTIONS = 64
 """Each open TLS connection costs 350 KiB; more hosts than this is an attack or a mistake."""
 
@@ -48,7 +46,7 @@ logger = logging.getLogger(__name__)
 class PinnedConnection(ServerConnection):
     """A connection that is cut off before its first byte is read unless its peer is known."""
 
-    trust: ClassVar[Trust]
+    _trust: ClassVar[Trust]
     _open: ClassVar[weakref.WeakSet[PinnedConnection]] = weakref.WeakSet()
     peer: Peer
 
@@ -62,12 +60,21 @@ class PinnedConnection(ServerConnection):
         """Look at the certificate as soon as the TLS handshake is done."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
-        peer = self.trust.peer(tls.getpeercert(binary_form=True)) if tls else None
+        peer = self._trust.peer(tls.getpeercert(binary_form=True)) if tls else None
         if peer is None:
             logger.warning("refused a stranger from %s", transport.get_extra_info("peername"))
             self.transport.abort()
         else:
             self.peer = peer
+
+
+def connection_class(trust: Trust) -> type[PinnedConnection]:
+    """The class of the connections that this trust decides about."""
+
+    class Connection(PinnedConnection):
+        _trust = trust
+
+    return Connection
 
 
 class LocalConnection(ServerConnection):

@@ -93,7 +93,9 @@ def main(arguments: list[str]) -> int:
         _execute(job, directory, pipe)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
-        pipe.send(failed=str(error), code=int(error.code))
+        # Libraries name the file by its path in our store, which tells nobody anything.
+        text = str(error).replace(job.model_path, job.model.name)
+        pipe.send(failed=text, code=int(error.code))
         return 1
     return 0
 

@@ -1,0 +1,102 @@
+"""What an agent owns: its identity, models, spool, lease, and the run in progress."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.identity import Trust
+from edgebench.agent.lease import Lease
+from edgebench.agent.run import Runner
+from edgebench.agent.runtimes.registry import probe_all
+from edgebench.agent.spool import Spool
+from edgebench.agent.system import describe_device, describe_environment, is_emulated
+from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.messages import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an agent is started."""
+
+    config: Path
+    state: Path
+    name: str | None = None
+    listen: tuple[str | None, int] | None = None
+    """Address (None: all) and port of the TLS door; None: unix socket only."""
+    idle_exit_s: float | None = None
+    """Stop after this long without a connection or a run; None: never."""
+    is_advertised: bool = True
+    models_quota_bytes: int | None = None
+
+
+class Agent:
+    """What an agent owns."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._started_s = time.monotonic()
+        self.trust = Trust(settings.config) if settings.listen else None
+        self.device = describe_device(settings.state, settings.name)
+        self.models = ArtifactStore(settings.state / "models")
+        if settings.models_quota_bytes:
+            self.models.quota_bytes = settings.models_quota_bytes
+        self.spool = Spool(settings.state)
+        self.lease = Lease(time.monotonic)
+        self.runner = Runner(self.device, self.models, self.spool)
+        self.software = f"edgebench-agent {_version()}"
+        self.port: int | None = None
+        self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
+
+    async def describe(self) -> SystemDescription:
+        """The device now; the runtimes are probed once and remembered."""
+        if self._runtimes is None:
+            self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
+        runtimes = await asyncio.shield(self._runtimes)
+        return SystemDescription(self.device, describe_environment(), runtimes, is_emulated())
+
+    def require_trust(self) -> Trust:
+        """The pins, if this agent has a TLS door.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if self.trust is None:
+            raise UsageError("this agent serves this machine only; it cannot be paired")
+        return self.trust
+
+    def status(self) -> Status:
+        """How the agent is."""
+        holder = self.lease.holder
+        spooled = self.spool.usage()
+        models = self.models.usage()
+        current = self.runner.current
+        return Status(
+            device=self.device,
+            software=self.software,
+            pid=os.getpid(),
+            fingerprint=self.trust.fingerprint if self.trust else "",
+            port=self.port,
+            uptime_s=time.monotonic() - self._started_s,
+            lease_holder=holder.name if holder else None,
+            lease_expires_in_s=self.lease.expires_in_s(),
+            running=current.request.run_id if current else None,
+            spooled_count=spooled[0],
+            spooled_bytes=spooled[1],
+            models_count=models[0],
+            models_bytes=models[1],
+            models_quota_bytes=self.models.quota_bytes,
+            paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
+        )
+
+
+def _version() -> str:
+    try:
+        return version("edgebench")
+    except PackageNotFoundError:
+        return "unknown"
