@@ -17,13 +17,14 @@ class Holder:
 
     identity: str
     name: str
+    ttl_s: float
     expires_s: float
 
 
 class Lease:
     """The right to measure on this device.
 
-    A host keeps it by renewing; a run in progress keeps it for its host even when the host is
+    A host keeps it by saying something, anything, once in a while; a run in progress keeps it for its host even when the host is
     gone, so that nobody disturbs the measurement.
     """
 
@@ -49,7 +50,7 @@ class Lease:
         if not 0 < ttl_s <= MAX_TTL_S:
             raise UsageError(f"lease of {ttl_s} s, limit {MAX_TTL_S:.0f} s")
         self._refuse_others(identity)
-        self._holder = Holder(identity, name, self._now_s() + ttl_s)
+        self._holder = Holder(identity, name, ttl_s, self._now_s() + ttl_s)
         return ttl_s
 
     def require(self, identity: str) -> None:
@@ -66,6 +67,12 @@ class Lease:
         """Give the lease back; without effect for who does not hold it."""
         if self._holder and self._holder.identity == identity and not self._is_pinned:
             self._holder = None
+
+    def touch(self, identity: str) -> None:
+        """The holder said something: its time begins anew."""
+        holder = self.holder
+        if holder is not None and holder.identity == identity:
+            self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
         """The holder's connection is gone: free the lease now, or when its run has ended."""

@@ -145,6 +145,7 @@ class Session:
             raise RemoteProtocolError(f"{kind_of(kind)} is not for this connection")
         if not self._holder and kind is not m.Hello:
             raise RemoteProtocolError(f"{kind_of(kind)} came before hello")
+        self._agent.lease.touch(self._holder)
         await handler(self, frame)
 
     async def _send(self, number: int, message: m.Message, payload: bytes = b"") -> None:
