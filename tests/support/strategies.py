@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
@@ -18,8 +19,9 @@ POSITIVE_SECONDS = st.floats(min_value=1e-9, max_value=1e9)
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of this type: dataclasses, enums, tuples, maps, optionals and plain values."""
-    if kind in _SPECIAL:
-        return _SPECIAL[kind]()
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        return special()
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return st.one_of(*map(values_of, arguments))
@@ -28,9 +30,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=4)
     if is_dataclass(kind):
+        make: Callable[..., Any] = kind
         hints = get_type_hints(kind)
         return st.builds(
-            kind, **{field.name: values_of(hints[field.name]) for field in fields(kind)}
+            make, **{field.name: values_of(hints[field.name]) for field in fields(kind)}
         )
     assert issubclass(kind, Enum), f"no strategy for {kind}"
     return st.sampled_from(list(kind))
@@ -71,7 +74,7 @@ def _run_specs() -> st.SearchStrategy[RunSpec]:
     )
 
 
-_SPECIAL: dict[Any, Any] = {
+_SPECIAL: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
     int: lambda: INTEGERS,
     float: lambda: st.floats(allow_nan=False),
     str: st.text,

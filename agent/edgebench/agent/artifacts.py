@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -26,14 +27,20 @@ from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 KEEP_FREE_BYTES = 64 * 2**20
 """Never fill the disk to the last byte: results must still fit."""
+BATCH_BYTES = 1 << 20
+BATCH_CHUNKS = 64
+MAX_PENDING = 2
+"""Batches that wait for the disk; with the one that is filling, at most 6 MiB of memory."""
 _BLOCK_BYTES = 1 << 20
 
 
 class Upload:
     """A model on its way in.
 
-    Writing and hashing one chunk go on in a thread while the next chunk is received: both leave
-    Python's global lock, and on the second core they cost the transfer nothing.
+    Writing and hashing go on in a thread while more is received: both leave Python's global lock,
+    and on the second core they cost the transfer little. Chunks are handed over in batches, and
+    some batches may wait: to wake the thread and be woken by it for each chunk took longer than
+    the work itself.
     """
 
     def __init__(self, sha256: str, size_bytes: int, file: BinaryIO, digest: hashlib._Hash) -> None:
@@ -43,7 +50,9 @@ class Upload:
         self._file = file
         self._digest = digest
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._pending: Future[None] | None = None
+        self._batch: list[memoryview] = []
+        self._pending: deque[Future[None]] = deque()
+        self._is_broken = False
 
     async def write(self, offset_bytes: int, data: memoryview) -> None:
         """Take the next bytes; an error of writing them may come with a later call.
@@ -56,10 +65,16 @@ class Upload:
             raise UsageError(f"chunk at byte {offset_bytes}, expected {self.offset_bytes}")
         if offset_bytes + len(data) > self.size_bytes:
             raise UsageError(f"chunk ends behind the model's {self.size_bytes} bytes")
-        if self._pending is not None:
-            await asyncio.wrap_future(self._pending)
-        self._pending = self._thread.submit(self._append, data)
+        self._batch.append(data)
         self.offset_bytes += len(data)
+        # By number too: a view of one byte keeps a whole frame alive.
+        if len(self._batch) < BATCH_CHUNKS and sum(map(len, self._batch)) < BATCH_BYTES:
+            return
+        while len(self._pending) >= MAX_PENDING:
+            # Shielded: a cancelled batch would leave a hole in the file.
+            await asyncio.shield(asyncio.wrap_future(self._pending[0]))
+            self._pending.popleft()
+        self._hand_over()
 
     def finish(self) -> str:
         """Wait for the last bytes; the digest of all of them.
@@ -68,23 +83,35 @@ class Upload:
             NoSpace: the disk is full.
         """
         try:
-            if self._pending is not None:
-                self._pending.result()
+            self._hand_over()
+            for batch in self._pending:
+                batch.result()
         finally:
             self.close()
         return self._digest.hexdigest()
 
     def close(self) -> None:
         """Keep what has arrived, for a later resumption."""
+        self._hand_over()
         self._thread.shutdown(wait=True)
         self._file.close()
 
-    def _append(self, data: memoryview) -> None:
+    def _hand_over(self) -> None:
+        if self._batch:
+            self._pending.append(self._thread.submit(self._append, self._batch))
+            self._batch = []
+
+    def _append(self, batch: list[memoryview]) -> None:
+        if self._is_broken:
+            return  # the file ends where an earlier batch failed, and must end there
+        self._is_broken = True
         with disk_errors("model not stored", Path(self._file.name)):
-            while data:  # an unbuffered write may be short
-                written = self._file.write(data)
-                self._digest.update(data[:written])
-                data = data[written:]
+            for data in batch:
+                while data:  # an unbuffered write may be short
+                    written = self._file.write(data)
+                    self._digest.update(data[:written])
+                    data = data[written:]
+        self._is_broken = False
 
 
 class ArtifactStore:

@@ -24,8 +24,8 @@ class Holder:
 class Lease:
     """The right to measure on this device.
 
-    A host keeps it by saying something, anything, once in a while; a run in progress keeps it for its host even when the host is
-    gone, so that nobody disturbs the measurement.
+    A host keeps it by saying something, anything, once in a while. A run in progress keeps it for
+    its host even when the host is gone, so that nobody disturbs the measurement.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:

@@ -81,14 +81,27 @@ def parse_profile(text: str, where: str) -> Profile:
         id=_string(table, "id", where),
         name=_string(table, "name", where),
         device_class=device_class,
-        matches=tuple(_match(block, where) for block in table.get("match", [])),
+        matches=tuple(_match(block, where) for block in _list(table, "match", where)),
     )
 
 
-def _match(block: dict[str, Any], where: str) -> Match:
+def _match(block: object, where: str) -> Match:
+    if not isinstance(block, dict):
+        raise UsageError(f"{where}: match must be a [[match]] block, got {block!r}")
     if unknown := sorted(set(block) - {"arch", "dt_compatible"}):
         raise UsageError(f"{where}: unknown match key {unknown[0]!r}")
-    return Match(block.get("arch"), tuple(block.get("dt_compatible", ())))
+    entries = _list(block, "dt_compatible", where)
+    if not all(isinstance(entry, str) for entry in entries):
+        raise UsageError(f"{where}: dt_compatible must be a list of texts, got {entries!r}")
+    arch = _string(block, "arch", where) if "arch" in block else None
+    return Match(arch, tuple(entries))
+
+
+def _list(table: dict[str, Any], key: str, where: str) -> list[Any]:
+    value = table.get(key, [])
+    if not isinstance(value, list):
+        raise UsageError(f"{where}: {key} must be a list, got {value!r}")
+    return value
 
 
 def _string(table: dict[str, Any], key: str, where: str) -> str:

@@ -8,6 +8,7 @@ renamed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
 
 SCHEMA_VERSION = 1
+RUN_ID_TIME = "%Y%m%d-%H%M%S"
+"""Run ids begin with the time in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,15 @@ def build_document(
         "conditions": _conditions(record, worker, clock),
         "verdict": _verdict(verdict),
     }
+
+
+def created_utc(run_id: str) -> str | None:
+    """The time that a run id begins with; a run may be stored long after it was made."""
+    try:
+        made = datetime.strptime(run_id[:15], RUN_ID_TIME)
+    except ValueError:
+        return None
+    return made.replace(tzinfo=timezone.utc).isoformat()
 
 
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from edgebench.host.client import Client
-from edgebench.host.document import build_document, fit_clock
+from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
 from edgebench.host.store.files import (
+    file_digests,
     read_record,
     unpack_traces,
     write_clock,
@@ -58,8 +59,6 @@ class Interrupted(Exception):
         super().__init__("interrupted")
         self.document = document
 
-
-RUN_ID_TIME = "%Y%m%d-%H%M%S"
 
 OnProgress = Callable[[Progress], None]
 OnBytes = Callable[[int, int], None]
@@ -216,22 +215,18 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     document = build_document(
         record,
         queries,
-        created_utc=_created_utc(record.run_id),
+        created_utc=created_utc(record.run_id) or _now().isoformat(timespec="seconds"),
         clock=fit_clock(beside.probes, record),
     )
+    document |= {"files": file_digests(directory)}
     write_document(directory, document)
     return document
 
 
-def _created_utc(run_id: str) -> str:
-    """The time that a run id begins with; a run may be stored long after it was made."""
-    with suppress(ValueError):
-        made = datetime.strptime(run_id[:15], RUN_ID_TIME)
-        return made.replace(tzinfo=timezone.utc).isoformat()
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
 def new_run_id() -> str:
     """A fresh id; ids sort by time."""
-    now = datetime.now(timezone.utc)
-    return f"{now.strftime(RUN_ID_TIME)}-{secrets.token_hex(4)}"
+    return f"{_now().strftime(RUN_ID_TIME)}-{secrets.token_hex(4)}"
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

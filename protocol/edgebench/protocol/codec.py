@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgpack
 from cattrs import Converter
@@ -151,15 +150,27 @@ def _brief(exc: BaseException) -> str:
     return " ".join(str(exc).split())[:200] or type(exc).__name__
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda wanted: wanted is kind
-
-
 def _strict(kind: type[_T]) -> Any:
     def structure(value: Any, _: Any) -> _T:
         if type(value) is not kind:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return value
+
+    return structure
+
+
+def _is_tuple(wanted: Any) -> bool:
+    return get_origin(wanted) is tuple
+
+
+def _strict_tuple(converter: Converter) -> Any:
+    def structure(value: Any, wanted: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"expected a list, got {type(value).__name__}")
+        kinds = get_args(wanted)
+        if kinds[-1] is Ellipsis:
+            kinds = kinds[:1] * len(value)
+        return tuple(converter.structure(v, kind) for v, kind in zip(value, kinds, strict=True))
 
     return structure
 
@@ -171,12 +182,13 @@ def _structure_float(value: Any, _: Any) -> float:
 
 
 def _make_converter() -> Converter:
-    # cattrs converts "5" to 5 by default; a peer that sends the wrong type has a bug to be shown.
+    # cattrs turns "5" into 5 and "abc" into ("a", "b", "c"); a peer that sends the wrong type has
+    # a bug that must be seen. Enums on the wire must not derive from str, or its hook takes them.
     converter = Converter(detailed_validation=False)
-    # Exact types only: a hook for str would also catch the enums that derive from it.
     for kind in (int, str, bool, bytes):
-        converter.register_structure_hook_func(_is(kind), _strict(kind))
-    converter.register_structure_hook_func(_is(float), _structure_float)
+        converter.register_structure_hook(kind, _strict(kind))
+    converter.register_structure_hook(float, _structure_float)
+    converter.register_structure_hook_func(_is_tuple, _strict_tuple(converter))
     converter.register_unstructure_hook(Enum, lambda value: value.value)
     return converter
 

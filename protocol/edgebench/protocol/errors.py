@@ -8,10 +8,14 @@
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── LeaseHeld                somebody else measures there now
-    │   └── NoSpace                  disk full, or a quota reached
+    │   ├── NoSpace                  disk full, or a quota reached
+    │   ├── PythonMissing            no Python there that edgebench runs on
+    │   ├── PackagesMissing          what has to be installed there cannot be had
+    │   └── PortTaken                another program listens there already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              nobody answers at that address
     │   ├── NotPaired                the other side does not know us, or is not who it should be
+    │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no answer in time
     ├── ProtocolError            a bug, or a hostile peer
@@ -107,6 +111,18 @@ class NoSpace(TargetError):
     code = ErrorCode.NO_SPACE
 
 
+class PythonMissing(TargetError):
+    """There is no Python on the device that edgebench runs on."""
+
+
+class PackagesMissing(TargetError):
+    """What has to be installed on the device can be had neither here nor there."""
+
+
+class PortTaken(TargetError):
+    """The agent's port is in use on the device."""
+
+
 class TransportError(EdgebenchError):
     """The link failed."""
 
@@ -122,6 +138,17 @@ class NotPaired(TransportError):
 
     code = ErrorCode.NOT_PAIRED
     retryable = False
+
+
+class AccessDenied(TransportError):
+    """SSH does not let us in, or shows a host key that is not trusted."""
+
+    retryable = False
+
+    def __init__(self, text: str, login: str) -> None:
+        super().__init__(text)
+        self.login = login
+        """Arguments of `ssh` for the same login by hand."""
 
 
 class LinkLost(TransportError):

@@ -9,7 +9,7 @@ from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
 
 
-class Outcome(str, Enum):
+class Outcome(Enum):
     """How a run ended on the device."""
 
     COMPLETED = "completed"
@@ -18,7 +18,7 @@ class Outcome(str, Enum):
     FAILED = "failed"
 
 
-class Phase(str, Enum):
+class Phase(Enum):
     """Where a run is; the order is the order of life."""
 
     STARTING = "starting"

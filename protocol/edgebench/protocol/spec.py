@@ -10,7 +10,7 @@ from typing import Any
 from edgebench.protocol.errors import UsageError
 
 
-class Scenario(str, Enum):
+class Scenario(Enum):
     """How queries are issued; the names are MLPerf's.
 
     Source: mlcommons/inference, loadgen/test_settings.h, `TestScenario`.
@@ -18,13 +18,6 @@ class Scenario(str, Enum):
 
     SINGLE_STREAM = "single_stream"
     """One sample at a time; the next is issued when the previous one is complete."""
-
-
-class ModelFormat(str, Enum):
-    """The file format of a model, which decides the runtimes that can run it."""
-
-    TFLITE = "tflite"
-    ONNX = "onnx"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,13 @@ def test_file_is_read_in_pieces_until_its_end(spool: Spool) -> None:
     def piece(offset: int) -> bytes:
         return spool.read("run-1", "a", QUERIES_FILE, offset=offset, size=4)
 
-    assert [piece(0), piece(4), piece(8), piece(10), piece(99)] == [b"0123", b"4567", b"89", b"", b""]
+    assert [piece(0), piece(4), piece(8), piece(10), piece(99)] == [
+        b"0123",
+        b"4567",
+        b"89",
+        b"",
+        b"",
+    ]
 
 
 def test_runs_are_listed_oldest_first(spool: Spool, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from edgebench.protocol.codec import (
     to_plain,
 )
 from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
-from edgebench.protocol.record import RunRecord
+from edgebench.protocol.record import Phase, RunRecord
 from edgebench.protocol.spec import RunSpec
 
 MESSAGES: tuple[type[Any], ...] = get_args(m.Message)
@@ -52,8 +52,9 @@ def decoded_or_refused(data: bytes) -> Frame | None:
     try:
         return decode(data)
     except RemoteProtocolError as exc:
-        assert "\n" not in str(exc), "the text of an error is one line"
-        return None
+        error = str(exc)
+    assert "\n" not in error, "the text of an error is one line"
+    return None
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=kind_of)
@@ -157,7 +158,7 @@ def test_unknown_fields_are_ignored() -> None:
 def test_fields_with_defaults_may_be_absent() -> None:
     """An older peer that does not know a field yet is cut off."""
     frame = decode(frame_with("progress", {"run_id": "r", "phase": "loading"}))
-    assert frame.message == m.Progress("r", m.Phase.LOADING)
+    assert frame.message == m.Progress("r", Phase.LOADING)
 
 
 @pytest.mark.parametrize("kind", ["", "Done", "no_such", "object", "__class__", 5, None, b"done"])

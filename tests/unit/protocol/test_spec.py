@@ -110,7 +110,7 @@ def test_overrides_win_over_the_preset_and_none_does_not(
 
 def test_unknown_preset_is_named_with_the_ones_there_are() -> None:
     """A misspelt preset measures something else, or fails without help."""
-    with pytest.raises(UsageError, match="unknown preset 'quik'.*default.*quick"):
+    with pytest.raises(UsageError, match=r"unknown preset 'quik'.*default.*quick"):
         from_preset("quik", runtime="tflite")
 
 

@@ -36,7 +36,7 @@ def seconds(text: str) -> float:
     >>> seconds("20m"), seconds("500ms"), seconds("3")
     (1200.0, 0.5, 3.0)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|s|m|h|)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 20m")
     return float(match[1]) * _SECONDS[match[2]]
@@ -48,7 +48,7 @@ def size_bytes(text: str) -> int:
     >>> size_bytes("512M"), size_bytes("4GiB")
     (536870912, 4294967296)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a size: {text!r}; write 512M or 4GiB")
     return int(float(match[1]) * _BYTES[match[2]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -160,6 +161,16 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
     (directory / EVENTS_FILE).write_text(lines)
 
 
+def file_digests(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file of a run but its document, by path inside the run."""
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+        if path != directory / RUN_FILE
+    }
+
+
 def write_document(directory: Path, document: dict[str, Any]) -> None:
     """Write run.json."""
     (directory / RUN_FILE).write_text(json.dumps(document, indent=1) + "\n")
@@ -168,13 +179,15 @@ def write_document(directory: Path, document: dict[str, Any]) -> None:
 def _unpack_telemetry(directory: Path, raw: Path) -> None:
     columns = _columns(raw / traces.TELEMETRY_FILE, traces.TELEMETRY_COLUMNS)
     time_ns, sensor, value = columns
-    names = json.loads((raw / traces.SENSORS_FILE).read_text())
     try:
+        names = json.loads((raw / traces.SENSORS_FILE).read_bytes())
+        if sensor.size and not 0 <= sensor.min() <= sensor.max() < len(names):
+            raise ValueError(f"sensor {sensor.max()} of {len(names)}")
         named = pa.DictionaryArray.from_arrays(
             sensor.astype(np.int32), pa.array(names, pa.string())
         )
         named.validate(full=True)
-    except pa.ArrowException as exc:
+    except (OSError, ValueError, TypeError, pa.ArrowException) as exc:
         raise StoreError(f"telemetry is damaged: {exc}") from exc
     table = pa.table({"time_ns": time_ns, "sensor": named, "value": value})
     pq.write_table(table, directory / TELEMETRY_FILE, compression=_COMPRESSION)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
@@ -39,35 +38,28 @@ _COLUMNS = ", ".join(field.name for field in fields(Row))
 
 def list_runs(store: Store) -> list[Row]:
     """Every run in the store, oldest first; the index is brought up to date on the way."""
-    ids = store.run_ids()
-    with _open(store) as index:
-        known = {row[0] for row in index.execute("SELECT run_id FROM runs")}
-        for run_id in known - set(ids):
-            index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-        marks = ", ".join("?" * len(fields(Row)))
-        for run_id in ids:
-            if run_id not in known:
-                row = _row(store, run_id)
-                if row is not None:
-                    index.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES ({marks})", astuple(row))
-        index.commit()
-        found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
-    return [Row(*values) for values in found]
-
-
-@contextmanager
-def _open(store: Store) -> Iterator[sqlite3.Connection]:
-    """The index file; in memory where the store is read-only or the file is damaged."""
     try:
         with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
-            _prepare(index)
-            yield index
-            return
-    except sqlite3.DatabaseError:
-        pass
-    with closing(sqlite3.connect(":memory:")) as index:
-        _prepare(index)
-        yield index
+            return _up_to_date(store, index)
+    except sqlite3.DatabaseError:  # damaged, locked, or on a read-only disk
+        with closing(sqlite3.connect(":memory:")) as index:
+            return _up_to_date(store, index)
+
+
+def _up_to_date(store: Store, index: sqlite3.Connection) -> list[Row]:
+    _prepare(index)
+    ids = store.run_ids()
+    known = {row[0] for row in index.execute("SELECT run_id FROM runs")}
+    for run_id in known - set(ids):
+        index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
+    marks = ", ".join("?" * len(fields(Row)))
+    for run_id in ids:
+        row = None if run_id in known else _row(store, run_id)
+        if row is not None:
+            index.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES ({marks})", astuple(row))
+    index.commit()
+    found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
+    return [Row(*values) for values in found]
 
 
 def _prepare(index: sqlite3.Connection) -> None:
@@ -80,9 +72,11 @@ def _prepare(index: sqlite3.Connection) -> None:
 
 def _row(store: Store, run_id: str) -> Row | None:
     try:
-        return row_of(store.document(run_id))
+        row = row_of(store.document(run_id))
     except (StoreError, KeyError, TypeError):
         return None  # `edgebench verify` says what is wrong with it
+    is_plain = all(isinstance(value, (str, int, float, type(None))) for value in astuple(row))
+    return row if is_plain and row.run_id == run_id else None
 
 
 def row_of(document: dict[str, Any]) -> Row:

@@ -1,0 +1,87 @@
+"""`edgebench deploy`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebench.host.cli.options import new_parser
+from edgebench.protocol.identity import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from edgebench.host.devices.deploy import Deployed
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("deploy", "Install an agent over SSH, start it, and pair with it.")
+    made.add_argument("target", metavar="USER@HOST[:PORT]", help="an account on the device")
+    made.add_argument(
+        "-i", "--identity-file", type=Path, metavar="FILE", help="a private key to log in with"
+    )
+    made.add_argument(
+        "--runtime",
+        action="append",
+        metavar="R",
+        help="tflite, litert or onnx; may be repeated (default: all that exist for the device)",
+    )
+    made.add_argument(
+        "--wheels", type=Path, metavar="DIR", help="take packages from here, download nothing"
+    )
+    made.add_argument("--python", metavar="PATH", help="the device's Python, 3.10 or newer")
+    made.add_argument(
+        "--port", type=_port, metavar="N", help=f"port of the agent (default: {DEFAULT_PORT})"
+    )
+    made.add_argument("--name", help="name of the device (default: its host name)")
+    made.add_argument(
+        "--uninstall", action="store_true", help="remove the agent and all that it keeps"
+    )
+    return made
+
+
+def run(options: argparse.Namespace) -> int:
+    """Deploy, or undo it."""
+    from edgebench.host.lab import Lab
+
+    lab = Lab()
+    if options.uninstall:
+        removed = lab.undeploy(
+            options.target, _say, identity_file=options.identity_file, python=options.python
+        )
+        done = "removed the agent from" if removed.was_there else "nothing was deployed to"
+        print(f"{done} {options.target}")
+        return 0
+    runtimes = {"runtimes": tuple(dict.fromkeys(options.runtime))} if options.runtime else {}
+    deployed = lab.deploy(
+        options.target,
+        _say,
+        identity_file=options.identity_file,
+        wheels=options.wheels,
+        python=options.python,
+        port=options.port,
+        name=options.name,
+        **runtimes,
+    )
+    _report(deployed)
+    return 0
+
+
+def _report(deployed: Deployed) -> None:
+    device, system = deployed.device, deployed.system
+    usable = [f"{r.name} {r.version}" for r in system.runtimes if r.is_usable]
+    print(f"device    {device.name} ({device.addresses[0]}:{device.port}), {system.device.os}")
+    print(f"          {system.device.soc}, {system.device.arch}, profile {system.device.profile}")
+    print(f"runtimes  {', '.join(usable) or 'none works'}")
+    print(f"next: edgebench bench --quick --on {device.name}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"not a port: {text!r}; write a number from 1 to 65535")
+    return int(text)

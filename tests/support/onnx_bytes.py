@@ -1,0 +1,79 @@
+"""ONNX files written by hand, field by field, so that tests need no library to make odd ones.
+
+Field numbers: onnx/onnx, onnx/onnx.proto3.
+"""
+
+from __future__ import annotations
+
+import struct
+
+FLOAT, UINT8, INT8, FLOAT16, UINT4, INT4 = 1, 2, 3, 10, 21, 22
+"""TensorProto.DataType."""
+
+
+def varint(value: int) -> bytes:
+    """A protobuf variable-length integer."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(field: int, value: int) -> bytes:
+    """An integer field."""
+    return varint(field << 3) + varint(value)
+
+
+def block(field: int, content: bytes | str) -> bytes:
+    """A length-delimited field: text, bytes, or a message."""
+    raw = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(raw)) + raw
+
+
+def node(op_type: str, *, attributes: bytes = b"", inputs: str = "", outputs: str = "") -> bytes:
+    """A NodeProto; inputs and outputs are names with blanks between them."""
+    names = [block(1, name) for name in inputs.split()] + [block(2, n) for n in outputs.split()]
+    return b"".join(names) + block(4, op_type) + attributes
+
+
+def subgraph_attribute(graph: bytes, *, is_list: bool = False) -> bytes:
+    """A node's attribute that holds a graph, as in If and Loop."""
+    return block(5, block(1, "body") + block(11 if is_list else 6, graph))
+
+
+def initializer(
+    data_type: int, *, name: str = "w", raw: bytes = b"", location: int | None = None,
+    external: bool = False,
+) -> bytes:  # fmt: skip
+    """A TensorProto of one dimension."""
+    parts = [number(1, max(1, len(raw))), number(2, data_type), block(8, name), block(9, raw)]
+    if location is not None:
+        parts.append(number(14, location))
+    if external:
+        parts.append(block(13, block(1, "location") + block(2, "other.bin")))
+    return b"".join(parts)
+
+
+def graph(*, nodes: tuple[bytes, ...] = (), initializers: tuple[bytes, ...] = ()) -> bytes:
+    """A GraphProto."""
+    return b"".join([block(1, n) for n in nodes] + [block(5, tensor) for tensor in initializers])
+
+
+def model(graph_bytes: bytes) -> bytes:
+    """A ModelProto: IR version 8, opset 13."""
+    return number(1, 8) + block(8, number(2, 13)) + block(7, graph_bytes)
+
+
+def addition(constant: float) -> bytes:
+    """A whole model that really runs: y = x + constant, on one float."""
+    raw = struct.pack("<f", constant)
+    tensor = number(1, 1) + number(2, FLOAT) + block(8, "c") + block(9, raw)
+    body = graph(nodes=(node("Add", inputs="x c", outputs="y"),), initializers=(tensor,))
+    ends = block(11, _float_vector("x")) + block(12, _float_vector("y"))
+    return model(body + block(2, "addition") + ends)
+
+
+def _float_vector(name: str) -> bytes:
+    shape = block(2, block(1, number(1, 1)))
+    return block(1, name) + block(2, block(1, number(1, FLOAT) + shape))

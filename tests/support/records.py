@@ -1,0 +1,145 @@
+"""Made-up runs: an agent's record, its traces, and a run in a store, made by the real code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.document import build_document, created_utc, fit_clock
+from edgebench.host.store import files
+from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.protocol import record as r
+from edgebench.protocol import traces
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+from edgebench.protocol.spec import RunSpec
+
+RUN_ID = "20260102-030405-0123abcd"
+CREATED_UTC = "2026-01-02T03:04:05+00:00"
+WARMUP_COUNT = 10
+SENSORS = ("cpu.all.busy_ratio", "thermal.cpu.0.temp_c")
+
+DEVICE = DeviceDescription(
+    id="0011223344556677",
+    name="board",
+    profile="generic-arm64",
+    arch="aarch64",
+    soc="brcm,bcm2712",
+    os="Debian GNU/Linux 12 (bookworm)",
+)
+ENVIRONMENT = Environment(
+    cpu=CpuDescription("Cortex-A76", 4, 4, 2_400_000_000, "performance"),
+    memory_total_bytes=8 * 2**30,
+    memory_available_bytes=7 * 2**30,
+    swap_used_bytes=0,
+    kernel="6.6.31",
+    os=DEVICE.os,
+    python="3.11.2",
+    virtualization=None,
+    load_1m=0.2,
+    packages={"edgebench": "0.1.0", "tflite-runtime": "2.14.0"},
+    agent_version="0.1.0",
+)
+MODEL = r.ModelFacts("digits.tflite", "ab" * 32, "tflite", 24_376, "int8")
+
+
+def latencies(count: int = 500) -> NDArray[np.int64]:
+    """Latencies around 100 µs with a tail, always the same."""
+    chance = np.random.default_rng(1)
+    return (100_000 + chance.exponential(5_000, count)).astype(np.int64)
+
+
+def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerRecord:
+    """A good worker's account of queries with these latencies, one right after another."""
+    span_ns = int(np.sum(latency_ns))
+    return r.WorkerRecord(
+        model=MODEL,
+        runtime=r.RuntimeFacts("tflite", "2.14.0", (), ("xnnpack",)),
+        inputs=(r.TensorSpec("in", (1, 8, 8, 1), "int8"),),
+        outputs=(r.TensorSpec("out", (1, 10), "int8"),),
+        cold_start=r.ColdStart(50_000_000, 2_000_000, 300_000),
+        memory=r.MemoryFacts(40 * 2**20, 2**20),
+        harness=r.HarnessFacts(60, 110.5),
+        output=r.OutputFacts("cd" * 32, is_finite=True),
+        warmup_query_count=WARMUP_COUNT,
+        query_count=len(latency_ns),
+        is_interrupted=False,
+        cpu_affinity=(0, 1, 2, 3),
+        monotonic_ns=(1_000_000, 1_000_000 + span_ns),
+        wall_ns=(9_000_000, 9_000_000 + span_ns),
+        involuntary_switch_count=3,
+        background_busy_ratio=0.01,
+    )
+
+
+def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunRecord:
+    """A good agent's account of a run with this worker."""
+    return r.RunRecord(
+        run_id=run_id,
+        owner="f" * 43,
+        spec=RunSpec("tflite", duration_s=0.01, min_query_count=100),
+        model=replace(MODEL, precision=None),
+        device=DEVICE,
+        environment=ENVIRONMENT,
+        outcome=r.Outcome.COMPLETED,
+        worker=worker,
+        load_1m_after=0.4,
+        telemetry_absent=(r.AbsentSensor("thermal", "no thermal zone"),),
+        events=(r.Event(1_000, "starting"), r.Event(2_000, "loading")),
+    )
+
+
+def query_trace(latency_ns: NDArray[np.int64]) -> bytes:
+    """The packed query trace, as an agent spools it."""
+    end_ns = 1_000_000 + np.cumsum(latency_ns, dtype=np.int64)
+    packed: bytes = np.concatenate([end_ns - latency_ns, end_ns]).astype("<i8").tobytes()
+    return packed
+
+
+def telemetry_trace(count: int = 20) -> bytes:
+    """The packed telemetry trace of the two sensors."""
+    time_ns = np.repeat(np.arange(count, dtype="<i8") * 500_000_000, len(SENSORS))
+    sensor = np.tile(np.arange(len(SENSORS), dtype="<i8"), count)
+    value = np.tile(np.array([0.25, 51.5]), count) + np.arange(2 * count) / 100
+    return time_ns.tobytes() + sensor.tobytes() + value.astype("<f8").tobytes()
+
+
+def clock_probes() -> list[list[ClockProbe]]:
+    """Two groups of probes of a device that drifts."""
+    return [
+        [ClockProbe(t, t + 5_000_100 + d, t + 5_000_200 + d, t + 500 + 10 * d) for d in range(4)]
+        for t in (1_000_000, 61_000_000)
+    ]
+
+
+def spool_files(directory: Path, record: r.RunRecord, latency_ns: NDArray[np.int64]) -> None:
+    """Write what an agent spools of a run."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / traces.RECORD_FILE).write_text(json.dumps(to_plain(record)))
+    (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns))
+    (directory / traces.TELEMETRY_FILE).write_bytes(telemetry_trace())
+    (directory / traces.SENSORS_FILE).write_text(json.dumps(SENSORS))
+    (directory / traces.WORKER_LOG_FILE).write_text("INFO: Created XNNPACK delegate.\n")
+
+
+def store_run(store: Store, run_id: str = RUN_ID) -> Path:
+    """Store a good run; its directory."""
+    latency_ns = latencies()
+    record = run_record(worker_record(latency_ns), run_id)
+    with store.incoming(run_id) as directory:
+        spool_files(directory / RAW_DIRECTORY, record, latency_ns)
+        queries = files.unpack_traces(directory, record)
+        files.write_clock(directory, clock_probes())
+        files.write_events(directory, record.events)
+        clock = fit_clock(clock_probes(), record)
+        made_utc = created_utc(run_id) or CREATED_UTC
+        document = build_document(record, queries, created_utc=made_utc, clock=clock)
+        document |= {"files": files.file_digests(directory)}
+        files.write_document(directory, document)
+    return store.directory(run_id)

@@ -1,0 +1,171 @@
+"""What the inspector reads out of ONNX files: real ones, hand-made ones, and any bytes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import onnx_bytes as ob
+from support.tools import need_shared
+
+from edgebench.agent.runtimes.onnx_file import MAX_GRAPH_DEPTH, OnnxFacts, inspect_onnx
+from edgebench.protocol.errors import ModelRefused
+
+BUILT_IN = Path(str(files("edgebench.host") / "builtin_models"))
+
+
+def inspect(folder: Path, data: bytes) -> OnnxFacts:
+    """Inspect these bytes as a file."""
+    path = folder / "model.onnx"
+    path.write_bytes(data)
+    return inspect_onnx(str(path))
+
+
+def nested(levels: int, *, is_list: bool = False) -> bytes:
+    """A model whose graphs are nested this deep."""
+    inner = ob.graph(nodes=(ob.node("Relu"),))
+    for _ in range(levels - 1):
+        attribute = ob.subgraph_attribute(inner, is_list=is_list)
+        inner = ob.graph(nodes=(ob.node("If", attributes=attribute),))
+    return ob.model(inner)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "operator"),
+    [("digits_fp32.onnx", "fp32", "Conv"), ("digits_int8.onnx", "int8", "DequantizeLinear")],
+)
+def test_built_in_models_tell_their_precision(name: str, precision: str, operator: str) -> None:
+    """The table says int8 where floats are multiplied, or the other way round."""
+    facts = inspect_onnx(str(BUILT_IN / name))
+    assert facts.precision == precision
+    assert operator in facts.operators
+
+
+@pytest.mark.parametrize(
+    ("operators", "weights", "precision"),
+    [
+        (("MatMul",), (ob.FLOAT,), "fp32"),
+        (("MatMul",), (ob.FLOAT16,), "fp16"),
+        (("MatMul",), (ob.FLOAT16, ob.FLOAT), "fp32"),
+        (("Relu",), (), "fp32"),
+        (("QLinearConv",), (ob.INT8, ob.FLOAT), "int8"),
+        (("QuantizeLinear", "Conv"), (ob.UINT8,), "uint8"),
+        (("DequantizeLinear",), (ob.UINT8, ob.INT8), "int8"),
+        (("QLinearMatMul",), (), "int8"),
+        (("DynamicQuantizeLinear", "MatMulInteger"), (ob.UINT8,), "int8-dynamic"),
+        ((), (), None),
+    ],
+)
+def test_precision_follows_from_operators_and_weights(
+    tmp_path: Path, operators: tuple[str, ...], weights: tuple[int, ...], precision: str | None
+) -> None:
+    """Two runs of different arithmetic are compared as one."""
+    body = ob.graph(
+        nodes=tuple(map(ob.node, operators)), initializers=tuple(map(ob.initializer, weights))
+    )
+    facts = inspect(tmp_path, ob.model(body))
+    assert facts.precision == precision
+    assert facts.operators == set(operators)
+
+
+@pytest.mark.parametrize("tensor", [{"location": 1}, {"external": True}], ids=str)
+def test_weights_in_another_file_are_refused(tmp_path: Path, tensor: dict[str, bool]) -> None:
+    """A model reads files of the device, or fails there without its weights."""
+    weights = ob.initializer(ob.FLOAT, **tensor)  # type: ignore[arg-type]
+    with pytest.raises(ModelRefused, match="another file"):
+        inspect(tmp_path, ob.model(ob.graph(initializers=(weights,))))
+
+
+def test_weights_that_say_that_they_are_here_are_fine(tmp_path: Path) -> None:
+    """The default, written out, is refused."""
+    weights = ob.initializer(ob.FLOAT, location=0)
+    assert inspect(tmp_path, ob.model(ob.graph(initializers=(weights,)))).weight_types == {1}
+
+
+@pytest.mark.parametrize(("code", "name"), [(ob.INT4, "int4"), (ob.UINT4, "uint4")])
+def test_four_bit_weights_are_refused_by_name(tmp_path: Path, code: int, name: str) -> None:
+    """A precision is measured whose answers nothing here checks."""
+    body = ob.graph(nodes=(ob.node("DequantizeLinear"),), initializers=(ob.initializer(code),))
+    with pytest.raises(ModelRefused, match=f"^{name} weights"):
+        inspect(tmp_path, ob.model(body))
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_nesting_is_allowed_up_to_the_limit_only(tmp_path: Path, is_list: bool) -> None:
+    """A runtime that recurses over graphs is killed by its stack."""
+    assert "Relu" in inspect(tmp_path, nested(MAX_GRAPH_DEPTH, is_list=is_list)).operators
+    with pytest.raises(ModelRefused, match=f"over {MAX_GRAPH_DEPTH} graphs deep"):
+        inspect(tmp_path, nested(MAX_GRAPH_DEPTH + 1, is_list=is_list))
+
+
+def test_thousands_of_levels_do_not_overflow_our_own_stack(tmp_path: Path) -> None:
+    """The guard against deep nesting dies of deep nesting."""
+    with pytest.raises(ModelRefused, match="nested"):
+        inspect(tmp_path, nested(3000))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"version https://git-lfs.github.com/spec/v1\n",
+        b"\x89PNG\r\n\x1a\n",
+        ob.varint(7 << 3 | 2) + ob.varint(2**62),
+        ob.varint(7 << 3 | 2) + b"\xff" * 20,
+        ob.varint(7 << 3 | 3),
+        b"\xff" * 100,
+        ob.model(b"\xff\xff"),
+    ],
+)
+def test_what_is_no_protobuf_is_left_to_the_runtime(tmp_path: Path, data: bytes) -> None:
+    """The inspector's guess hides the better message of the library, or crashes the worker."""
+    assert inspect(tmp_path, data).precision is None
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_facts_or_a_refusal(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    """A file raises something that the worker cannot name."""
+    folder = tmp_path_factory.getbasetemp()
+    for content in (data, ob.model(data), ob.model(ob.block(1, data)), ob.model(ob.block(5, data))):
+        with suppress(ModelRefused):
+            assert isinstance(inspect(folder, content), OnnxFacts)
+
+
+MESSAGES = st.recursive(
+    st.binary(max_size=12),
+    lambda inner: st.lists(
+        st.tuples(st.integers(0, 30), inner).map(lambda pair: ob.block(*pair))
+        | st.tuples(st.integers(0, 30), st.integers(0, 2**64)).map(lambda pair: ob.number(*pair)),
+        max_size=5,
+    ).map(b"".join),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(MESSAGES)
+def test_any_protobuf_is_facts_or_a_refusal(
+    tmp_path_factory: pytest.TempPathFactory, message: bytes
+) -> None:
+    """Well-formed protobuf with odd fields raises something that the worker cannot name."""
+    folder = tmp_path_factory.getbasetemp()
+    with suppress(ModelRefused):
+        assert isinstance(inspect(folder, ob.model(message)), OnnxFacts)
+
+
+def test_real_models_are_not_refused() -> None:
+    """A guard against hostile files keeps real ones out."""
+    models = sorted(need_shared("models/suite").rglob("*.onnx"))
+    assert len(models) >= 6
+    found = {path.name: inspect_onnx(str(path)).precision for path in models}
+    assert found["mobilenet_v1_0.25_224_qdq_int8.onnx"] in ("int8", "uint8")
+    assert found["mobilenet_v1_0.25_224_float.onnx"] == "fp32"
+    assert None not in found.values()

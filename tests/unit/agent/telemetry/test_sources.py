@@ -1,0 +1,162 @@
+"""Telemetry sources on made-up trees: an absent or dead sensor is never a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.trees import RASPBERRY_PI_5, make_tree
+
+from edgebench.agent.telemetry.sampler import open_sources
+from edgebench.agent.telemetry.source import NoData, Reader
+from edgebench.agent.telemetry.sources.cpu import Cpu
+from edgebench.agent.telemetry.sources.memory import Memory
+from edgebench.agent.telemetry.sources.thermal import Thermal
+
+PID = 4321
+
+
+def opened(source: Cpu | Memory | Thermal, root: Path) -> Reader:
+    """The source on this tree, which must have something for it."""
+    reader = source.open(root, PID)
+    assert not isinstance(reader, NoData), reader
+    return reader
+
+
+def readings(reader: Reader) -> dict[str, float]:
+    """One reading by sensor."""
+    return dict(zip(reader.sensors, reader.read(), strict=True))
+
+
+def zone(index: int, kind: str, temp: str) -> Mapping[str, str]:
+    """A thermal zone."""
+    folder = f"sys/class/thermal/thermal_zone{index}"
+    return {f"{folder}/type": f"{kind}\n", f"{folder}/temp": f"{temp}\n"}
+
+
+def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Path) -> None:
+    """Two zones share a name, or zone 10 comes before zone 2."""
+    tree = [zone(10, "soc", "30000"), zone(2, "soc", "20000"), zone(0, "cpu", "10000")]
+    assert readings(opened(Thermal(), make_tree(tmp_path, *tree))) == {
+        "thermal.cpu.0.temp_c": 10.0,
+        "thermal.soc.0.temp_c": 20.0,
+        "thermal.soc.1.temp_c": 30.0,
+    }
+
+
+@pytest.mark.parametrize("temp", ["-256000", "-273150", "", "hot", "4.5e4"])
+def test_zone_without_a_temperature_reads_as_nan(tmp_path: Path, temp: str) -> None:
+    """A zone that is switched off cools the trace to -256 degrees."""
+    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "gpu", temp), zone(1, "cpu", "40000")))
+    found = readings(reader)
+    assert math.isnan(found["thermal.gpu.0.temp_c"])
+    assert found["thermal.cpu.0.temp_c"] == 40.0
+
+
+def test_zone_below_zero_is_a_temperature(tmp_path: Path) -> None:
+    """A board in the cold has no sensor."""
+    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "cpu", "-40000")))
+    assert readings(reader) == {"thermal.cpu.0.temp_c": -40.0}
+
+
+def test_zone_that_answers_with_an_error_reads_as_nan(tmp_path: Path) -> None:
+    """One dead sensor ends the sampling of all others."""
+    root = make_tree(
+        tmp_path, zone(1, "cpu", "40000"), {"sys/class/thermal/thermal_zone0/type": "npu"}
+    )
+    (root / "sys/class/thermal/thermal_zone0/temp").mkdir()  # opens, but reading fails
+    found = readings(opened(Thermal(), root))
+    assert math.isnan(found["thermal.npu.0.temp_c"])
+    assert found["thermal.cpu.0.temp_c"] == 40.0
+
+
+def test_zone_follows_its_file(tmp_path: Path) -> None:
+    """The first value is repeated for the whole run."""
+    root = make_tree(tmp_path, zone(0, "cpu", "40000"))
+    reader = opened(Thermal(), root)
+    make_tree(root, zone(0, "cpu", "41500"))
+    assert readings(reader) == {"thermal.cpu.0.temp_c": 41.5}
+
+
+def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
+    """A half-made zone keeps the others from being read."""
+    extra = {"sys/class/thermal/thermal_zone0/temp": "1000"}
+    assert opened(Thermal(), make_tree(tmp_path, extra, zone(1, "cpu", "40000"))).sensors == (
+        "thermal.cpu.0.temp_c",
+    )
+
+
+@pytest.mark.parametrize("source", [Cpu(), Memory(), Thermal()], ids=lambda source: source.name)
+def test_absent_source_says_so(tmp_path: Path, source: Cpu | Memory | Thermal) -> None:
+    """A machine without a sensor cannot be measured on, or nobody learns why it is absent."""
+    found = source.open(tmp_path, PID)
+    assert isinstance(found, NoData)
+    assert found.reason
+    assert "\n" not in found.reason
+
+
+def test_busy_ratio_is_counted_from_the_last_reading(tmp_path: Path) -> None:
+    """The load since boot passes for the load now."""
+    root = make_tree(
+        tmp_path, {"proc/stat": "cpu  900 0 0 100 0 0 0 0\ncpu0 900 0 0 100 0 0 0 0\n"}
+    )
+    reader = opened(Cpu(), root)
+    make_tree(root, {"proc/stat": "cpu  925 0 0 175 0 0 0 0\ncpu0 925 0 0 175 0 0 0 0\n"})
+    assert readings(reader) == {"cpu.all.busy_ratio": 0.25, "cpu.0.busy_ratio": 0.25}
+    make_tree(root, {"proc/stat": "cpu  1025 0 0 175 0 0 0 0\ncpu0 1025 0 0 175 0 0 0 0\n"})
+    assert readings(reader)["cpu.all.busy_ratio"] == 1.0
+
+
+def test_waiting_for_a_disk_is_idle_and_stolen_time_is_busy(tmp_path: Path) -> None:
+    """A CPU that waits for its disk looks busy, or one that a hypervisor took looks free."""
+    root = make_tree(tmp_path, {"proc/stat": "cpu  0 0 0 0 0 0 0 0 0 0\n"})
+    reader = opened(Cpu(), root)
+    make_tree(root, {"proc/stat": "cpu  10 0 0 10 30 0 0 50 10 0\n"})
+    assert readings(reader) == {"cpu.all.busy_ratio": 0.6}
+
+
+def test_cpu_that_goes_offline_reads_as_nan_and_comes_back(tmp_path: Path) -> None:
+    """Hot-plugging a CPU ends the sampling, or moves the values of the others."""
+    both = "cpu  20 0 0 0 0 0 0 0\ncpu0 10 0 0 0 0 0 0 0\ncpu1 10 0 0 0 0 0 0 0\n"
+    root = make_tree(tmp_path, {"proc/stat": both})
+    reader = opened(Cpu(), root)
+    make_tree(root, {"proc/stat": "cpu  40 0 0 0 0 0 0 0\ncpu0 30 0 0 0 0 0 0 0\n"})
+    found = readings(reader)
+    assert (found["cpu.all.busy_ratio"], found["cpu.0.busy_ratio"]) == (1.0, 1.0)
+    assert math.isnan(found["cpu.1.busy_ratio"])
+    again = "cpu  60 0 0 0 0 0 0 0\ncpu0 40 0 0 0 0 0 0 0\ncpu1 15 0 0 5 0 0 0 0\n"
+    make_tree(root, {"proc/stat": again})
+    assert readings(reader)["cpu.1.busy_ratio"] == 0.5
+
+
+def test_no_tick_between_two_readings_is_no_load(tmp_path: Path) -> None:
+    """A division by zero ends the sampling."""
+    reader = opened(Cpu(), make_tree(tmp_path, {"proc/stat": "cpu  10 0 0 10 0 0 0 0\n"}))
+    assert math.isnan(readings(reader)["cpu.all.busy_ratio"])
+
+
+def test_memory_of_system_and_worker_is_in_bytes(tmp_path: Path) -> None:
+    """Kibibytes or pages pass for bytes."""
+    from resource import getpagesize
+
+    files = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    2048 kB\n"}
+    root = make_tree(tmp_path, files, {f"proc/{PID}/statm": "500 100 50 1 0 200 0\n"})
+    reader = opened(Memory(), root)
+    assert readings(reader) == {
+        "memory.available_bytes": 2048 * 1024,
+        "worker.rss_bytes": 100 * getpagesize(),
+    }
+    make_tree(root, {f"proc/{PID}/statm": "", "proc/meminfo": "MemTotal: 9 kB\n"})
+    assert all(math.isnan(value) for value in readings(reader).values())
+
+
+def test_board_opens_what_it_has_and_names_what_it_lacks(tmp_path: Path) -> None:
+    """A missing sensor is missing from the record too."""
+    readers, absent = open_sources(make_tree(tmp_path, RASPBERRY_PI_5), PID)
+    sensors = [sensor for reader in readers for sensor in reader.sensors]
+    assert "thermal.cpu-thermal.0.temp_c" in sensors
+    assert "cpu.all.busy_ratio" in sensors
+    assert set(absent) == {"memory"}, "there is no worker with this id"
+    assert len(set(sensors)) == len(sensors)

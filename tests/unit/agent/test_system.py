@@ -1,0 +1,171 @@
+"""What the agent says of boards that it has never seen."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.trees import RASPBERRY_PI_5, X86_VM, make_tree
+
+from edgebench.agent.system import (
+    describe_device,
+    describe_environment,
+    is_emulated,
+    virtualization,
+)
+from edgebench.protocol.codec import to_plain
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The agent's state directory."""
+    path = tmp_path / "state"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine says that it is a 64-bit ARM."""
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+
+
+@pytest.mark.usefixtures("on_arm")
+def test_raspberry_pi_is_described(tmp_path: Path, state: Path) -> None:
+    """A board's results do not say on which board they were made."""
+    root = make_tree(tmp_path / "root", RASPBERRY_PI_5)
+    device = describe_device(state, "board", root)
+    assert (device.name, device.arch) == ("board", "aarch64")
+    assert device.soc == "brcm,bcm2712"
+    assert device.os == "Debian GNU/Linux 12 (bookworm)"
+    assert device.profile == "generic-arm64"
+    environment = describe_environment(root)
+    assert environment.cpu.model == "aarch64 part 0xd0b"
+    assert environment.cpu.freq_hz_max == 2_400_000_000
+    assert environment.cpu.governor == "ondemand"
+    assert environment.memory_total_bytes == 8_245_840 * 1024
+    assert environment.memory_available_bytes == 7_340_032 * 1024
+    assert environment.swap_used_bytes == 256 * 1024
+    assert environment.virtualization is None
+
+
+def test_virtual_machine_is_described(tmp_path: Path, state: Path) -> None:
+    """Numbers from a virtual machine pass for numbers from the metal."""
+    root = make_tree(tmp_path / "root", X86_VM)
+    environment = describe_environment(root)
+    assert environment.virtualization == "KVM"
+    assert environment.cpu.model == "Intel(R) Xeon(R) Processor @ 2.90GHz"
+    assert (environment.cpu.freq_hz_max, environment.cpu.governor) == (None, None)
+    device = describe_device(state, None, root)
+    assert device.os == "Alpine Linux v3.20"
+    assert device.soc == "Intel(R) Xeon(R) Processor @ 2.90GHz"
+    assert device.name == platform.node()
+
+
+def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
+    """An agent without /proc and /sys does not start, or guesses."""
+    root = tmp_path / "nothing"
+    device = describe_device(state, "board", root)
+    assert (device.soc, device.os) == ("unknown", platform.system())
+    environment = describe_environment(root)
+    assert environment.cpu.model == "unknown"
+    assert environment.virtualization is None
+    assert (environment.memory_total_bytes, environment.swap_used_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({".dockerenv": ""}, "docker"),
+        ({"run/.containerenv": ""}, "podman"),
+        ({"run/systemd/container": "lxc\n"}, "lxc"),
+        ({"sys/class/dmi/id/sys_vendor": "VMware, Inc.\n"}, "VMware"),
+        ({"sys/class/dmi/id/sys_vendor": "Amazon EC2\n"}, "Amazon EC2"),
+        ({"sys/class/dmi/id/product_name": "VirtualBox\n"}, None),
+        ({"sys/class/dmi/id/sys_vendor": "innotek GmbH\n"}, "VirtualBox"),
+        ({"sys/hypervisor/type": "xen\n"}, "xen"),
+        ({"proc/cpuinfo": "flags\t\t: fpu hypervisor sse\n"}, "unknown hypervisor"),
+        ({"proc/cpuinfo": "model name : no hypervisor\nflags\t: fpu nohypervisorx\n"}, None),
+        ({"proc/cpuinfo": "model name\t: QEMU TCG CPU version 2.5+\n"}, "QEMU TCG"),
+        ({"proc/self/maps": "00400000-00401000 r-xp /usr/bin/qemu-aarch64-static\n"}, "qemu-user"),
+    ],
+    ids=str,
+)
+def test_each_kind_of_virtualization_shows(
+    tmp_path: Path, extra: Mapping[str, str], expected: str | None
+) -> None:
+    """A hypervisor, container or emulator hides behind a number."""
+    assert virtualization(make_tree(tmp_path, extra)) == expected
+
+
+@pytest.mark.parametrize(
+    "emulator",
+    [
+        {"proc/self/maps": "00400000-00401000 r-xp /usr/bin/qemu-aarch64-static\n"},
+        {"proc/cpuinfo": "model name\t: QEMU TCG CPU version 2.5+\n"},
+    ],
+)
+def test_emulator_shows_through_a_container(tmp_path: Path, emulator: Mapping[str, str]) -> None:
+    """`docker run --platform linux/arm64` on a PC gives times that pass for valid."""
+    root = make_tree(tmp_path, emulator, {".dockerenv": ""})
+    assert is_emulated(root)
+
+
+def test_container_and_virtual_machine_are_not_emulators(tmp_path: Path) -> None:
+    """Every measurement in a container is thrown away."""
+    assert not is_emulated(make_tree(tmp_path, X86_VM, {".dockerenv": ""}))
+
+
+def test_identity_is_stable_and_does_not_give_the_machine_id_away(
+    tmp_path: Path, state: Path
+) -> None:
+    """Results of one board do not fit together, or its secret id is published."""
+    root = make_tree(tmp_path / "root", RASPBERRY_PI_5)
+    first, second = (describe_device(state, name, root) for name in ("old", "new"))
+    assert first.id == second.id
+    assert len(first.id) == 16
+    assert "0123456789abcdef" not in str(to_plain(first))
+    other = make_tree(tmp_path / "other", X86_VM)
+    assert describe_device(state, "board", other).id != first.id
+
+
+def test_device_without_a_machine_id_keeps_a_random_one(tmp_path: Path, state: Path) -> None:
+    """A board is another one after each start of its agent."""
+    root = tmp_path / "nothing"
+    first, second = (describe_device(state, "board", root) for _ in "ab")
+    assert first.id == second.id
+    elsewhere = tmp_path / "other"
+    elsewhere.mkdir()
+    assert describe_device(elsewhere, "board", root).id != first.id
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("proc/cpuinfo", b"\xff\xfe\0" * 100),
+        ("proc/meminfo", b"MemTotal: many kB\nMemAvailable:\n\xff"),
+        ("proc/device-tree/compatible", b"\xff\xff\0\0\0"),
+        ("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq", b"<unknown>\n"),
+        ("etc/os-release", b"PRETTY_NAME=\n\xff"),
+        ("etc/machine-id", b"\n"),
+        ("run/systemd/container", b"\0"),
+    ],
+)
+def test_damaged_file_is_as_good_as_none(
+    tmp_path: Path, state: Path, name: str, content: bytes
+) -> None:
+    """One odd file under /proc keeps the agent from starting."""
+    root = make_tree(tmp_path / "root", {name: content})
+    assert describe_environment(root).cpu.freq_hz_max is None
+    assert describe_device(state, "board", root).id
+
+
+def test_this_machine_can_be_described(state: Path) -> None:
+    """The real /proc and /sys are not what the made-up ones are."""
+    environment = describe_environment()
+    assert environment.memory_total_bytes >= environment.memory_available_bytes > 0
+    assert 1 <= environment.cpu.usable_count <= environment.cpu.logical_count
+    assert environment.packages["numpy"]
+    assert describe_device(state).name

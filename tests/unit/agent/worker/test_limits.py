@@ -1,0 +1,76 @@
+"""What a worker may take; the limits themselves are tried on real models elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgebench.agent.worker.limits import (
+    BASE_MEMORY_BYTES,
+    MEMORY_PER_MODEL_BYTE,
+    default_memory_bytes,
+)
+
+
+@given(size_bytes=st.integers(0, 2**40), more=st.integers(1, 2**30))
+def test_memory_grows_with_the_file_and_never_below_the_base(size_bytes: int, more: int) -> None:
+    """A small file may take the whole device, or a large model cannot run."""
+    here = default_memory_bytes(size_bytes)
+    assert here >= BASE_MEMORY_BYTES
+    assert default_memory_bytes(size_bytes + more) - here == MEMORY_PER_MODEL_BYTE * more
+
+
+def test_small_file_gets_little_more_than_the_base() -> None:
+    """A file of 180 bytes that asks for 40 GB gets them."""
+    assert default_memory_bytes(180) < 1.1 * 2**30
+
+
+def test_limits_bind_the_process_that_applies_them() -> None:
+    """A limit is computed, but the kernel never hears of it."""
+    code = (
+        "import os, resource\n"
+        "from edgebench.agent.worker.limits import apply_limits\n"
+        "apply_limits(memory_bytes=2**28, max_query_count=1000, daemon_pid=os.getppid())\n"
+        "print(resource.getrlimit(resource.RLIMIT_DATA)[0] == 2**28)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CORE)[1] == 0)\n"
+        "print(resource.getrlimit(resource.RLIMIT_FSIZE)[0] < 2**30)\n"
+        "print(open('/proc/self/oom_score_adj').read().strip())\n"
+        "try:\n"
+        "    bytearray(2**29)\n"
+        "except MemoryError:\n"
+        "    print('MemoryError')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["True", "True", "True", "1000", "MemoryError"]
+
+
+def test_worker_of_a_dead_daemon_ends_at_once() -> None:
+    """A worker outlives the agent that started it."""
+    code = (
+        "from edgebench.agent.worker.limits import apply_limits\n"
+        "apply_limits(memory_bytes=2**28, max_query_count=1000, daemon_pid=1)\n"
+        "print('still here')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (-9, "")
+
+
+def test_most_queries_that_a_specification_allows_are_a_limit_too() -> None:
+    """A count from the wire does not fit in the kernel's limit, and the worker dies over it."""
+    code = (
+        "import os, resource\n"
+        "from edgebench.agent.worker.limits import apply_limits\n"
+        "apply_limits(memory_bytes=2**63 - 1, max_query_count=2**62, daemon_pid=os.getppid())\n"
+        "print('bound')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stdout == "bound\n", result.stderr

@@ -1,0 +1,80 @@
+"""Durations and sizes as people type them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edgebench.host.cli.options import seconds, size_bytes
+
+NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("60s", 60.0), ("500ms", 0.5), ("20m", 1200.0), ("1.5h", 5400.0), ("3", 3.0), (" 2 s ", 2.0)],
+)
+def test_durations_are_read_as_people_write_them(text: str, expected: float) -> None:
+    """Twenty minutes are read as twenty milliseconds."""
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100", 100),
+        ("2GiB", 2**31),
+        ("512M", 2**29),
+        ("512MB", 2**29),
+        ("1k", 1024),
+        ("1.5 KiB", 1536),
+        ("1t", 2**40),
+        ("7b", 7),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, expected: int) -> None:
+    """A limit of gigabytes is one of bytes."""
+    assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 2s", "1s2", "inf", "nan", "1e3", "1,5s"])
+def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
+    """A mistyped duration becomes another one."""
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"not a duration.*write 500ms, 60s or 20m"
+    ):
+        seconds(text)
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1x", "1MiBB", "1 M B", "0x10", "inf", "1,5G"])
+def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
+    """A mistyped limit becomes another one."""
+    with pytest.raises(argparse.ArgumentTypeError, match=r"not a size.*write 512M or 4GiB"):
+        size_bytes(text)
+
+
+@given(text=st.text(max_size=20) | st.from_regex(r"\A\d+(\.\d+)?[a-zA-Z]{0,3}\Z"))
+@example("9" * 400)
+@example("9" * 400 + "T")
+@example("٣s")
+def test_any_text_is_a_finite_number_or_a_refusal(text: str) -> None:
+    """What a user types ends in a traceback."""
+    for read in (seconds, size_bytes):
+        try:
+            value = read(text)
+        except argparse.ArgumentTypeError:
+            continue
+        assert math.isfinite(value)
+        assert value >= 0
+
+
+@given(number=NUMBERS)
+def test_units_are_multiples_of_each_other(number: str) -> None:
+    """Two ways to write one duration or size differ."""
+    assert seconds(f"{number}m") == pytest.approx(60 * seconds(f"{number}s"))
+    assert seconds(f"{number}s") == pytest.approx(1000 * seconds(f"{number}ms"))
+    assert size_bytes(f"{number}M") == pytest.approx(1024 * size_bytes(f"{number}k"), abs=1024)

@@ -1,0 +1,80 @@
+"""What a host remembers: its identity, and its devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.protocol.errors import StoreError
+
+PI = KnownDevice("pi", "01", "p" * 43, ("192.0.2.1",), 7747)
+JETSON = KnownDevice("jetson", "02", "j" * 43, ("192.0.2.2", "2001:db8::2"), 7747, "me@jetson")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> HostFiles:
+    """A host that knows nothing."""
+    return HostFiles(tmp_path / "host")
+
+
+def test_devices_are_remembered_across_processes(files: HostFiles, tmp_path: Path) -> None:
+    """Every command must pair again."""
+    assert files.devices() == ()
+    files.remember(PI)
+    files.remember(JETSON)
+    assert HostFiles(tmp_path / "host").devices() == (PI, JETSON)
+
+
+def test_device_replaces_the_one_of_the_same_name_or_identity(files: HostFiles) -> None:
+    """A board that was set up anew is there twice, and `--on pi` is ambiguous."""
+    files.remember(PI)
+    moved = KnownDevice("pi-2", "01", PI.pin, ("192.0.2.9",), 7747)
+    files.remember(moved)
+    assert files.devices() == (moved,)
+    anew = KnownDevice("pi-2", "03", "n" * 43, ("192.0.2.9",), 7747)
+    files.remember(anew)
+    assert files.devices() == (anew,)
+
+
+def test_forgotten_device_is_gone_and_the_others_stay(files: HostFiles) -> None:
+    """Removing one device removes another."""
+    files.remember(PI)
+    files.remember(JETSON)
+    files.forget(PI)
+    files.forget(PI)
+    assert files.devices() == (JETSON,)
+
+
+def test_identity_is_made_once_and_is_private(files: HostFiles, tmp_path: Path) -> None:
+    """A host is a stranger to its devices after each command, or its key can be read."""
+    path = files.identity_path()
+    text = path.read_text()
+    assert HostFiles(tmp_path / "host").identity_path().read_text() == text
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert text.index("PRIVATE KEY") < text.index("BEGIN CERTIFICATE")
+
+
+@pytest.mark.parametrize("content", ["", "{", "5", '[{"name": 1}]', '[{"name": "pi"}]', '["pi"]'])
+def test_damaged_list_is_named_and_not_overwritten(
+    files: HostFiles, tmp_path: Path, content: str
+) -> None:
+    """A torn file ends in a traceback, or all devices are forgotten without a word."""
+    path = tmp_path / "host" / "devices.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    with pytest.raises(StoreError, match=r"list of devices not readable.*devices\.json"):
+        files.devices()
+    with pytest.raises(StoreError):
+        files.remember(PI)
+    assert path.read_text() == content
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A read-only home directory ends in a traceback."""
+    (tmp_path / "file").write_text("")
+    files = HostFiles(tmp_path / "file" / "host")
+    with pytest.raises(StoreError, match=r"not written: Not a directory: .*identity\.pem"):
+        files.identity_path()

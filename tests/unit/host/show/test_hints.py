@@ -1,0 +1,37 @@
+"""Hints: every error has a next step, and the step is a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgebench.host.cli.main import COMMANDS
+from edgebench.host.show.hints import hint_for
+from edgebench.protocol import errors
+from edgebench.protocol.errors import EdgebenchError
+
+ALL = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, EdgebenchError)
+]
+LEAVES = [kind for kind in ALL if not kind.__subclasses__()]
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_every_kind_of_error_has_a_hint(kind: type[EdgebenchError]) -> None:
+    """A person reads what failed, and not what to do."""
+    hint = hint_for(kind("text"))
+    assert hint is not None
+    assert "\n" not in hint
+    assert "edgebench" in hint, "a hint holds a command"
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
+    """A hint sends a person to a command that there is not."""
+    words = (hint_for(kind("text")) or "").replace("(", " ").replace(":", " ").split()
+    named = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench"]
+    assert set(named) <= {*COMMANDS, "--help", "--version"}
+    agent = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench-agent"]
+    assert set(agent) <= {"serve", "pair", "status"}
+    assert named or agent

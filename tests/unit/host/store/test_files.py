@@ -1,0 +1,154 @@
+"""Packed traces from a device become Parquet, and damaged ones are refused in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.records import (
+    SENSORS,
+    WARMUP_COUNT,
+    clock_probes,
+    latencies,
+    query_trace,
+    run_record,
+    spool_files,
+    telemetry_trace,
+    worker_record,
+)
+
+from edgebench.host.store import files
+from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE
+from edgebench.protocol import traces
+from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.record import Event
+
+RECORD = run_record(worker_record(latencies()))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A run as it came from the device."""
+    spool_files(tmp_path / "raw", RECORD, latencies())
+    return tmp_path
+
+
+def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
+    """A time is changed on its way, or the warm-up is marked wrongly."""
+    unpacked = files.unpack_traces(directory, RECORD)
+    stored = files.read_queries(directory)
+    for queries in (unpacked, stored):
+        assert np.array_equal(queries.end_ns - queries.start_ns, latencies())
+        assert queries.warmup_count == WARMUP_COUNT
+    table = files.read_table(directory / QUERIES_FILE)
+    assert table.column_names[:4] == ["index", "start_ns", "end_ns", "sample"]
+    assert table["index"].to_pylist() == list(range(len(latencies())))
+    assert np.count_nonzero(table["warmup"].to_numpy()) == WARMUP_COUNT
+
+
+def test_telemetry_has_the_names_of_its_sensors(directory: Path) -> None:
+    """A temperature is stored under the name of a load."""
+    files.unpack_traces(directory, RECORD)
+    table = files.read_table(directory / TELEMETRY_FILE).to_pylist()
+    assert {row["sensor"] for row in table} == set(SENSORS)
+    assert all(row["value"] > 50 for row in table if row["sensor"] == SENSORS[1])
+    assert table[0]["time_ns"] == 0
+
+
+def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory: Path) -> None:
+    """Every run is stored twice, or its raw account is lost."""
+    files.unpack_traces(directory, RECORD)
+    kept = {path.name for path in (directory / "raw").iterdir()}
+    assert kept == {traces.RECORD_FILE, traces.WORKER_LOG_FILE}
+    assert files.read_record(directory) == RECORD
+
+
+def test_run_without_telemetry_is_a_run(directory: Path) -> None:
+    """A sampler that failed costs the latencies too."""
+    (directory / "raw" / traces.TELEMETRY_FILE).unlink()
+    (directory / "raw" / traces.SENSORS_FILE).unlink()
+    files.unpack_traces(directory, RECORD)
+    assert not (directory / TELEMETRY_FILE).exists()
+
+
+def test_clock_probes_survive_in_their_groups(tmp_path: Path) -> None:
+    """The drift of a clock is computed from the wrong ends."""
+    files.write_clock(tmp_path, clock_probes())
+    assert files.read_clock(tmp_path) == clock_probes()
+    files.write_clock(tmp_path, [])
+    assert files.read_clock(tmp_path) == []
+
+
+def test_events_are_one_json_object_a_line(tmp_path: Path) -> None:
+    """A text with a line break in it breaks the history."""
+    files.write_events(tmp_path, (Event(1, "failed", "two\nlines"), Event(2, "end")))
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["failed", "end"]
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "queries missing": lambda raw: (raw / traces.QUERIES_FILE).unlink(),
+    "queries cut": lambda raw: (raw / traces.QUERIES_FILE).write_bytes(
+        query_trace(latencies())[:-1]
+    ),
+    "telemetry cut": lambda raw: (raw / traces.TELEMETRY_FILE).write_bytes(telemetry_trace()[:-8]),
+    "telemetry of unknown sensors": lambda raw: (raw / traces.TELEMETRY_FILE).write_bytes(
+        np.array([0, 99, 0], "<i8").tobytes()
+    ),
+    "telemetry of negative sensors": lambda raw: (raw / traces.TELEMETRY_FILE).write_bytes(
+        np.array([0, -1, 0], "<i8").tobytes()
+    ),
+    "telemetry of huge sensors": lambda raw: (raw / traces.TELEMETRY_FILE).write_bytes(
+        np.array([0, 2**32, 0], "<i8").tobytes()
+    ),
+    "sensors missing": lambda raw: (raw / traces.SENSORS_FILE).unlink(),
+    "sensors no JSON": lambda raw: (raw / traces.SENSORS_FILE).write_text("["),
+    "sensors no list": lambda raw: (raw / traces.SENSORS_FILE).write_text('{"a": 1}'),
+    "sensors no texts": lambda raw: (raw / traces.SENSORS_FILE).write_text("[1, 2]"),
+    "sensors null": lambda raw: (raw / traces.SENSORS_FILE).write_text("null"),
+    "sensors binary": lambda raw: (raw / traces.SENSORS_FILE).write_bytes(b"\xff\xfe"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damaged_trace_is_refused_in_one_line(directory: Path, what: str) -> None:
+    """A device that sends nonsense crashes the host, or its nonsense is stored."""
+    DAMAGE[what](directory / "raw")
+    with pytest.raises(StoreError) as caught:
+        files.unpack_traces(directory, RECORD)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "{}", '{"run_id": 5}', "\xff", '{"spec": {"threads": 0}}']
+)
+def test_damaged_record_is_refused_in_one_line(directory: Path, text: str) -> None:
+    """A record that makes no sense crashes the host."""
+    (directory / "raw" / traces.RECORD_FILE).write_bytes(text.encode("latin-1"))
+    with pytest.raises(EdgebenchError) as caught:
+        files.read_record(directory)
+    assert isinstance(caught.value, StoreError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1", b"junk" * 50])
+def test_damaged_parquet_is_refused_in_one_line(directory: Path, content: bytes) -> None:
+    """A stored trace that a disk damaged ends in a traceback."""
+    files.unpack_traces(directory, RECORD)
+    (directory / QUERIES_FILE).write_bytes(content)
+    with pytest.raises(StoreError, match="trace not readable") as caught:
+        files.read_queries(directory)
+    assert "\n" not in str(caught.value)
+
+
+def test_parquet_without_a_column_is_refused(directory: Path) -> None:
+    """A trace of another tool ends in a traceback."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"start_ns": [1]}), directory / QUERIES_FILE)
+    with pytest.raises(StoreError, match="no column"):
+        files.read_queries(directory)

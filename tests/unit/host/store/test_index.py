@@ -1,0 +1,158 @@
+"""The index: a cache that may be lost, damaged or locked without anybody noticing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.disks import read_only
+from support.records import CREATED_UTC, RUN_ID, store_run
+from support.tools import need_root
+
+from edgebench.host.store.index import INDEX_FILE, Row, list_runs
+from edgebench.host.store.layout import RUN_FILE, Store
+
+OTHER_ID = "20260103-000000-ffffffff"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with two runs."""
+    made = Store(tmp_path / "store")
+    for run_id in (OTHER_ID, RUN_ID):
+        store_run(made, run_id)
+    return made
+
+
+def ids(store: Store) -> list[str]:
+    """The runs in the list."""
+    return [row.run_id for row in list_runs(store)]
+
+
+def test_row_holds_what_the_document_says(store: Store) -> None:
+    """The list shows another number than the run."""
+    row = list_runs(store)[0]
+    latency = store.document(RUN_ID)["metrics"]["latency_ns"]
+    assert row == Row(
+        run_id=RUN_ID,
+        created_utc=CREATED_UTC,
+        device="board",
+        model="digits.tflite",
+        precision="int8",
+        runtime="tflite",
+        threads=1,
+        latency_ns_p50=latency["p50"],
+        latency_ns_p90=latency["p90"],
+        latency_ns_p99=latency["p99"],
+        throughput_per_s=store.document(RUN_ID)["metrics"]["throughput_per_s"],
+        peak_rss_bytes=40 * 2**20,
+        verdict="valid",
+    )
+
+
+def test_list_follows_the_directories(store: Store) -> None:
+    """A run that was added or removed by hand is missing from the list, or haunts it."""
+    assert ids(store) == [RUN_ID, OTHER_ID]
+    shutil.rmtree(store.directory(RUN_ID))
+    assert ids(store) == [OTHER_ID]
+    store_run(store, RUN_ID)
+    assert ids(store) == [RUN_ID, OTHER_ID]
+
+
+def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
+    """Listing thousands of runs reads thousands of files each time."""
+    rows = list_runs(store)
+    (store.directory(RUN_ID) / RUN_FILE).write_text("not read any more")
+    assert list_runs(store) == rows
+
+
+def test_deleted_index_is_made_again(store: Store) -> None:
+    """The cache is the truth."""
+    rows = list_runs(store)
+    (store.root / INDEX_FILE).unlink()
+    assert list_runs(store) == rows
+    assert (store.root / INDEX_FILE).exists()
+
+
+@pytest.mark.parametrize("damage", ["junk", "empty", "half", "middle", "schema"])
+def test_damaged_index_does_not_matter(store: Store, damage: str) -> None:
+    """A torn cache file keeps the user from seeing the results."""
+    rows = list_runs(store)
+    path = store.root / INDEX_FILE
+    data = bytearray(path.read_bytes())
+    if damage == "junk":
+        path.write_bytes(b"this is no database" * 100)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "half":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "middle":
+        data[100:] = b"\xa5" * (len(data) - 100)
+        path.write_bytes(data)
+    else:
+        with closing(sqlite3.connect(path)) as index:
+            index.execute("DROP TABLE runs")
+            index.execute("CREATE TABLE runs (something_else)")
+            index.commit()
+    assert list_runs(store) == rows
+
+
+def test_index_of_another_version_is_made_again(store: Store) -> None:
+    """An older cache is read with the new columns."""
+    rows = list_runs(store)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        index.execute("PRAGMA user_version = 99")
+        index.execute("UPDATE runs SET model = 'stale'")
+        index.commit()
+    assert list_runs(store) == rows
+
+
+def test_directory_in_place_of_the_index_does_not_matter(store: Store) -> None:
+    """A file that cannot be opened keeps the user from seeing the results."""
+    (store.root / INDEX_FILE).mkdir()
+    assert ids(store) == [RUN_ID, OTHER_ID]
+
+
+def test_locked_index_does_not_matter(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another edgebench that lists at the same time keeps this one from it."""
+    list_runs(store)
+    shutil.rmtree(store.directory(OTHER_ID))
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0))
+    with closing(connect(store.root / INDEX_FILE)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert ids(store) == [RUN_ID]
+        other.rollback()
+
+
+@pytest.mark.parametrize("is_indexed", [True, False], ids=["indexed", "not indexed"])
+def test_read_only_store_can_be_listed(store: Store, is_indexed: bool) -> None:
+    """Results on a read-only disk or in somebody else's directory cannot be seen."""
+    need_root()
+    if is_indexed:
+        list_runs(store)
+        shutil.rmtree(store.directory(RUN_ID))
+        store_run(store, "20260104-000000-eeeeeeee")
+    expected = sorted(store.run_ids())
+    with read_only(store.root):
+        assert ids(store) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"run_id": 5, "metrics": []}', "[]"])
+def test_damaged_run_does_not_hide_the_others(store: Store, text: str) -> None:
+    """One torn document keeps the user from seeing all results."""
+    (store.directory(RUN_ID) / RUN_FILE).write_text(text)
+    assert ids(store) == [OTHER_ID]
+
+
+def test_document_with_a_wrong_type_does_not_hide_the_others(store: Store) -> None:
+    """A value that the database does not take ends in a traceback."""
+    path = store.directory(RUN_ID) / RUN_FILE
+    document = json.loads(path.read_text())
+    document["device"]["name"] = ["a", "list"]
+    path.write_text(json.dumps(document))
+    assert OTHER_ID in ids(store)

@@ -1,0 +1,164 @@
+"""The store's directories: a run is there whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.store.layout import RUN_FILE, Store, default_root
+from edgebench.protocol.errors import StoreError, UsageError
+
+IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")
+
+
+def put(store: Store, run_id: str, text: str = "{}") -> None:
+    """Store a run that is only a document."""
+    with store.incoming(run_id) as directory:
+        (directory / RUN_FILE).write_text(text)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with three runs."""
+    made = Store(tmp_path / "store")
+    for run_id in reversed(IDS):
+        put(made, run_id)
+    return made
+
+
+def test_store_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Results land in another place than the option, the variable or the rules say."""
+    monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
+    monkeypatch.delenv("EDGEBENCH_STORE", raising=False)
+    assert default_root() == Path("/srv/data/edgebench")
+    monkeypatch.setenv("EDGEBENCH_STORE", str(tmp_path / "variable"))
+    assert Store().root == tmp_path / "variable"
+    assert Store(tmp_path / "given").root == tmp_path / "given"
+
+
+def test_relative_store_stays_where_it_was_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A change of directory moves the store."""
+    monkeypatch.chdir(tmp_path)
+    store = Store(Path("results"))
+    monkeypatch.chdir("/")
+    assert store.root == tmp_path / "results"
+
+
+def test_store_that_does_not_exist_is_empty(tmp_path: Path) -> None:
+    """A first `edgebench runs` fails, or makes directories."""
+    store = Store(tmp_path / "none")
+    assert store.run_ids() == []
+    assert not store.root.exists()
+    with pytest.raises(UsageError, match="no run matches 'last' among 0"):
+        store.resolve("last")
+
+
+def test_runs_are_listed_oldest_first_and_only_whole_ones(store: Store) -> None:
+    """A directory that is no run is shown as one."""
+    (store.runs / "not-a-run").mkdir()
+    (store.runs / "stray.txt").write_text("")
+    assert store.run_ids() == list(IDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(IDS[0], IDS[0]), ("cccc", IDS[2]), ("20260102", IDS[1]), ("aab", IDS[1]), ("last", IDS[2])],
+)
+def test_unique_part_names_a_run(store: Store, name: str, expected: str) -> None:
+    """A person must type 24 characters."""
+    assert store.resolve(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("aa", "2 runs match"), ("", "3 runs match"), ("zz", "no run"), ("../x", "no run")],
+)
+def test_part_that_names_no_run_or_several_is_an_error(store: Store, name: str, said: str) -> None:
+    """The wrong run is shown, verified or removed."""
+    with pytest.raises(UsageError, match=said):
+        store.resolve(name)
+
+
+def test_whole_id_wins_over_longer_ones_that_hold_it(store: Store) -> None:
+    """A run cannot be named because another one begins with its id."""
+    put(store, IDS[0] + "-again")
+    assert store.resolve(IDS[0]) == IDS[0]
+
+
+def test_run_appears_only_when_it_is_whole(store: Store) -> None:
+    """Half a run is listed, judged and compared."""
+    with store.incoming("new") as directory:
+        (directory / RUN_FILE).write_text("{}")
+        assert "new" not in store.run_ids()
+    assert "new" in store.run_ids()
+    assert list((store.root / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt(), StoreError("full")])
+def test_error_leaves_nothing_visible_and_keeps_what_was_fetched(
+    store: Store, error: BaseException
+) -> None:
+    """A failed fetch leaves half a run in the list, or begins again from the first byte."""
+
+    def fail() -> None:
+        with store.incoming("new") as directory:
+            (directory / RUN_FILE).write_text("{}")
+            (directory / "raw" / "queries.bin").write_bytes(b"fetched")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert "new" not in store.run_ids()
+    with store.incoming("new") as directory:
+        assert (directory / "raw" / "queries.bin").read_bytes() == b"fetched"
+        (directory / RUN_FILE).write_text("{}")
+    assert "new" in store.run_ids()
+
+
+def test_run_that_is_stored_already_is_not_replaced(store: Store) -> None:
+    """A run that was stored, but not acknowledged, is overwritten by a second fetch."""
+    put(store, IDS[0], '{"second": true}')
+    assert store.document(IDS[0]) == {}
+    assert list((store.root / "incoming").iterdir()) == []
+
+
+def test_run_without_a_document_goes_without_a_trace(store: Store) -> None:
+    """Runs that measured nothing pile up."""
+    with store.incoming("failed") as directory:
+        (directory / "raw" / "worker.log").write_text("crashed")
+    assert "failed" not in store.run_ids()
+    assert list((store.root / "incoming").iterdir()) == []
+
+
+def test_error_of_the_disk_is_named_with_its_place(tmp_path: Path) -> None:
+    """A full or missing disk ends in a traceback after an hour of measuring."""
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "store")
+    with pytest.raises(StoreError, match=r"store not writable: Not a directory: .*/file/store"):
+        store.check_writable()
+    with pytest.raises(StoreError, match="not writable"):
+        put(store, "new")
+    with pytest.raises(StoreError, match="not readable"):
+        store.run_ids()
+
+
+def test_writable_store_is_not_changed_by_the_question(store: Store) -> None:
+    """The check leaves files behind."""
+    before = sorted(store.root.rglob("*"))
+    store.check_writable()
+    assert sorted(store.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "5", "\xff"])
+def test_damaged_document_is_named(store: Store, text: str) -> None:
+    """A torn file ends in a traceback."""
+    path = store.directory(IDS[0]) / RUN_FILE
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(StoreError, match=f"run not readable: .*{RUN_FILE}"):
+        store.document(IDS[0])
+    path.unlink()
+    with pytest.raises(StoreError, match="No such file"):
+        store.document(IDS[0])
