@@ -12,11 +12,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.errors import EdgebenchError, TargetError, Unreachable, UsageError
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+_HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
+    (Unreachable, "start one: edgebench-agent serve"),
+    (TargetError, "see what runs here already: edgebench-agent status"),
+    (UsageError, "see what it takes: edgebench-agent --help"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     try:
         options.command(options)
-    except UsageError as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return EXIT_USAGE
     except EdgebenchError as exc:
         print(f"error: {exc}", file=sys.stderr)
-        return EXIT_FAILED
+        hint = next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(exc, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         return 130
     return EXIT_DONE

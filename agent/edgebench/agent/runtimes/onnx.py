@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ _DTYPES = {
 }
 _LOG_ERRORS_ONLY = 3
 """Old files print hundreds of warning lines. Source: onnxruntime, `OrtLoggingLevel`."""
+
+# From 1.29 on, the library uploads which models it runs and keeps an id of the device, unless it
+# is told not to before its import. Source: microsoft/onnxruntime#27379.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 class OnnxRuntime:

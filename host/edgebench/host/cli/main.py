@@ -49,9 +49,11 @@ def _run(command: str, words: list[str]) -> int:
         from edgebench.host.show.hints import hint_for
 
         print(f"error: {exc}", file=sys.stderr)
-        if hint := hint_for(exc):
-            print(f"hint: {hint}", file=sys.stderr)
-        return USAGE if isinstance(exc, UsageError) else FAILED
+        if isinstance(exc, UsageError):
+            print(f"hint: see what it takes: edgebench {command} --help", file=sys.stderr)
+            return USAGE
+        print(f"hint: {hint_for(exc)}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
