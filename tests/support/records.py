@@ -107,7 +107,8 @@ def telemetry_trace(count: int = 20) -> bytes:
     time_ns = np.repeat(np.arange(count, dtype="<i8") * 500_000_000, len(SENSORS))
     sensor = np.tile(np.arange(len(SENSORS), dtype="<i8"), count)
     value = np.tile(np.array([0.25, 51.5]), count) + np.arange(2 * count) / 100
-    return time_ns.tobytes() + sensor.tobytes() + value.astype("<f8").tobytes()
+    packed: bytes = time_ns.tobytes() + sensor.tobytes() + value.astype("<f8").tobytes()
+    return packed
 
 
 def clock_probes() -> list[list[ClockProbe]]:

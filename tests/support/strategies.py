@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
@@ -30,10 +30,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=4)
     if is_dataclass(kind):
-        make: Callable[..., Any] = kind
         hints = get_type_hints(kind)
         return st.builds(
-            make, **{field.name: values_of(hints[field.name]) for field in fields(kind)}
+            cast(Callable[..., Any], kind),
+            **{field.name: values_of(hints[field.name]) for field in fields(kind)},
         )
     assert issubclass(kind, Enum), f"no strategy for {kind}"
     return st.sampled_from(list(kind))

@@ -11,6 +11,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
     (e.LeaseHeld, "wait for it to end, or see who it is: edgebench-agent status (on the device)"),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
+    (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
+    (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
+    (e.PortTaken, "choose another one: edgebench deploy USER@HOST --port 7748"),
+    (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
     (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
     (e.LinkLost, "a run goes on without us; fetch it with the next: edgebench bench --on DEVICE"),
     (e.Unreachable, "see which devices answer: edgebench devices"),
@@ -18,10 +22,13 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),
-    (e.UsageError, "see what there is: edgebench --help"),
+    (e.TargetError, "see how its agent is: edgebench-agent status (on the device)"),
+    (e.TransportError, "see which devices answer: edgebench devices"),
+    (e.EdgebenchError, "see what there is: edgebench --help"),
 )
+"""The first kind that fits; the last ones fit everything."""
 
 
-def hint_for(error: e.EdgebenchError) -> str | None:
+def hint_for(error: e.EdgebenchError) -> str:
     """The next step after an error."""
-    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
+    return next(hint for kind, hint in _HINTS if isinstance(error, kind)).format(error=error)

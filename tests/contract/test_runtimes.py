@@ -1,0 +1,319 @@
+"""One suite over all runtime drivers: what `Runtime` promises, on the built-in digit models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.onnx_bytes import addition
+from support.tools import need_runtime, need_shared
+
+from edgebench.agent.runtimes.registry import BUILT_IN, find_runtime, probe_here
+from edgebench.agent.worker.inputs import make_inputs
+from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
+from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
+
+FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
+MANIFEST = json.loads((FOLDER / "manifest.json").read_text())
+PACKAGES = {"litert": "ai-edge-litert", "tflite": "tflite-runtime", "onnx": "onnxruntime"}
+LEAST_ACCURACY = 0.97
+
+
+@dataclass(frozen=True)
+class Case:
+    """A built-in model on a runtime."""
+
+    runtime: str
+    entry: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.entry['file']}-{self.runtime}"
+
+    @property
+    def path(self) -> str:
+        """The model file."""
+        return str(FOLDER / self.entry["file"])
+
+
+CASES = [
+    Case(kind().name, entry)
+    for kind in BUILT_IN
+    for entry in MANIFEST["models"]
+    if entry["format"] in kind().formats
+]
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    """Each built-in model on each runtime that loads it."""
+    found: Case = request.param
+    need_runtime(PACKAGES[found.runtime])
+    return found
+
+
+@pytest.fixture(params=[kind().name for kind in BUILT_IN])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    """Each runtime."""
+    need_runtime(PACKAGES[request.param])
+    driver = find_runtime(request.param)
+    driver.import_library()
+    return driver
+
+
+@pytest.fixture
+def model(case: Case) -> Iterator[LoadedModel]:
+    """The loaded model."""
+    driver = find_runtime(case.runtime)
+    driver.import_library()
+    loaded = driver.load(case.path, LoadOptions(threads=1))
+    yield loaded
+    loaded.close()
+
+
+def a_model_for(runtime: Runtime) -> str:
+    """A float model that this runtime loads."""
+    (suffix,) = runtime.formats
+    return str(FOLDER / f"digits_fp32.{suffix}")
+
+
+def images(entry: dict[str, Any]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+    """The held-out digits as this model takes them, and what they show."""
+    with np.load(FOLDER / MANIFEST["test_set"]["file"]) as held_out:
+        pixels, labels = held_out["images"], held_out["labels"]
+    scaled = pixels.astype(np.float32).reshape(-1, 8, 8) / entry["input_divisor"]
+    takes = entry["input"]
+    if takes["scale"] is not None:
+        bounds = np.iinfo(takes["dtype"])
+        steps = np.round(scaled / takes["scale"]) + takes["zero_point"]
+        scaled = np.clip(steps, bounds.min, bounds.max)
+    shaped = scaled.astype(takes["dtype"]).reshape(-1, *takes["shape"])
+    return list(shaped), labels
+
+
+def test_driver_names_its_formats_and_probes_as_usable(runtime: Runtime) -> None:
+    """A runtime that works is left out, or one is offered for files that it cannot load."""
+    report = probe_here(runtime.name)
+    assert report.is_usable, report.reason
+    assert report.version == runtime.import_library()
+    assert report.delegates
+    assert set(report.formats) <= {"tflite", "onnx"}
+
+
+def test_model_tells_its_inputs_and_outputs(case: Case, model: LoadedModel) -> None:
+    """The inputs that are made do not fit the model."""
+    (given,), (gives,) = model.inputs, model.outputs
+    takes, returns = case.entry["input"], case.entry["output"]
+    assert given == TensorSpec(takes["name"], tuple(takes["shape"]), takes["dtype"])
+    assert gives == TensorSpec(returns["name"], tuple(returns["shape"]), returns["dtype"])
+    assert model.precision == case.entry["precision"]
+
+
+def test_outputs_are_finite_and_the_same_each_time(model: LoadedModel) -> None:
+    """The timed loop measures something that the model does not do twice."""
+    model.set_inputs(make_inputs(model.inputs, seed=1, memory_bytes=2**30))
+    invoke = model.invoker()
+    answers = []
+    for _ in range(5):
+        invoke()
+        answers.append([output.copy() for output in model.read_outputs()])
+    assert all(np.isfinite(output).all() for output in answers[0])
+    assert all(
+        np.array_equal(first, again)
+        for answer in answers[1:]
+        for first, again in zip(answers[0], answer, strict=True)
+    )
+
+
+def test_new_inputs_give_new_answers(model: LoadedModel) -> None:
+    """Inputs are set once and for ever, or never reach the model."""
+    answers = []
+    invoke = model.invoker()
+    for seed in (1, 2):
+        model.set_inputs(make_inputs(model.inputs, seed=seed, memory_bytes=2**30))
+        invoke()
+        answers.append(model.read_outputs()[0].copy())
+    assert not np.array_equal(answers[0], answers[1])
+
+
+def test_outputs_are_copies(model: LoadedModel) -> None:
+    """An answer changes after it was read."""
+    model.set_inputs(make_inputs(model.inputs, seed=1, memory_bytes=2**30))
+    invoke = model.invoker()
+    invoke()
+    kept = model.read_outputs()[0]
+    before = kept.copy()
+    model.set_inputs(make_inputs(model.inputs, seed=2, memory_bytes=2**30))
+    invoke()
+    assert np.array_equal(kept, before)
+
+
+def test_held_out_digits_are_recognized(case: Case, model: LoadedModel) -> None:
+    """The model runs fast, and answers nonsense: inputs are scaled or laid out wrongly."""
+    inputs, labels = images(case.entry)
+    invoke = model.invoker()
+    correct = 0
+    for image, label in zip(inputs, labels, strict=True):
+        model.set_inputs([image])
+        invoke()
+        correct += int(np.argmax(model.read_outputs()[0]) == label)
+    assert len(labels) == MANIFEST["test_set"]["sample_count"]
+    assert correct / len(labels) >= LEAST_ACCURACY
+
+
+def test_closed_model_leaves_room_for_the_next(runtime: Runtime) -> None:
+    """A runtime holds one model at a time, or never lets one go."""
+    for threads in (1, 2, 1):
+        loaded = runtime.load(a_model_for(runtime), LoadOptions(threads=threads))
+        loaded.set_inputs(make_inputs(loaded.inputs, seed=0, memory_bytes=2**30))
+        loaded.invoker()()
+        assert np.isfinite(loaded.read_outputs()[0]).all()
+        loaded.close()
+
+
+JUNK = {
+    "empty": b"",
+    "one byte": b"\0",
+    "text": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    "picture": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(100),
+    "zeros": bytes(4096),
+    "another format": b"PK\x03\x04" + bytes(200),
+}
+
+
+@pytest.mark.parametrize("what", JUNK)
+def test_file_that_is_no_model_is_refused_in_one_line(
+    runtime: Runtime, tmp_path: Path, what: str
+) -> None:
+    """A picture ends in a traceback of the library."""
+    path = tmp_path / f"junk.{runtime.formats[0]}"
+    path.write_bytes(JUNK[what])
+    with pytest.raises(ModelRefused) as caught:
+        runtime.load(str(path), LoadOptions(threads=1))
+    text = str(caught.value)
+    assert runtime.name in text
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize("delegate", ["warp", "XNN PACK", "cuda:0", "CPUExecutionProviderX"])
+def test_unknown_delegate_is_refused_by_name(runtime: Runtime, delegate: str) -> None:
+    """A misspelt delegate runs on the CPU, and its numbers pass for the delegate's."""
+    with pytest.raises(ModelRefused) as caught:
+        runtime.load(a_model_for(runtime), LoadOptions(threads=1, delegate=delegate))
+    assert repr(delegate) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+# Both libraries raise an AttributeError in the destructor of a delegate that was not loaded.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", ["litert", "tflite"])
+def test_delegate_library_that_cannot_be_loaded_is_refused(name: str, tmp_path: Path) -> None:
+    """A path to something that is no delegate ends the process."""
+    need_runtime(PACKAGES[name])
+    driver = find_runtime(name)
+    driver.import_library()
+    path = tmp_path / "libdelegate.so"
+    for content in (None, b"no library"):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ModelRefused, match=r"libdelegate\.so"):
+            driver.load(a_model_for(driver), LoadOptions(threads=1, delegate=str(path)))
+
+
+@pytest.mark.parametrize("name", ["litert", "tflite"])
+def test_delegate_none_really_removes_xnnpack(name: str) -> None:
+    """A comparison with and without the delegate measures the same thing twice."""
+    need_runtime(PACKAGES[name])
+    driver = find_runtime(name)
+    driver.import_library()
+    used: dict[str | None, tuple[str, ...]] = {}
+    answers: dict[str | None, NDArray[np.float32]] = {}
+    for delegate in (None, "xnnpack", "none"):
+        loaded = driver.load(a_model_for(driver), LoadOptions(threads=1, delegate=delegate))
+        loaded.set_inputs(make_inputs(loaded.inputs, seed=3, memory_bytes=2**30))
+        loaded.invoker()()
+        used[delegate] = loaded.delegates_used
+        answers[delegate] = loaded.read_outputs()[0].astype(np.float32)
+        loaded.close()
+    assert used == {None: ("xnnpack",), "xnnpack": ("xnnpack",), "none": ()}
+    np.testing.assert_allclose(answers["none"], answers["xnnpack"], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("constant", [2.5, float("nan")])
+def test_hand_made_onnx_model_adds(tmp_path: Path, constant: float) -> None:
+    """The bytes that other tests make NaN models of are no real model."""
+    need_runtime(PACKAGES["onnx"])
+    driver = find_runtime("onnx")
+    driver.import_library()
+    path = tmp_path / "addition.onnx"
+    path.write_bytes(addition(constant))
+    loaded = driver.load(str(path), LoadOptions(threads=1))
+    loaded.set_inputs([np.array([1.5], np.float32)])
+    loaded.invoker()()
+    np.testing.assert_equal(loaded.read_outputs()[0], np.array([1.5 + constant], np.float32))
+    assert loaded.precision == "fp32"
+
+
+def test_unknown_runtime_is_named_with_the_ones_there_are() -> None:
+    """A misspelt runtime runs another one."""
+    with pytest.raises(RuntimeUnavailable, match=r"unknown runtime 'tfilte'.*litert, tflite, onnx"):
+        find_runtime("tfilte")
+
+
+@pytest.mark.parametrize("name", list(PACKAGES))
+def test_every_model_of_the_benchmark_suites_runs(name: str) -> None:
+    """A model that everybody measures is refused, or takes the process down.
+
+    Each runtime has a process of its own here: a crash must be a failed test, not the end.
+    """
+    need_runtime(PACKAGES[name])
+    folders = [need_shared("models/suite"), need_shared("models/mlperf_tiny")]
+    (suffix,) = find_runtime(name).formats
+    paths = [str(path) for folder in folders for path in sorted(folder.rglob(f"*.{suffix}"))]
+    assert len(paths) >= 6
+    result = subprocess.run(
+        [sys.executable, "-c", RUN_EACH, name, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout[-500:] + result.stderr[-2000:]
+    answers = dict(line.split("\t") for line in result.stdout.splitlines())
+    failed = {path: answer for path, answer in answers.items() if answer != "finite"}
+    assert set(answers) == set(paths)
+    assert failed == {path: REFUSED[key] for path in failed for key in [(name, Path(path).name)]}
+
+
+REFUSED: dict[tuple[str, str], str] = {}
+"""What a runtime is known to refuse; this table may only shrink."""
+RUN_EACH = """
+import sys
+from edgebench.agent.runtimes.registry import find_runtime
+from edgebench.agent.worker.inputs import are_finite, make_inputs
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.runtime import LoadOptions
+
+runtime = find_runtime(sys.argv[1])
+runtime.import_library()
+for path in sys.argv[2:]:
+    try:
+        model = runtime.load(path, LoadOptions(threads=1))
+        model.set_inputs(make_inputs(model.inputs, seed=0, memory_bytes=2**30))
+        model.invoker()()
+        outputs = model.read_outputs()
+        answer = "finite" if outputs and are_finite(outputs) else "not finite"
+        model.close()
+    except ModelRefused as exc:
+        answer = str(exc)
+    print(path, answer, sep="\\t", flush=True)
+"""

@@ -1,0 +1,135 @@
+"""Peers below the library: plain sockets, TLS with any identity, frames that nobody checked."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as websocket_connect
+
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import MAX_FRAME_BYTES, decode, encode
+
+TIMEOUT_S = 20.0
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: agent\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+"""What every WebSocket client says first."""
+
+
+def tls_context(
+    identity: Path | None, *, highest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> ssl.SSLContext:
+    """A client's TLS settings, with this key and certificate, or with none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.maximum_version = highest
+    if identity is not None:
+        context.load_cert_chain(identity)
+    return context
+
+
+def answer_to(port: int, data: bytes, context: ssl.SSLContext | None) -> bytes:
+    """Every byte that a server on loopback answers until it closes; over TLS if there is a context.
+
+    A server that answers at all and then waits is not waited for.
+    """
+    received = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain:
+        try:
+            link = context.wrap_socket(plain) if context else plain
+            with link:
+                link.sendall(data)
+                while not received and (piece := link.recv(65536)):
+                    received += piece
+        except (ssl.SSLError, ConnectionError):
+            return received
+    return received
+
+
+class Conversation:
+    """A WebSocket connection with an agent, on which anything can be said."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._exit = ExitStack()
+        self._link = self._exit.enter_context(
+            websocket_connect(
+                f"wss://127.0.0.1:{port}/",
+                ssl=context,
+                compression=None,
+                max_size=MAX_FRAME_BYTES,
+                open_timeout=TIMEOUT_S,
+                close_timeout=1,
+                ping_interval=None,
+            )
+        )
+        self._number = 0
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exit.close()
+
+    def send(self, frame: bytes | str) -> None:
+        """Send a frame; a connection that is closed already shows when it is read."""
+        try:
+            self._link.send(frame)
+        except ConnectionClosed:
+            return
+
+    def receive(self) -> m.Message | None:
+        """The next message; None when the agent has closed the connection."""
+        try:
+            data = self._link.recv(timeout=TIMEOUT_S, decode=False)
+        except ConnectionClosed:
+            return None
+        return decode(data).message
+
+    def say(self, message: m.Message, payload: bytes = b"") -> None:
+        """Send a message as it should be."""
+        self._number += 1
+        self.send(encode(self._number, message, payload))
+
+    def ask(self, message: m.Message, payload: bytes = b"") -> m.Message | None:
+        """Send a message as it should be; what comes next."""
+        self.say(message, payload)
+        return self.receive()
+
+    def hello(self, name: str = "somebody", session: str = "1") -> m.Message | None:
+        """Begin the conversation."""
+        return self.ask(m.Hello(m.PROTOCOL_VERSION, "test", name, session))
+
+
+@contextmanager
+def silent_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """TCP connections that never say anything."""
+    address = ("127.0.0.1", port)
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(socket.create_connection(address, timeout=TIMEOUT_S))
+            for _ in range(count)
+        ]
+
+
+def is_closed_by_peer(link: socket.socket) -> bool:
+    """Whether the other side has ended this connection."""
+    link.setblocking(False)
+    try:
+        return link.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

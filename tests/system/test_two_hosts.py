@@ -1,0 +1,134 @@
+"""A host and a device on two machines: found, paired, measured on; a stranger gets nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.agents import AgentProcess, Host
+from support.netns import Namespace, two_machines
+from support.tools import need_root, need_runtime, need_tool
+
+from edgebench.protocol.identity import parse_pairing_string
+
+MODEL = "digits_int8.tflite"
+QUICK = ("--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The host's machine, and the device with its agent."""
+
+    here: Namespace
+    there: Namespace
+    agent: AgentProcess
+
+    def run(self, host: Host, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `edgebench` on the host's machine."""
+        return host.run(*words, prefix=self.here.prefix)
+
+    def devices(self, host: Host) -> dict[str, dict[str, Any]]:
+        """What `edgebench devices` lists, by name, without the host's own machine."""
+        result = self.run(host, "devices", "--json")
+        assert result.returncode == 0, result.stderr
+        found = {device["name"]: device for device in json.loads(result.stdout)["devices"]}
+        del found["local"]
+        return found
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    """An agent on a machine of its own, on all its addresses."""
+    need_root()
+    need_tool("ip")
+    with two_machines() as (here, there):
+        agent = AgentProcess(
+            tmp_path / "agent", ["--name", "board"], prefix=there.prefix, listen=":7747"
+        )
+        agent.start()
+        try:
+            yield Network(here, there, agent)
+        finally:
+            agent.kill()
+
+
+def test_device_on_another_machine_is_found_paired_and_measured(
+    network: Network, host: Host
+) -> None:
+    """The first hour with a device fails: it is not found, not paired, or not usable."""
+    need_runtime("ai-edge-litert")
+    found = network.devices(host)
+    assert {name: device["access"] for name, device in found.items()} == {"board": "not paired"}
+    assert found["board"]["address"] == "10.77.0.2:7747"
+
+    string = network.agent.pairing_string()
+    assert parse_pairing_string(string).addresses[0] == "10.77.0.2"
+    paired = network.run(host, "pair", string)
+    assert paired.returncode == 0, paired.stderr
+    assert "paired with board" in paired.stdout
+
+    result = network.run(host, "bench", MODEL, "--on", "board", *QUICK, "--json")
+    assert result.returncode in (0, 3), result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    assert document["device"]["name"] == "board"
+    assert document["metrics"]["latency_ns"]["count"] >= 50
+
+    (board,) = network.devices(host).values()
+    assert board["access"] == "ready"
+    assert board["system"]["device"]["id"] == document["device"]["id"]
+
+
+def test_second_host_that_is_not_paired_gets_nothing(
+    network: Network, host: Host, tmp_path: Path
+) -> None:
+    """Whoever is on the network may use a device, or take its pairing."""
+    string = network.agent.pairing_string()
+    assert network.run(host, "pair", string).returncode == 0
+    stranger = Host(tmp_path / "stranger")
+    listed = Path("config", "edgebench", "host", "devices.json")
+    second_use = network.run(stranger, "pair", string)
+    assert second_use.returncode == 1
+    assert "used already, or expired" in second_use.stderr
+    assert not (stranger.folder / listed).exists()
+
+    # It knows the device by name, address and pin, as somebody does who has read the list.
+    shutil.copy(host.folder / listed, stranger.folder / listed)
+    refused = network.run(stranger, "bench", MODEL, "--on", "board", *QUICK)
+    assert refused.returncode == 1
+    assert "does not accept this host's identity" in refused.stderr
+    assert "hint: pair again" in refused.stderr
+    assert not (stranger.folder / "data" / "edgebench" / "runs").exists()
+    assert network.agent.status().models_count == 0
+    assert len(network.agent.status().paired_hosts) == 1
+
+
+def test_somebody_without_a_certificate_is_told_nothing(network: Network) -> None:
+    """The agent speaks to anybody who opens a connection."""
+    text = subprocess.run(
+        [*network.here.prefix, "python3", "-c", _KNOCK, network.there.address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert text.strip() == "nothing"
+
+
+_KNOCK = """
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+with socket.create_connection((sys.argv[1], 7747), timeout=10) as plain:
+    try:
+        with context.wrap_socket(plain) as secured:
+            secured.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+            print(secured.recv(1000) or "nothing")
+    except (ssl.SSLError, ConnectionError):
+        print("nothing")
+"""
