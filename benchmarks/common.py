@@ -24,12 +24,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgebench.host.client import Client
-from edgebench.host.devices.files import HostFiles
-from edgebench.host.devices.pairing import pair
-from edgebench.host.transports import tls
+from edgebench.host.lab import Lab
 from edgebench.protocol.identity import parse_pairing_string
 
+NAME = "bench-agent"
+"""What the agent of a benchmark is called."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
@@ -141,7 +140,7 @@ class Agent:
         begin = time.perf_counter()
         with (self._folder / "stderr.txt").open("ab") as errors:
             self._process = subprocess.Popen(
-                self._command("serve", "--listen", "127.0.0.1:0", *self._options),
+                self._command("serve", "--name", NAME, "--listen", "127.0.0.1:0", *self._options),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -166,24 +165,15 @@ class Agent:
             self._process.wait()
         self._process.stdout.close()
 
-    def connect(self, files: HostFiles) -> Client:
-        """A connection of a host that pairs with this agent first, if it has not."""
-        if not files.devices():
-            answer = subprocess.run(
-                self._command("pair", "--json"), capture_output=True, check=True, timeout=60
-            )
-            string = parse_pairing_string(json.loads(answer.stdout)["pairing"])
-            pair(files, str(replace(string, addresses=("127.0.0.1",))))
-        (device,) = files.devices()
-        return Client(
-            tls.connect(
-                device.addresses,
-                device.port,
-                pin=device.pin,
-                identity_path=files.identity_path(),
-                name=device.name,
-            )
+    def lab(self, folder: Path) -> Lab:
+        """A host with directories of its own that knows this agent as `NAME`."""
+        answer = subprocess.run(
+            self._command("pair", "--json"), capture_output=True, check=True, timeout=60
         )
+        string = parse_pairing_string(json.loads(answer.stdout)["pairing"])
+        lab = Lab(folder / "store", config=folder / "config")
+        lab.pair(str(replace(string, addresses=("127.0.0.1",))))
+        return lab
 
     def _command(self, *words: str) -> list[str]:
         directories = ["--state", str(self._folder / "state")]

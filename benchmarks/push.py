@@ -41,10 +41,21 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
-from common import Agent, end, interleave, machine, paired_ratios, report, seconds_of, spread, table
+from common import (
+    NAME,
+    Agent,
+    end,
+    interleave,
+    machine,
+    paired_ratios,
+    report,
+    seconds_of,
+    spread,
+    table,
+)
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import HostFiles
+from edgebench.host.lab import Lab
 from edgebench.protocol.identity import new_identity
 
 SINK = Path(__file__).with_name("sink.py")
@@ -89,14 +100,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name, ExitStack() as stack:
         folder = Path(name)
         payload = Payload(folder / "model.bin", options.size)
-        agent = stack.enter_context(Agent(folder / "agent", "--no-advertise"))
-        files = HostFiles(folder / "host")
-        client = stack.enter_context(agent.connect(files))
+        # Room for two models: the oldest goes, as a file that is written again goes elsewhere.
+        quota = str(2 * options.size + 2**20)
+        agent = stack.enter_context(
+            Agent(folder / "agent", "--no-advertise", "--models-quota", quota)
+        )
+        lab = agent.lab(folder / "host")
+        client = stack.enter_context(lab.connect(NAME))
         client.acquire()
         sides = {OURS: lambda: push(client, payload)} | other_sides(folder, payload, stack)
         seconds = interleave(sides, options.rounds, before_round=payload.renew)
         lines = rate_lines(seconds, options.size)
-        lines += ["", *repush_lines(agent, client, files, payload)]
+        lines += ["", *repush_lines(lab, client, payload)]
     report("Push of a model", lines, began)
 
 
@@ -248,12 +263,12 @@ def rate_lines(seconds: dict[str, list[float]], size: int) -> list[str]:
 NOTATION = "median (quartiles; extremes)."
 
 
-def repush_lines(agent: Agent, client: Client, files: HostFiles, payload: Payload) -> list[str]:
+def repush_lines(lab: Lab, client: Client, payload: Payload) -> list[str]:
     """The table of the second push of the same content."""
     times = [push(client, payload) for _ in range(21)]
     carried, on_wire = counted(client, lambda: push(client, payload))
     begin = time.perf_counter()
-    with agent.connect(files) as fresh:
+    with lab.connect(NAME) as fresh:
         push(fresh, payload)
         fresh_s = time.perf_counter() - begin
         fresh_carried, fresh_on_wire = tcp_bytes(fresh)

@@ -97,7 +97,7 @@ class Runner:
             UsageError: it does not.
         """
         if self.running_for(owner) != run_id or self.current is None:
-            raise UsageError(f"run {run_id} is not in progress")
+            raise UsageError(f"run {run_id[:64]!r} is not in progress")
         return self.current
 
     def running_for(self, owner: str) -> str | None:

@@ -93,7 +93,7 @@ class Spool:
         Raises:
             UsageError: there is no such run or file for this host.
         """
-        if name not in SPOOL_FILES or offset < 0:
+        if name not in SPOOL_FILES or not 0 <= offset < 2**63:  # the kernel's type for offsets
             raise UsageError(f"no file {name[:80]!r} in run {run_id} at byte {offset}")
         path = self._owned(run_id, owner) / name
         with disk_errors("file not read", path), path.open("rb") as file:

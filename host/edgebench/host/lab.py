@@ -32,6 +32,8 @@ from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 if TYPE_CHECKING:
     import pandas as pd
 
+    from edgebench.host.devices.deploy import Deployed, Removed, Say
+
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
     ModelRefused,
@@ -183,6 +185,18 @@ class Lab:
         from edgebench.host.devices.pairing import pair
 
         return pair(self._files, text)
+
+    def deploy(self, target: str, say: Say | None = None, **settings: Any) -> Deployed:
+        """Install an agent over SSH, and pair with it; `settings` are fields of `Order`."""
+        from edgebench.host.devices.deploy import deploy, new_order
+
+        return deploy(self._files, new_order(target, **settings), say)
+
+    def undeploy(self, target: str, say: Say | None = None, **settings: Any) -> Removed:
+        """Remove a deployed agent with all that it keeps, and forget the device."""
+        from edgebench.host.devices.deploy import new_order, undeploy
+
+        return undeploy(self._files, new_order(target, **settings), say)
 
     def connect(self, device: str = LOCAL_NAME) -> Client:
         """Open a connection to a device."""

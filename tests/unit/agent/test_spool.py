@@ -168,11 +168,12 @@ def test_file_names_cannot_leave_the_run(spool: Spool, name: str) -> None:
         spool.read("run-1", "a", name, offset=0, size=10)
 
 
-def test_negative_offset_is_refused(spool: Spool) -> None:
-    """A seek before the file raises what nobody expects."""
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63, 2**64 - 1])
+def test_offset_that_no_file_has_is_refused(spool: Spool, offset: int) -> None:
+    """A seek to nowhere raises what nobody expects."""
     finish_run(spool, "run-1", "a")
-    with pytest.raises(UsageError, match="at byte -1"):
-        spool.read("run-1", "a", RECORD_FILE, offset=-1, size=10)
+    with pytest.raises(UsageError, match=f"at byte {offset}"):
+        spool.read("run-1", "a", RECORD_FILE, offset=offset, size=10)
 
 
 def test_file_of_the_protocol_that_a_run_lacks_is_an_error_and_not_a_crash(spool: Spool) -> None:

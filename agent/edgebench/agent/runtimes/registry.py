@@ -38,7 +38,7 @@ def find_runtime(name: str) -> Runtime:
     """
     drivers = known_runtimes()
     if name not in drivers:
-        raise RuntimeUnavailable(f"unknown runtime {name!r}: there are {', '.join(drivers)}")
+        raise RuntimeUnavailable(f"unknown runtime {name[:40]!r}: there are {', '.join(drivers)}")
     return drivers[name]
 
 

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.sync.client import connect as websocket_connect
 
 from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
@@ -54,6 +55,11 @@ def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) 
         secured.settimeout(None)
         uri = f"ws://{_joined(address, port)}/"
         return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)
+    except (InvalidMessage, ConnectionClosed) as exc:
+        secured.close()
+        # In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal
+        # shows as an end where the pinned agent's first answer should be.
+        raise NotPaired(f"{peer} does not accept this host's identity") from exc
     except BaseException:
         secured.close()
         raise

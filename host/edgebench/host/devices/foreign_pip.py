@@ -1,0 +1,29 @@
+"""Runs pip as if on another machine: `python -m …foreign_pip MARKERS ARGUMENT...`.
+
+pip can be told the platform, the version and the ABI for which it looks for wheels, but it asks
+the interpreter that it runs in whether "python_version < '3.11'" holds, and so leaves out what
+only the other machine needs. Here it gets the other machine's answers.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def main() -> None:
+    """Run it."""
+    environment: dict[str, str] = json.loads(sys.argv[1])
+    markers: Any = import_module("pip._vendor.packaging.markers")
+    # Its place in every pip from 20 on; should it move, this must not pass in silence.
+    assert callable(markers.default_environment)
+    markers.default_environment = environment.copy
+    sys.argv = ["pip", *sys.argv[2:]]
+    runpy.run_module("pip", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+"""What `edgebench deploy` does on the device; sent there over SSH and fed to its Python.
+
+The device has nothing of ours yet, so this file stands alone: the standard library of Python
+3.10, Linux, no import of edgebench. Its argument is a request in JSON, its last line the answer
+in JSON. The host imports this file, too, for the shape of the answers.
+
+    $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's
+                                    agent-wheels/         what they were installed from
+                                    agent-deployed.json   what was installed, and what was made
+                                    agent.log, agent.pid  of the agent that was started
+                                    agent/                the agent's own state
+    $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
+
+Directories that are missing before the first deploy are written down: uninstalling removes what
+deploying made, and only that.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ANSWER_MARK = "edgebench-answer "
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+STATUS_TIMEOUT_S = 30.0
+INSTALL_TIMEOUT_S = 3600.0
+"""numpy alone takes a minute to unpack onto an SD card."""
+POLL_S = 0.05
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python, as far as it decides which wheels fit."""
+
+    markers: dict[str, str]
+    """What a requirement may depend on. Source: PEP 508, "Environment Markers"."""
+    abi: str
+    """Tag of the binary interface: cp311."""
+    bits: int
+    libc: str
+    """glibc or musl."""
+    libc_version: tuple[int, int]
+
+    def __str__(self) -> str:
+        version, machine = self.markers["python_version"], self.markers["platform_machine"]
+        libc = f"{self.libc} {self.libc_version[0]}.{self.libc_version[1]}"
+        return f"Python {version} on {self.markers['sys_platform']} {machine}, {libc}"
+
+
+@dataclass(frozen=True, slots=True)
+class WheelFile:
+    """A wheel, by name and content."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The device and the account."""
+
+    interpreter: Interpreter
+    host_name: str
+    agent: str
+    """Path of the command `edgebench-agent`, installed or not."""
+    wheels: str
+    log: str
+    free_bytes: int
+    """Where the packages go, for this account."""
+    held: tuple[WheelFile, ...] = ()
+    """Wheels of an earlier deploy."""
+    installed: tuple[WheelFile, ...] = ()
+    """Those in the virtual environment; empty when it is broken, or was filled from an index."""
+    pin: str | None = None
+    """Fingerprint of the agent's certificate, when it has one."""
+    busy_with: str | None = None
+    """Who measures with the agent now."""
+    spooled_count: int = 0
+    """Runs on the device that wait for their host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How something went that may fail: the last line of its output, when it did."""
+
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What uninstalling found."""
+
+    was_there: bool
+    kept: tuple[str, ...] = ()
+    """Directories of the agent that are older than the first deploy."""
+
+
+class Places:
+    """Where things are, for this account."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        home = Path(environment.get("HOME") or os.path.expanduser("~"))
+        self.data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "edgebench"
+        self.config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "edgebench"
+        self.venv = self.data / "agent-venv"
+        self.wheels = self.data / "agent-wheels"
+        self.record = self.data / "agent-deployed.json"
+        self.log = self.data / "agent.log"
+        self.pid = self.data / "agent.pid"
+        self.python = self.venv / "bin" / "python"
+        self.agent = self.venv / "bin" / "edgebench-agent"
+        self.agents_own = (self.data / "agent", self.config / "agent")
+
+    def read_record(self, key: str) -> list[Any]:
+        """What an earlier deploy wrote down: `created` directories, `installed` wheels."""
+        try:
+            return list(json.loads(self.record.read_text())[key])
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def write_record(self, created: list[str], installed: Iterable[WheelFile]) -> None:
+        """Write it down, whole or not at all."""
+        plain = {"created": created, "installed": [asdict(wheel) for wheel in installed]}
+        beside = self.record.with_suffix(".new")
+        beside.write_text(json.dumps(plain, indent=1))
+        beside.replace(self.record)
+
+    def held(self) -> tuple[WheelFile, ...]:
+        """The wheels that are here."""
+        return tuple(
+            WheelFile(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in sorted(self.wheels.glob("*.whl"))
+        )
+
+
+def look(places: Places) -> Facts:
+    """Find out what the host has to know; changes nothing."""
+    existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
+    disk = os.statvfs(existing)
+    status = _status(places)
+    installed = places.read_record("installed") if _is_usable(places) else []
+    return Facts(
+        interpreter=describe_interpreter(),
+        host_name=socket.gethostname(),
+        agent=str(places.agent),
+        wheels=str(places.wheels),
+        log=str(places.log),
+        free_bytes=disk.f_bavail * disk.f_frsize,
+        held=places.held(),
+        installed=tuple(WheelFile(**wheel) for wheel in installed),
+        pin=_pin(places.config / "agent" / "identity.pem"),
+        busy_with=status.get("lease_holder") or (status.get("running") and "somebody"),
+        spooled_count=int(status.get("spooled_count", 0)),
+    )
+
+
+def describe_interpreter() -> Interpreter:
+    """This Python."""
+    version = sys.implementation.version
+    libc, libc_version = _libc()
+    markers = {
+        "implementation_name": sys.implementation.name,
+        "implementation_version": ".".join(map(str, version[:3])),
+        "os_name": os.name,
+        "platform_machine": platform.machine(),
+        "platform_python_implementation": platform.python_implementation(),
+        "platform_release": platform.release(),
+        "platform_system": platform.system(),
+        "platform_version": platform.version(),
+        "python_full_version": platform.python_version(),
+        "python_version": ".".join(platform.python_version_tuple()[:2]),
+        "sys_platform": sys.platform,
+    }
+    # cpython-311-aarch64-linux-gnu, or cpython-313t-… without a global lock.
+    abi = str(sysconfig.get_config_var("SOABI") or "").split("-")[1:2]
+    return Interpreter(markers, f"cp{''.join(abi)}", struct.calcsize("P") * 8, libc, libc_version)
+
+
+def make_room(places: Places, keep: list[str]) -> Outcome:
+    """Make the directories, and remove the wheels that are not to be kept."""
+    created = places.read_record("created")
+    # The agent makes its own directories; here they are only written down.
+    created += [path for path in map(str, _missing(places)) if path not in created]
+    for path in (*reversed(places.wheels.parents), places.wheels):
+        path.mkdir(mode=0o700, exist_ok=True)
+    installed = places.read_record("installed")
+    places.write_record(created, [WheelFile(**wheel) for wheel in installed])
+    for path in places.wheels.iterdir():
+        if path.name not in keep:
+            path.unlink()
+    return Outcome()
+
+
+def renew(places: Places) -> Outcome:
+    """Make the virtual environment, empty."""
+    places.write_record(places.read_record("created"), [])
+    # Without pip: Debian's Python has none to give unless a second package is installed.
+    return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
+
+
+def install(places: Places, words: list[str], is_offline: bool) -> Outcome:
+    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index."""
+    pip = [str(places.python), "-m", "pip"]
+    if wheels := sorted(places.wheels.glob("pip-*.whl")):
+        pip = [str(places.python), str(wheels[-1] / "pip")]
+    elif (found := _run([str(places.python), "-m", "ensurepip"])).error is not None:
+        return found
+    command = [*pip, "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
+    environment = dict(os.environ)
+    if is_offline:
+        command += ["--no-index", "--find-links", str(places.wheels)]
+        environment = {key: environment[key] for key in environment if not key.startswith("PIP_")}
+        environment["PIP_CONFIG_FILE"] = os.devnull
+    done = _run([*command, "--quiet", *words], environment)
+    if is_offline and done.error is None:
+        places.write_record(places.read_record("created"), places.held())
+    return done
+
+
+def start(places: Places, words: list[str]) -> Outcome:
+    """Start the agent, away from this login, and wait until it serves."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the agent inherits it
+    with places.log.open("w") as log:
+        process = subprocess.Popen(
+            [str(places.agent), "serve", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+        )
+    places.pid.write_text(f"{process.pid}\n")
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        if re.search("^ready ", places.log.read_text(errors="replace"), re.MULTILINE):
+            return Outcome()
+        time.sleep(POLL_S)
+    process.kill()
+    places.pid.unlink()
+    return Outcome(_last_line(places.log.read_text(errors="replace")) or "it says nothing")
+
+
+def stop(places: Places) -> Outcome:
+    """Stop the agent that runs from our virtual environment, if one does."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in _agents(places):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while any(_agents(places)) and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+    places.pid.unlink(missing_ok=True)
+    pids = [str(pid) for pid in _agents(places)]
+    return Outcome(f"agent {', '.join(pids)} does not stop" if pids else None)
+
+
+def remove(places: Places) -> Removed:
+    """Remove everything that deploying made, after the agent was stopped."""
+    if not places.venv.exists() and not places.record.exists():
+        return Removed(was_there=False)
+    created = places.read_record("created")
+    kept = [str(path) for path in places.agents_own if path.exists() and str(path) not in created]
+    for tree in (places.venv, places.wheels, *places.agents_own):
+        if tree.exists() and str(tree) not in kept:
+            shutil.rmtree(tree)
+    for file in (places.log, places.pid, places.record):
+        file.unlink(missing_ok=True)
+    for path in sorted(created, key=len, reverse=True):
+        with suppress(OSError):  # somebody else keeps something there by now
+            os.rmdir(path)
+    return Removed(was_there=True, kept=tuple(kept))
+
+
+def _missing(places: Places) -> list[Path]:
+    """Directories that deploying or the agent is going to make."""
+    leaves = (places.venv, places.wheels, *places.agents_own)
+    paths = {path for leaf in leaves for path in (leaf, *leaf.parents)}
+    return sorted(path for path in paths if not path.exists())
+
+
+def _agents(places: Places) -> Iterator[int]:
+    """Process ids of the agents that this account runs from our virtual environment."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended, or is not ours to look at
+                words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                is_ours = Path(words[0]).parent == places.venv / "bin" and "serve" in words
+                if is_ours and entry.stat().st_uid == os.getuid():
+                    yield int(entry.name)
+
+
+def _status(places: Places) -> dict[str, Any]:
+    """What the running agent says about itself; nothing, when none runs."""
+    command = [str(places.agent), "status", "--json"]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
+        return dict(json.loads(result.stdout))
+    return {}
+
+
+def _is_usable(places: Places) -> bool:
+    """Whether the virtual environment works, with this very Python."""
+    check = f"import sys; sys.exit(sys.version != {sys.version!r})"
+    return places.agent.exists() and _run([str(places.python), "-c", check]).error is None
+
+
+def _pin(identity: Path) -> str | None:
+    """As edgebench.protocol.identity.fingerprint computes it."""
+    try:
+        text = identity.read_text()
+        der = ssl.PEM_cert_to_DER_cert(text[text.index(ssl.PEM_HEADER) :])
+    except (OSError, ValueError):
+        return None
+    return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+
+
+def _run(command: list[str], environment: Mapping[str, str] | None = None) -> Outcome:
+    try:
+        result = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(f"it did not end within {INSTALL_TIMEOUT_S:.0f} s")
+    text = result.stdout.decode("utf-8", "replace")
+    if re.search("No space left on device|Disk quota exceeded", text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), command[0])
+    return Outcome(_last_line(text) or "it says nothing" if result.returncode else None)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if line.lower().startswith("error:")]
+    return re.sub("^error: *", "", (marked or lines or [""])[-1], flags=re.IGNORECASE)[:400]
+
+
+def _libc() -> tuple[str, tuple[int, int]]:
+    with suppress(OSError, ValueError):  # a name that only glibc knows
+        version = re.search(r"glibc (\d+)\.(\d+)", os.confstr("CS_GNU_LIBC_VERSION") or "")
+        if version:
+            return "glibc", (int(version[1]), int(version[2]))
+    for loader in Path("/lib").glob("ld-musl-*.so.1"):
+        # Run without arguments, it says its version and fails.
+        text = subprocess.run([str(loader)], capture_output=True, text=True, check=False).stderr
+        if version := re.search(r"Version (\d+)\.(\d+)", text):
+            return "musl", (int(version[1]), int(version[2]))
+    return "unknown libc", (0, 0)
+
+
+def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:
+    # A relative path must be ignored. Source: XDG base directory specification.
+    value = environment.get(name, "")
+    return Path(value) if value.startswith("/") else default
+
+
+_VERBS: dict[str, Any] = {
+    verb.__name__: verb for verb in (look, make_room, renew, install, start, stop, remove)
+}
+
+
+def main() -> None:
+    """Do what the argument says; print the answer."""
+    request = json.loads(sys.argv[1])
+    try:
+        answer = asdict(_VERBS[request.pop("verb")](Places(os.environ), **request))
+    except OSError as exc:
+        text = f"{exc.strerror or exc}: {exc.filename}" if exc.filename else str(exc)
+        answer = {"problem": text, "is_full": exc.errno in _FULL}
+    print(f"\n{ANSWER_MARK}{json.dumps(answer)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Our own wheel for a device: the portions that run there, packed as they are installed here.
+
+Works alike for a checkout and for an installed edgebench, and without a build tool. The same
+files give the same bytes, so that a device that has the wheel is not sent it again.
+
+Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.paths import APPLICATION
+
+PORTIONS = ("protocol", "device_profiles", "meters", "agent")
+"""What runs on a device."""
+RUNTIMES = ("tflite", "litert", "onnx")
+"""The extras that bring a runtime; the names of the runtimes, too."""
+DEVICE_EXTRAS = (*RUNTIMES, "runtimes")
+_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([\w.-]+)['"]""")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The first moment that a zip file can hold."""
+_WHEEL = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_COPIED_FIELDS = (
+    "Name",
+    "Version",
+    "Summary",
+    "License-Expression",
+    "License-File",
+    "Requires-Python",
+)
+
+
+def build_wheel(directory: Path) -> Path:
+    """Write the wheel into this directory; its path.
+
+    Raises:
+        UsageError: edgebench is not installed here, only lies on the path.
+    """
+    own = _own()
+    info = f"{APPLICATION}-{own.version}.dist-info"
+    members = dict(_sources()) | {
+        f"{info}/METADATA": _metadata(own).encode(),
+        f"{info}/WHEEL": _WHEEL.encode(),
+        f"{info}/entry_points.txt": _entry_points(own).encode(),
+    }
+    if license_text := own.read_text("licenses/LICENSE"):
+        members[f"{info}/licenses/LICENSE"] = license_text.encode()
+    members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD").encode()
+    path = directory / f"{APPLICATION}-{own.version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            wheel.writestr(entry, data)
+    return path
+
+
+def runtime_packages() -> dict[str, frozenset[str]]:
+    """The packages that each runtime's extra adds to what every device gets, by runtime."""
+    names: dict[str, set[str]] = {}
+    for requirement in _own().requires or ():
+        extra = _extra_of(requirement)
+        names.setdefault(extra, set()).add(normalized(requirement))
+    base = names.get("", set())
+    return {runtime: frozenset(names.get(runtime, set()) - base) for runtime in RUNTIMES}
+
+
+def normalized(text: str) -> str:
+    """The name of a package as it is compared, from a requirement or a wheel's file name.
+
+    >>> normalized("tflite-runtime>=2.13; extra == 'x'"), normalized("tflite_runtime-2.14-cp311")
+    ('tflite-runtime', 'tflite-runtime')
+
+    Source: https://packaging.python.org/en/latest/specifications/name-normalization/
+    """
+    match = re.match(r"[A-Za-z0-9._]+(?:-[A-Za-z][A-Za-z0-9._]*)*", text.strip())
+    return re.sub(r"[-_.]+", "-", match[0] if match else text).lower()
+
+
+def _own() -> Distribution:
+    try:
+        return distribution(APPLICATION)
+    except PackageNotFoundError as exc:
+        raise UsageError("edgebench is not installed here, so it cannot be packed") from exc
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for portion in PORTIONS:
+        spec = find_spec(f"{APPLICATION}.{portion}")
+        if spec is None or not spec.submodule_search_locations:
+            raise UsageError(f"this installation has no part {APPLICATION}.{portion}")
+        for root in map(Path, spec.submodule_search_locations):
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and not _is_litter(path.relative_to(root)):
+                    name = f"{APPLICATION}/{portion}/{path.relative_to(root).as_posix()}"
+                    yield name, path.read_bytes()
+
+
+def _is_litter(path: Path) -> bool:
+    """Whether Python or an editor left the file there."""
+    return any(part.startswith((".", "__pycache__")) for part in path.parts) or path.name[-1] == "~"
+
+
+def _metadata(own: Distribution) -> str:
+    lines = ["Metadata-Version: 2.4"]
+    for field in _COPIED_FIELDS:
+        lines += [f"{field}: {value}" for value in own.metadata.get_all(field) or ()]
+    lines += [f"Provides-Extra: {extra}" for extra in DEVICE_EXTRAS]
+    lines += [
+        f"Requires-Dist: {requirement}"
+        for requirement in own.requires or ()
+        if _extra_of(requirement) in ("", *DEVICE_EXTRAS)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _extra_of(requirement: str) -> str:
+    match = _EXTRA.search(requirement)
+    return match[1] if match else ""
+
+
+def _entry_points(own: Distribution) -> str:
+    prefixes = tuple(f"{APPLICATION}.{portion}." for portion in PORTIONS)
+    groups: dict[str, list[str]] = {}
+    for point in own.entry_points:
+        if point.value.startswith(prefixes):
+            groups.setdefault(point.group, []).append(f"{point.name} = {point.value}\n")
+    return "\n".join(f"[{group}]\n{''.join(sorted(groups[group]))}" for group in sorted(groups))
+
+
+def _record(members: dict[str, bytes], own_name: str) -> str:
+    lines: Iterable[str] = (
+        f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in members.items()
+    )
+    return "".join(lines) + f"{own_name},,\n"
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")

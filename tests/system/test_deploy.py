@@ -1,0 +1,317 @@
+"""`edgebench deploy` over a real SSH server, to accounts that have never seen edgebench."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import Host, wait_until
+from support.disks import small_disk
+from support.netns import two_machines
+from support.site import SYSTEM_PYTHON, Site, fresh_site, interpreter_of, trust
+from support.sshd import fresh_account, new_key, ssh_server
+from support.tools import need_root, need_tool, skip_or_fail
+
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.packages import fetch
+from edgebench.protocol.errors import PackagesMissing
+
+MODEL = "digits_int8.onnx"
+QUICK = ("--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+
+
+@pytest.fixture(scope="session")
+def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels that Debian's Python needs for onnx, fetched while there is a network."""
+    if not Path(SYSTEM_PYTHON).exists():
+        skip_or_fail(f"missing: {SYSTEM_PYTHON}")
+    with pytest.MonkeyPatch.context() as patch:
+        # Kept from run to run beside pytest's own cache.
+        patch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("wheels")))
+        scratch = tmp_path_factory.mktemp("wheels")
+        try:
+            found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch)
+        except PackagesMissing as exc:
+            skip_or_fail(f"no wheels: {exc}")
+    return found.files[-1].parent
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A device for one test."""
+    _need_everything()
+    with fresh_site(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
+    """A device with a deployed agent, called `board`; every test leaves it so."""
+    _need_everything()
+    with fresh_site(tmp_path_factory.mktemp("site")) as made:
+        result = made.deploy("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+        assert result.returncode == 0, result.stderr
+        yield made
+
+
+def _need_everything() -> None:
+    need_root()
+    need_tool("ip", "sshd", "ssh-keygen", "useradd", "userdel")
+
+
+def known(host: Host) -> list[KnownDevice]:
+    """The devices that a host knows."""
+    from edgebench.host.devices.files import HostFiles
+
+    return list(HostFiles(host.folder / "config" / "edgebench" / "host").devices())
+
+
+def agent_pid(site: Site) -> int:
+    """The pid that deploy wrote down, which must be a running agent."""
+    pid = int((site.account.home / ".local/share/edgebench/agent.pid").read_text())
+    assert "edgebench-agent" in Path(f"/proc/{pid}/cmdline").read_text()
+    return pid
+
+
+def test_deployed_device_measures(deployed: Site) -> None:
+    """Deploying ends well and leaves a device that cannot be used."""
+    result = deployed.run("bench", MODEL, "--on", "board", *QUICK, "--json")
+    assert result.returncode in (0, 3), result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    assert document["device"]["name"] == "board"
+    assert document["runtime"]["name"] == "onnx"
+    (device,) = known(deployed.host)
+    assert device.deployed_to == deployed.target
+    assert device.addresses[0] == deployed.server.address
+
+
+def test_second_deploy_sends_nothing_and_keeps_name_port_and_pairing(
+    deployed: Site, wheels: Path
+) -> None:
+    """An upgrade copies 50 MB again, or the device gets another name or identity by it."""
+    before, old_pid = known(deployed.host), agent_pid(deployed)
+    result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
+    assert result.returncode == 0, result.stderr
+    assert "installed already" in result.stderr
+    assert "sending" not in result.stderr
+    assert "next: edgebench bench --quick --on board" in result.stdout
+    assert known(deployed.host) == before
+    assert agent_pid(deployed) != old_pid
+    assert not Path(f"/proc/{old_pid}").exists()
+
+
+def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: Path) -> None:
+    """Each new version of the agent unpacks all packages again, or is not installed at all."""
+    data = deployed.account.home / ".local/share/edgebench"
+    (own,) = (data / "agent-wheels").glob("edgebench-*.whl")
+    record = json.loads((data / "agent-deployed.json").read_text())
+    for wheel in record["installed"]:
+        if wheel["name"] == own.name:
+            wheel["sha256"] = "0" * 64
+    (data / "agent-deployed.json").write_text(json.dumps(record))
+    own.write_bytes(b"an older one")
+    (module,) = (data / "agent-venv").glob("lib/*/site-packages/edgebench/agent/cli.py")
+    module.write_text("raise SystemExit('overwritten')\n")
+    library = next((data / "agent-venv").glob("lib/*/site-packages/numpy/__init__.py"))
+    untouched = library.stat().st_ctime_ns
+
+    result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
+    assert result.returncode == 0, result.stderr
+    assert "sending 1 of " in result.stderr
+    assert "overwritten" not in module.read_text()
+    assert library.stat().st_ctime_ns == untouched
+
+
+def test_second_host_pairs_with_the_agent_that_is_there(
+    deployed: Site, wheels: Path, tmp_path: Path
+) -> None:
+    """Deploying from another computer takes the device away from the first one."""
+    second = deployed.trusting(tmp_path / "second")
+    words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+    result = deployed.deploy(*words, host=second)
+    assert result.returncode == 0, result.stderr
+    assert known(second)[0].pin == known(deployed.host)[0].pin
+    for host in (second, deployed.host):
+        assert deployed.run("bench", MODEL, "--on", "board", *QUICK, host=host).returncode in (0, 3)
+
+
+def test_taken_port_is_one_clear_error(deployed: Site, wheels: Path) -> None:
+    """The agent does not start, and nobody says why."""
+    words = ("--wheels", str(wheels), "--runtime", "onnx")
+    program = deployed.listen(7800)
+    try:
+        result = deployed.deploy(*words, "--port", "7800")
+    finally:
+        program.communicate(timeout=30)
+    assert result.returncode == 1
+    assert f"error: port 7800 is taken on {deployed.target}\nhint: choose" in result.stderr
+    assert deployed.deploy(*words).returncode == 0
+
+
+def test_agent_that_measures_is_left_alone(deployed: Site, wheels: Path) -> None:
+    """Deploying or removing kills somebody's measurement."""
+    command = [sys.executable, "-m", "edgebench.host.cli", "bench", MODEL, "--on", "board"]
+    bench = subprocess.Popen(
+        [*deployed.here.prefix, *command, "--duration", "60s"],
+        env=os.environ | deployed.host.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        work = deployed.account.home / ".local/share/edgebench/agent/work"
+        wait_until(lambda: any(work.iterdir()), "the run begins")
+        for words in (("--wheels", str(wheels), "--runtime", "onnx"), ("--uninstall",)):
+            result = deployed.deploy(*words)
+            assert result.returncode == 1
+            assert f"error: agent on {deployed.target} is in use by" in result.stderr
+    finally:
+        bench.send_signal(signal.SIGINT)
+        bench.wait(60)
+    assert agent_pid(deployed)
+
+
+def test_name_of_another_device_is_refused(deployed: Site, wheels: Path) -> None:
+    """A farm of boards that are all called `raspberrypi`: each deploy forgets the one before."""
+    inventory = deployed.host.folder / "config/edgebench/host/devices.json"
+    before = inventory.read_text()
+    other = json.loads(before)[0] | {"name": "pi", "pin": "x" * 43, "deployed_to": "pi@10.0.0.9"}
+    inventory.write_text(json.dumps([*json.loads(before), other]))
+    try:
+        result = deployed.deploy("--wheels", str(wheels), "--name", "pi")
+    finally:
+        inventory.write_text(before)
+    assert result.returncode == 2
+    assert "'pi' belongs to another device, pi@10.0.0.9" in result.stderr
+
+
+def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
+    """Something of ours stays behind in somebody's home directory, or keeps running."""
+    before = site.account.listing()
+    words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+    assert site.deploy(*words).returncode == 0
+    assert site.run("bench", MODEL, "--on", "board", *QUICK).returncode in (0, 3)
+    result = site.deploy("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert f"removed the agent from {site.target}" in result.stdout
+    assert site.account.listing() == before
+    assert known(site.host) == []
+    wait_until(lambda: not site.account.processes(), "everything of the account ends")
+    again = site.deploy("--uninstall")
+    assert again.returncode == 0
+    assert "nothing was deployed" in again.stdout
+
+
+def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, wheels: Path) -> None:
+    """A host without internet cannot deploy to a device that has some."""
+    configuration = site.account.home / ".config" / "pip" / "pip.conf"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text(f"[global]\nno-index = true\nfind-links = {site.account.home}/index\n")
+    for path in (configuration.parent.parent, configuration.parent, configuration):
+        shutil.chown(path, site.account.name, site.account.name)
+    shutil.copytree(wheels, site.account.home / "index")
+    before = site.account.listing()
+    result = site.deploy("--runtime", "onnx", "--runtime", "litert", "--name", "board")
+    assert result.returncode == 0, result.stderr
+    assert "note: runtime litert is left out" in result.stderr
+    assert "installed from the device's index: onnx" in result.stderr
+    assert site.deploy("--uninstall").returncode == 0
+    # These two are not ours, and were there before.
+    assert site.account.listing() == before
+
+
+def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
+    """A directory without the right wheels ends in a page of pip's output."""
+    (tmp_path / "empty").mkdir()
+    before = site.account.listing()
+    result = site.deploy("--wheels", str(tmp_path / "empty"))
+    assert result.returncode == 1
+    assert "error: no wheels for Python 3." in result.stderr
+    assert "hint: bring the wheels yourself" in result.stderr
+    assert len(result.stderr.splitlines()) == 3
+    assert site.account.listing() == before
+
+
+def test_unknown_host_key_is_refused(site: Site) -> None:
+    """Whoever answers first at an address gets an agent, and the host's trust."""
+    trust(site.host, "")
+    result = site.deploy()
+    key = f"[{site.server.address}]:{site.server.port}"
+    assert result.returncode == 1
+    assert f"error: host key of {key} is unknown" in result.stderr
+    assert str(site.host.folder / ".ssh" / "known_hosts") in result.stderr
+    login = f"-p {site.server.port} {site.account.name}@{site.server.address}"
+    assert f"hint: log in once by hand, it shows what is wrong: ssh {login}" in result.stderr
+    assert (site.host.folder / ".ssh" / "known_hosts").read_text() == ""
+
+
+def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
+    """Somebody in between is not noticed."""
+    other = tmp_path / "other-key"
+    new_key(other)
+    real = site.server.known_hosts_line
+    trust(site.host, real.split()[0] + " " + other.with_suffix(".pub").read_text())
+    result = site.deploy()
+    assert result.returncode == 1
+    assert "has changed" in result.stderr
+    assert site.account.listing().keys() == {".bash_logout", ".bashrc", ".profile", ".ssh",
+                                             ".ssh/authorized_keys"}  # fmt: skip
+
+
+def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
+    """A wrong key ends in a trace, or in a question that nobody can answer."""
+    new_key(tmp_path / "wrong-key")
+    result = site.run("deploy", site.target, "-i", str(tmp_path / "wrong-key"))
+    assert result.returncode == 1
+    assert f"error: {site.target} refuses this login" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("address", ["10.77.0.9", "10.77.0.2:2223", "10.78.0.1"])
+def test_machine_that_does_not_answer_is_one_clear_error(site: Site, address: str) -> None:
+    """A wrong address ends in a trace, or never."""
+    result = site.run("deploy", f"pi@{address}")
+    assert result.returncode == 1
+    assert f"error: cannot reach {address.split(':')[0]} port" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [("CPython Linux 3.9.2", "is CPython 3.9.2"), ("", "not found")]
+)
+def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> None:
+    """A device without a Python that will do is found out when pip fails."""
+    python = site.account.home / "python"
+    if answer:
+        python.write_text(f"#!/bin/sh\necho edgebench-python {answer}\n")
+        python.chmod(0o755)
+    result = site.deploy("--python", str(python))
+    assert result.returncode == 1
+    assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
+    assert told in result.stderr
+    assert "hint: install one there, or name it" in result.stderr
+
+
+def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:
+    """The device is left with half of the packages and no space."""
+    _need_everything()
+    with (
+        two_machines() as (here, there),
+        fresh_account(tmp_path / "account") as account,
+        small_disk(account.home / ".local", 30 * 2**20) as disk,
+        ssh_server(tmp_path / "sshd", account, address=there.address, prefix=there.prefix) as sshd,
+    ):
+        shutil.chown(disk, account.name, account.name)
+        host = Host(tmp_path / "host")
+        trust(host, sshd.known_hosts_line)
+        site = Site(here, there, account, sshd, host)
+        result = site.deploy("--wheels", str(wheels), "--runtime", "onnx")
+        assert result.returncode == 1
+        assert f"error: disk full on {site.target}: 30 MiB free, " in result.stderr
+        assert list(disk.iterdir()) == []

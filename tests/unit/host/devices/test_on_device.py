@@ -1,0 +1,171 @@
+"""The script that runs on the device: what it makes is what it removes, and it stands alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.devices import on_device
+from edgebench.host.devices.on_device import Places, WheelFile
+
+SCRIPT = Path(on_device.__file__)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home directory that has seen nothing."""
+    return tmp_path
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    """Where things go in it."""
+    return Places({"HOME": str(home)})
+
+
+def tree(folder: Path) -> set[str]:
+    """All paths below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def fill(places: Places) -> None:
+    """Leave what a deploy and an agent leave."""
+    on_device.make_room(places, [])
+    for folder in (places.venv, places.wheels, *places.agents_own):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "file").touch()
+    places.log.touch()
+    places.pid.write_text("1\n")
+
+
+def test_it_imports_nothing_but_the_standard_library() -> None:
+    """It ends with ModuleNotFoundError on every device."""
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(SCRIPT.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= set(sys.stdlib_module_names)
+
+
+def test_it_answers_from_standard_input(home: Path) -> None:
+    """What is fed to `python -` does not run, or its answer is not the last line."""
+    result = subprocess.run(
+        [sys.executable, "-I", "-", json.dumps({"verb": "look"})],
+        input=SCRIPT.read_bytes(),
+        capture_output=True,
+        env={"HOME": str(home)},
+        timeout=60,
+        check=True,
+    )
+    line = result.stdout.decode().splitlines()[-1]
+    facts = json.loads(line.removeprefix(on_device.ANSWER_MARK))
+    assert facts["agent"] == f"{home}/.local/share/edgebench/agent-venv/bin/edgebench-agent"
+    assert tree(home) == set(), "looking changes nothing"
+
+
+def test_removing_leaves_what_was_there_before(home: Path, places: Places) -> None:
+    """Somebody's home directory keeps our directories, or loses its own."""
+    (home / ".local").mkdir()
+    before = tree(home)
+    fill(places)
+    on_device.make_room(places, [])  # the second deploy finds its own directories
+    assert on_device.remove(places) == on_device.Removed(was_there=True)
+    assert tree(home) == before
+    assert on_device.remove(places) == on_device.Removed(was_there=False)
+
+
+def test_removing_keeps_what_others_have_put_beside_it(home: Path, places: Places) -> None:
+    """A directory that we made, and that somebody else uses by now, is removed."""
+    fill(places)
+    other = home / ".config" / "other"
+    other.mkdir()
+    (places.data / "runs").mkdir()
+    assert on_device.remove(places).was_there
+    assert tree(home) == {".config", ".config/other", ".local", ".local/share",
+                          ".local/share/edgebench", ".local/share/edgebench/runs"}  # fmt: skip
+
+
+def test_removing_keeps_an_agent_that_is_older_than_the_first_deploy(places: Places) -> None:
+    """The device's own runs are lost with an agent that was deployed for a try."""
+    state, config = places.agents_own
+    state.mkdir(parents=True)
+    (state / "run").touch()
+    fill(places)
+    assert on_device.remove(places).kept == (str(state),)
+    assert (state / "run").exists()
+    assert not config.exists()
+
+
+def test_wheels_that_are_not_named_are_removed(places: Places) -> None:
+    """Pip takes a newer numpy from an earlier deploy, that does not fit the rest."""
+    on_device.make_room(places, [])
+    for name in ("a.whl", "b.whl"):
+        (places.wheels / name).write_bytes(b"abc")
+    on_device.make_room(places, ["b.whl"])
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert places.held() == (WheelFile("b.whl", 3, digest),)  # FIPS 180-4, SHA-256 of "abc"
+
+
+def test_damaged_record_counts_as_none(places: Places) -> None:
+    """A power cut in the wrong moment makes the device impossible to deploy to."""
+    on_device.make_room(places, [])
+    places.record.write_text('{"created": [')
+    assert places.read_record("created") == []
+    on_device.make_room(places, [])
+    assert places.read_record("installed") == []
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that are ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_only_our_agent_is_stopped(
+    places: Places, processes: list[subprocess.Popen[bytes]]
+) -> None:
+    """A process that happens to have the old pid, or is somebody else's agent, is killed."""
+    on_device.make_room(places, [])
+    (places.venv / "bin").mkdir(parents=True)
+    places.python.symlink_to(sys.executable)
+    sleep = "import time; time.sleep(60)"
+    for program, word in ((sys.executable, "serve"), (places.python, "worker")):
+        processes.append(subprocess.Popen([program, "-S", "-c", sleep, word]))
+    ours = subprocess.Popen([places.python, "-S", "-c", sleep, "serve"])
+    places.pid.write_text(f"{processes[0].pid}\n")
+    assert on_device.stop(places).error is None
+    assert ours.wait(0) == -15
+    assert [process.poll() for process in processes] == [None, None]
+    assert not places.pid.exists()
+
+
+def test_full_disk_is_told_apart(places: Places) -> None:
+    """Pip's text for a full disk reaches the user as any failure."""
+    code = "print('ERROR: [Errno 28] No space left on device'); raise SystemExit(1)"
+    with pytest.raises(OSError, match="No space left"):
+        on_device._run([sys.executable, "-c", code])
+
+
+def test_error_is_the_line_that_says_so() -> None:
+    """The user sees the last line of pip's output, an advertisement for a newer pip."""
+    text = "Looking\nERROR: No matching distribution found for numpy\n\n[notice] new release\n"
+    assert on_device._last_line(text) == "No matching distribution found for numpy"
+    assert on_device._last_line("one\ntwo\n") == "two"
+    assert on_device._last_line("") == ""

@@ -1,0 +1,108 @@
+"""The wheel for devices: a wheel by the rules, with what runs there and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import zipfile
+from email.parser import Parser
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.devices.wheel import (
+    PORTIONS,
+    RUNTIMES,
+    build_wheel,
+    normalized,
+    runtime_packages,
+)
+
+INFO = f"edgebench-{version('edgebench')}.dist-info"
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What is in the wheel."""
+    path = build_wheel(tmp_path_factory.mktemp("wheel"))
+    with zipfile.ZipFile(path) as wheel:
+        return {name: wheel.read(name) for name in wheel.namelist()}
+
+
+def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    """Every deploy sends and installs the same agent again."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first, second = build_wheel(tmp_path / "a"), build_wheel(tmp_path / "b")
+    assert first.name == second.name == f"edgebench-{version('edgebench')}-py3-none-any.whl"
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_it_holds_what_runs_on_a_device_and_nothing_else(members: dict[str, bytes]) -> None:
+    """The host's code lands on devices, or a part of the agent is missing there."""
+    portions = {name.split("/")[1] for name in members if name.startswith("edgebench/")}
+    assert portions == set(PORTIONS)
+    assert "edgebench/__init__.py" not in members
+    assert "edgebench/agent/worker/main.py" in members
+    assert any(name.startswith("edgebench/device_profiles/profiles/") for name in members)
+    assert not [name for name in members if "__pycache__" in name or "/." in name]
+
+
+def test_record_names_every_file_with_its_hash(members: dict[str, bytes]) -> None:
+    """Pip refuses the wheel, or leaves files behind when it uninstalls."""
+    rows = list(csv.reader(io.StringIO(members[f"{INFO}/RECORD"].decode())))
+    assert {row[0] for row in rows} == set(members)
+    for name, digest, size in rows:
+        if not name.endswith("/RECORD"):
+            data = members[name]
+            expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+            assert (digest, size) == (f"sha256={expected.decode()}", str(len(data)))
+
+
+def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
+    members: dict[str, bytes],
+) -> None:
+    """A device gets pandas, or lacks numpy."""
+    metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
+    required = metadata.get_all("Requires-Dist") or []
+    base = {normalized(line) for line in required if "extra ==" not in line}
+    assert {"numpy", "msgpack", "cattrs", "websockets", "zeroconf", "cryptography"} <= base
+    names = {normalized(line) for line in required}
+    assert not names & {"pandas", "paramiko", "pyarrow", "rich", "scipy", "pytest"}
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert set(metadata.get_all("Provides-Extra") or []) == {*RUNTIMES, "runtimes"}
+
+
+def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
+    """`edgebench-agent` is not found on the device, or `edgebench` is there and fails."""
+    text = members[f"{INFO}/entry_points.txt"].decode()
+    assert "edgebench-agent = edgebench.agent.cli:main" in text
+    assert "edgebench.host" not in text
+
+
+def test_packages_of_the_runtimes_come_from_the_metadata() -> None:
+    """A runtime counts as present because numpy is."""
+    assert runtime_packages() == {
+        "tflite": {"tflite-runtime"},
+        "litert": {"ai-edge-litert"},
+        "onnx": {"onnxruntime"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("numpy-1.26.4-cp311-cp311-linux_aarch64.whl", "numpy"),
+        ("ai_edge_litert-2.3.0-cp311-cp311-linux_aarch64.whl", "ai-edge-litert"),
+        ("ruamel.yaml>=1", "ruamel-yaml"),
+        ("numpy<2; python_version < '3.12'", "numpy"),
+        ("edgebench[onnx]", "edgebench"),
+        ("tomli", "tomli"),
+    ],
+)
+def test_names_are_compared_as_packaging_does(text: str, name: str) -> None:
+    """A wheel that is there counts as missing, for its name is spelled another way."""
+    assert normalized(text) == name
