@@ -33,12 +33,20 @@ class Account:
 
     def processes(self) -> list[int]:
         """What runs under this account."""
+        return [int(path.name) for path in self._owned(Path("/proc")) if path.name.isdigit()]
+
+    def temporary_files(self) -> list[Path]:
+        """What it has left where everybody may write."""
+        shared = map(Path, ("/tmp", "/var/tmp", "/dev/shm"))
+        return [path for folder in shared if folder.is_dir() for path in self._owned(folder)]
+
+    def _owned(self, folder: Path) -> list[Path]:
         found = []
         uid = self.home.stat().st_uid
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):
-                if entry.name.isdigit() and entry.stat().st_uid == uid:
-                    found.append(int(entry.name))
+        for path in folder.iterdir():
+            with suppress(OSError):  # it is gone by now
+                if path.lstat().st_uid == uid:
+                    found.append(path)
         return found
 
 

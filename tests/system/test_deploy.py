@@ -32,10 +32,11 @@ def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """The wheels that Debian's Python needs for onnx, fetched while there is a network."""
     if not Path(SYSTEM_PYTHON).exists():
         skip_or_fail(f"missing: {SYSTEM_PYTHON}")
+    scratch = tmp_path_factory.mktemp("wheels")
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
     with pytest.MonkeyPatch.context() as patch:
         # Kept from run to run beside pytest's own cache.
-        patch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("wheels")))
-        scratch = tmp_path_factory.mktemp("wheels")
+        patch.setenv("XDG_CACHE_HOME", str(cache.mkdir("wheels") if cache else scratch))
         try:
             found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch)
         except PackagesMissing as exc:
@@ -203,6 +204,7 @@ def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
     assert site.account.listing() == before
     assert known(site.host) == []
     wait_until(lambda: not site.account.processes(), "everything of the account ends")
+    assert site.account.temporary_files() == []
     again = site.deploy("--uninstall")
     assert again.returncode == 0
     assert "nothing was deployed" in again.stdout
@@ -234,7 +236,7 @@ def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "error: no wheels for Python 3." in result.stderr
     assert "hint: bring the wheels yourself" in result.stderr
-    assert len(result.stderr.splitlines()) == 3
+    assert len(result.stderr.splitlines()) == 4
     assert site.account.listing() == before
 
 

@@ -22,7 +22,7 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgpack
 from cattrs import Converter
@@ -59,7 +59,7 @@ def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> 
         LocalProtocolError: the message or the payload is larger than the protocol allows.
     """
     body = _converter.unstructure(message)
-    header = msgpack.packb([kind_of(type(message)), number, body])
+    header = cast(bytes, msgpack.packb([kind_of(type(message)), number, body]))
     if len(header) > MAX_HEADER_BYTES:
         raise LocalProtocolError(
             f"message {kind_of(type(message))} is too large: {len(header)} bytes, "

@@ -153,7 +153,7 @@ def _completed(files: HostFiles, order: Order, facts: Facts) -> Order:
     port = order.port or (earlier.port if earlier else DEFAULT_PORT)
     other = next((device for device in known if device.name == name), None)
     if other is not None and other is not earlier:
-        where = other.deployed_to or other.addresses[0]
+        where = other.deployed_to or ", ".join(other.addresses)
         raise UsageError(f"name {name!r} belongs to another device, {where}; use --name")
     return replace(order, name=name, port=port)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import Facts, WheelFile
 from edgebench.host.devices.packages import Wheels, fetch
-from edgebench.host.devices.wheel import build_wheel
+from edgebench.host.devices.wheel import build_wheel, normalized
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
+from edgebench.protocol.paths import APPLICATION
 
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
@@ -42,6 +43,7 @@ def install(
     """
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         scratch = Path(folder)
+        say(f"finding wheels of {', '.join(runtimes)}")
         try:
             wheels = fetch(facts.interpreter, runtimes, scratch, source)
         except PackagesMissing as exc:
@@ -65,11 +67,12 @@ def _install_wheels(account: Account, facts: Facts, wheels: Wheels, say: Say) ->
         {wheel for wheel in found if not wheel.name.startswith("pip-")}
         for found in (described, facts.installed)
     )
-    changed = {wheel.name for wheel in wanted ^ present}
+    changed = {normalized(wheel.name) for wheel in wanted ^ present}
     if not changed:
         say("installed already, nothing has changed")
         return
-    if changed == {wheels.own.name} and present:
+    say(f"installing {wheels.requirement}")
+    if changed == {APPLICATION} and present:
         path = f"{facts.wheels}/{wheels.own.name}"
         done = account.install(["--no-deps", "--force-reinstall", path], is_offline=True)
     else:
@@ -77,7 +80,6 @@ def _install_wheels(account: Account, facts: Facts, wheels: Wheels, say: Say) ->
         done = account.install([wheels.requirement], is_offline=True)
     if done.error:
         raise TargetError(f"not installed on {account.shell.target}: {done.error}")
-    say(f"installed {wheels.requirement}")
 
 
 def _install_from_index(
