@@ -17,6 +17,8 @@ from support.tools import need_root, need_tool
 
 from edgebench.host.measure import open_model
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError, WorkerDied
+from edgebench.protocol.messages import Progress
+from edgebench.protocol.record import Phase
 
 MODEL = "digits_int8.tflite"
 SHORT = ("--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
@@ -270,8 +272,9 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
         def __getattr__(self, name: str) -> object:
             return lambda *_: None
 
-        def progress(self, progress: object) -> None:
-            if _worker_is_measuring(agent) and not killed:
+        def progress(self, progress: Progress) -> None:
+            if progress.phase is Phase.MEASURING:
+                wait_until(lambda: _worker_is_measuring(agent), "worker measures")
                 killed.append(_worker_pid(agent))
                 os.kill(killed[0], signal.SIGKILL)
 

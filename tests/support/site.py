@@ -15,6 +15,7 @@ from edgebench.protocol.codec import from_plain
 from support.agents import Host
 from support.netns import Namespace, two_machines
 from support.sshd import Account, SshServer, fresh_account, ssh_server
+from support.tools import need_root, need_tool
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 """What the account finds: what this test suite runs on is not on its path."""
@@ -100,3 +101,9 @@ def interpreter_of(python: str) -> Interpreter:
     )
     answer = result.stdout.splitlines()[-1].removeprefix(ANSWER_MARK)
     return from_plain(json.loads(answer), Facts).interpreter
+
+
+def need_machines() -> None:
+    """The test makes machines with accounts on them."""
+    need_root()
+    need_tool("ip", "sshd", "ssh-keygen", "useradd", "userdel")

@@ -13,64 +13,26 @@ from pathlib import Path
 
 import pytest
 from support.agents import Host, wait_until
-from support.disks import small_disk
-from support.netns import two_machines
-from support.site import SYSTEM_PYTHON, Site, fresh_site, interpreter_of, trust
-from support.sshd import fresh_account, new_key, ssh_server
-from support.tools import need_root, need_tool, skip_or_fail
+from support.site import Site, fresh_site, need_machines
 
-from edgebench.host.devices.files import KnownDevice
-from edgebench.host.devices.packages import fetch
-from edgebench.protocol.errors import PackagesMissing
+from edgebench.host.devices.files import HostFiles, KnownDevice
 
 MODEL = "digits_int8.onnx"
 QUICK = ("--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 
 
-@pytest.fixture(scope="session")
-def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels that Debian's Python needs for onnx, fetched while there is a network."""
-    if not Path(SYSTEM_PYTHON).exists():
-        skip_or_fail(f"missing: {SYSTEM_PYTHON}")
-    scratch = tmp_path_factory.mktemp("wheels")
-    cache: pytest.Cache | None = getattr(request.config, "cache", None)
-    with pytest.MonkeyPatch.context() as patch:
-        # Kept from run to run beside pytest's own cache.
-        patch.setenv("XDG_CACHE_HOME", str(cache.mkdir("wheels") if cache else scratch))
-        try:
-            found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch)
-        except PackagesMissing as exc:
-            skip_or_fail(f"no wheels: {exc}")
-    return found.files[-1].parent
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A device for one test."""
-    _need_everything()
-    with fresh_site(tmp_path) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
     """A device with a deployed agent, called `board`; every test leaves it so."""
-    _need_everything()
+    need_machines()
     with fresh_site(tmp_path_factory.mktemp("site")) as made:
         result = made.deploy("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
         assert result.returncode == 0, result.stderr
         yield made
 
 
-def _need_everything() -> None:
-    need_root()
-    need_tool("ip", "sshd", "ssh-keygen", "useradd", "userdel")
-
-
 def known(host: Host) -> list[KnownDevice]:
     """The devices that a host knows."""
-    from edgebench.host.devices.files import HostFiles
-
     return list(HostFiles(host.folder / "config" / "edgebench" / "host").devices())
 
 
@@ -226,94 +188,3 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     assert site.deploy("--uninstall").returncode == 0
     # These two are not ours, and were there before.
     assert site.account.listing() == before
-
-
-def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
-    """A directory without the right wheels ends in a page of pip's output."""
-    (tmp_path / "empty").mkdir()
-    before = site.account.listing()
-    result = site.deploy("--wheels", str(tmp_path / "empty"))
-    assert result.returncode == 1
-    assert "error: no wheels for Python 3." in result.stderr
-    assert "hint: bring the wheels yourself" in result.stderr
-    assert len(result.stderr.splitlines()) == 4
-    assert site.account.listing() == before
-
-
-def test_unknown_host_key_is_refused(site: Site) -> None:
-    """Whoever answers first at an address gets an agent, and the host's trust."""
-    trust(site.host, "")
-    result = site.deploy()
-    key = f"[{site.server.address}]:{site.server.port}"
-    assert result.returncode == 1
-    assert f"error: host key of {key} is unknown" in result.stderr
-    assert str(site.host.folder / ".ssh" / "known_hosts") in result.stderr
-    login = f"-p {site.server.port} {site.account.name}@{site.server.address}"
-    assert f"hint: log in once by hand, it shows what is wrong: ssh {login}" in result.stderr
-    assert (site.host.folder / ".ssh" / "known_hosts").read_text() == ""
-
-
-def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
-    """Somebody in between is not noticed."""
-    other = tmp_path / "other-key"
-    new_key(other)
-    real = site.server.known_hosts_line
-    trust(site.host, real.split()[0] + " " + other.with_suffix(".pub").read_text())
-    result = site.deploy()
-    assert result.returncode == 1
-    assert "has changed" in result.stderr
-    assert site.account.listing().keys() == {".bash_logout", ".bashrc", ".profile", ".ssh",
-                                             ".ssh/authorized_keys"}  # fmt: skip
-
-
-def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
-    """A wrong key ends in a trace, or in a question that nobody can answer."""
-    new_key(tmp_path / "wrong-key")
-    result = site.run("deploy", site.target, "-i", str(tmp_path / "wrong-key"))
-    assert result.returncode == 1
-    assert f"error: {site.target} refuses this login" in result.stderr
-    assert len(result.stderr.splitlines()) == 2
-
-
-@pytest.mark.parametrize("address", ["10.77.0.9", "10.77.0.2:2223", "10.78.0.1"])
-def test_machine_that_does_not_answer_is_one_clear_error(site: Site, address: str) -> None:
-    """A wrong address ends in a trace, or never."""
-    result = site.run("deploy", f"pi@{address}")
-    assert result.returncode == 1
-    assert f"error: cannot reach {address.split(':')[0]} port" in result.stderr
-    assert len(result.stderr.splitlines()) == 2
-
-
-@pytest.mark.parametrize(
-    ("answer", "told"), [("CPython Linux 3.9.2", "is CPython 3.9.2"), ("", "not found")]
-)
-def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> None:
-    """A device without a Python that will do is found out when pip fails."""
-    python = site.account.home / "python"
-    if answer:
-        python.write_text(f"#!/bin/sh\necho edgebench-python {answer}\n")
-        python.chmod(0o755)
-    result = site.deploy("--python", str(python))
-    assert result.returncode == 1
-    assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
-    assert told in result.stderr
-    assert "hint: install one there, or name it" in result.stderr
-
-
-def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:
-    """The device is left with half of the packages and no space."""
-    _need_everything()
-    with (
-        two_machines() as (here, there),
-        fresh_account(tmp_path / "account") as account,
-        small_disk(account.home / ".local", 30 * 2**20) as disk,
-        ssh_server(tmp_path / "sshd", account, address=there.address, prefix=there.prefix) as sshd,
-    ):
-        shutil.chown(disk, account.name, account.name)
-        host = Host(tmp_path / "host")
-        trust(host, sshd.known_hosts_line)
-        site = Site(here, there, account, sshd, host)
-        result = site.deploy("--wheels", str(wheels), "--runtime", "onnx")
-        assert result.returncode == 1
-        assert f"error: disk full on {site.target}: 30 MiB free, " in result.stderr
-        assert list(disk.iterdir()) == []

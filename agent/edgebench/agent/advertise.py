@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from zeroconf import IPVersion, NonUniqueNameException, ServiceInfo, Zeroconf
 from zeroconf.asyncio import AsyncZeroconf
-
-from edgebench.agent.network import own_addresses
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
@@ -18,25 +16,33 @@ RETRY_S = 30.0
 logger = logging.getLogger(__name__)
 
 
-async def advertise(port: int, fingerprint: str, properties: Mapping[str, str]) -> None:
+async def advertise(
+    addresses_now: Callable[[], tuple[str, ...]],
+    port: int,
+    fingerprint: str,
+    properties: Mapping[str, str],
+) -> None:
     """Advertise until cancelled; without a network, try again and again.
 
     The service name holds the agent's fingerprint, so it is unique by itself and the second of
     probing that the protocol otherwise asks for is skipped.
     """
     while True:
-        addresses = own_addresses()
-        if addresses:
+        if addresses_now():
             try:
-                await _serve(port, fingerprint, properties, addresses)
-            except (OSError, NonUniqueNameException) as exc:
+                await _serve(addresses_now, port, fingerprint, properties)
+            except (OSError, RuntimeError, NonUniqueNameException) as exc:
                 logger.warning("not advertised on the network: %s", exc)
         await asyncio.sleep(RETRY_S)
 
 
 async def _serve(
-    port: int, fingerprint: str, properties: Mapping[str, str], addresses: tuple[str, ...]
+    addresses_now: Callable[[], tuple[str, ...]],
+    port: int,
+    fingerprint: str,
+    properties: Mapping[str, str],
 ) -> None:
+    addresses = addresses_now()
     name = f"edgebench-{fingerprint[:12]}"
     info = ServiceInfo(
         SERVICE_TYPE,
@@ -49,7 +55,7 @@ async def _serve(
     zeroconf = AsyncZeroconf(zc=Zeroconf(ip_version=_versions(addresses)))
     try:
         await zeroconf.async_register_service(info, cooperating_responders=True)
-        while own_addresses() == addresses:
+        while addresses_now() == addresses:
             await asyncio.sleep(RETRY_S)
     finally:
         await zeroconf.async_unregister_all_services()

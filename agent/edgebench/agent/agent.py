@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.identity import Trust
 from edgebench.agent.lease import Lease
+from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.run import Runner
 from edgebench.agent.runtimes.registry import probe_all
 from edgebench.agent.spool import Spool
@@ -48,9 +51,11 @@ class Agent:
             self.models.quota_bytes = settings.models_quota_bytes
         self.spool = Spool(settings.state)
         self.lease = Lease(time.monotonic)
-        self.runner = Runner(self.device, self.models, self.spool)
+        self.runner = Runner(self.device, self.models, self.spool, self.lease)
         self.software = f"edgebench-agent {_version()}"
         self.port: int | None = None
+        self._present: Counter[str] = Counter()
+        self._listen_host = settings.listen[0] if settings.listen else None
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
 
     async def describe(self) -> SystemDescription:
@@ -59,6 +64,23 @@ class Agent:
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
         runtimes = await asyncio.shield(self._runtimes)
         return SystemDescription(self.device, describe_environment(), runtimes, is_emulated())
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where another machine can reach this agent; none, when it listens on loopback only."""
+        if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
+            return own_addresses()
+        return useful_addresses([self._listen_host])
+
+    def enter(self, holder: str) -> None:
+        """A connection of this host process has opened."""
+        self._present[holder] += 1
+
+    def leave(self, holder: str) -> None:
+        """A connection of this host process is gone; with the last one, its lease is free."""
+        self._present[holder] -= 1
+        if self._present[holder] <= 0:
+            del self._present[holder]
+            self.lease.abandon(holder)
 
     def require_trust(self) -> Trust:
         """The pins, if this agent has a TLS door.

@@ -26,7 +26,7 @@ from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 KEEP_FREE_BYTES = 64 * 2**20
-"""Never fill the disk to the last byte: results must still fit."""
+"""Models that nobody used lately go when less than this would stay free."""
 BATCH_BYTES = 1 << 20
 BATCH_CHUNKS = 64
 MAX_PENDING = 2
@@ -202,14 +202,14 @@ class ArtifactStore:
         have = self._part(sha256)
         missing = size_bytes - (have.stat().st_size if have.exists() else 0)
         used = sum(size for _, size, _ in others)
+        if (have_bytes := self._free_bytes() + used) < missing:
+            raise NoSpace(f"model needs {missing} bytes, disk has {have_bytes} bytes free")
         for _, size, path in others:
             is_tight = self._free_bytes() < missing + KEEP_FREE_BYTES
             if used + size_bytes <= self.quota_bytes and not is_tight:
                 return
             path.unlink(missing_ok=True)
             used -= size
-        if self._free_bytes() < missing:
-            raise NoSpace(f"model needs {missing} bytes, disk has {self._free_bytes()} bytes free")
 
     def _free_bytes(self) -> int:
         return shutil.disk_usage(self._directory).free

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import json
 import logging
 import os
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     level = logging.DEBUG if options.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    # It warns with a traceback of every interface without multicast; that is normal.
+    logging.getLogger("zeroconf").setLevel(logging.DEBUG if options.verbose else logging.ERROR)
     try:
         options.command(options)
     except EdgebenchError as exc:
@@ -153,4 +156,10 @@ def _parse_listen(text: str) -> tuple[str | None, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"--listen takes [ADDRESS]:PORT, got {text!r}")
-    return host.strip("[]") or None, int(port)
+    address = host.strip("[]")
+    if address:
+        try:
+            ipaddress.ip_address(address)
+        except ValueError as exc:
+            raise UsageError(f"--listen takes an address, not a name: {address!r}") from exc
+    return address or None, int(port)

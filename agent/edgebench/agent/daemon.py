@@ -17,7 +17,7 @@ from typing import Any
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from edgebench.agent.agent import Agent, Settings
-from edgebench.agent.files import make_private_directory
+from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.agent.server import (
     LocalConnection,
     PinnedConnection,
@@ -31,6 +31,8 @@ from edgebench.protocol.paths import CONTROL_SOCKET
 MAX_SOCKET_PATH = 107
 """sun_path without its NUL. Source: unix(7)."""
 IDLE_CHECK_S = 0.5
+HANDSHAKE_TIMEOUT_S = 5.0
+"""Who says nothing gives its place to somebody who does."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,  # models do not compress, and a bomb must not expand
@@ -52,7 +54,8 @@ def run_daemon(settings: Settings) -> None:
     Raises:
         TargetError: another agent has this state directory, or the port is taken.
     """
-    make_private_directory(settings.state)
+    with disk_errors("agent not started", settings.state):
+        make_private_directory(settings.state)
     with _only_one(settings.state):
         asyncio.run(_serve(settings))
 
@@ -128,6 +131,7 @@ async def _tls_door(
             host,
             port,
             ssl=trust.context,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
             create_connection=connection_class(trust),
             **_WEBSOCKET_OPTIONS,
         )
@@ -159,7 +163,7 @@ async def _advertise(settings: Settings, agent: Agent) -> None:
         "pin": pin,
         "software": agent.software,
     }
-    await advertise(agent.port, pin, properties)
+    await advertise(agent.addresses, agent.port, pin, properties)
 
 
 async def _until_done(

@@ -64,19 +64,32 @@ class Trust:
         return tuple(self._hosts.values())
 
     def open_pairing(self, certificate_pem: str, valid_s: float) -> None:
-        """Accept a one-time identity for a while."""
+        """Accept a one-time identity for a while.
+
+        Raises:
+            UsageError: the time is out of bounds, or that is not a certificate.
+        """
         if not 0 < valid_s <= MAX_PAIRING_S:
             raise UsageError(f"pairing valid for {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
-        self._trust(certificate_pem)
-        self._pairings[fingerprint(der_of(certificate_pem))] = self._now_s() + valid_s
+        certificate = der_of(certificate_pem)
+        self._trust(certificate)
+        self._pairings[fingerprint(certificate)] = self._now_s() + valid_s
 
     def pair(self, pairing: Peer, certificate_pem: str, name: str) -> None:
-        """Trust a host from now on, and use the one-time identity up."""
-        self._trust(certificate_pem)
-        pin = fingerprint(der_of(certificate_pem))
-        self._pairings.pop(pairing.identity, None)
-        self._hosts[pin] = PairedHost(pin, name[:64], certificate_pem)
+        """Trust a host from now on, and use the one-time identity up.
+
+        Raises:
+            UsageError: the pairing has ended, or that is not a certificate.
+        """
+        if self._pairings.get(pairing.identity, 0.0) <= self._now_s():
+            raise UsageError("this pairing was used already, or has expired")
+        certificate = der_of(certificate_pem)
+        self._trust(certificate)
+        pin = fingerprint(certificate)
+        # Only the one certificate that was checked is kept, whatever else the text holds.
+        self._hosts[pin] = PairedHost(pin, name[:64], ssl.DER_cert_to_PEM_cert(certificate))
         write_private(self._hosts_path, json.dumps(to_plain(self.hosts), indent=1))
+        del self._pairings[pairing.identity]
 
     def peer(self, certificate_der: bytes | None) -> Peer | None:
         """Who owns this certificate; None for a stranger."""
@@ -93,10 +106,9 @@ class Trust:
     def _hosts_path(self) -> Path:
         return self._directory / "hosts.json"
 
-    def _trust(self, certificate_pem: str) -> None:
-        # Only the first certificate of the text: OpenSSL would trust every one that it finds.
+    def _trust(self, certificate_der: bytes) -> None:
         try:
-            self.context.load_verify_locations(cadata=der_of(certificate_pem))
+            self.context.load_verify_locations(cadata=certificate_der)
         except (ssl.SSLError, ValueError) as exc:
             raise UsageError(f"not a certificate: {exc}") from exc
 
@@ -107,7 +119,7 @@ class Trust:
         context.num_tickets = 0
         context.load_cert_chain(self._identity_path)
         for host in self._hosts.values():
-            context.load_verify_locations(cadata=host.certificate_pem)
+            context.load_verify_locations(cadata=der_of(host.certificate_pem))
         return context
 
 

@@ -75,17 +75,19 @@ class Lease:
             self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
-        """The holder's connection is gone: free the lease now, or when its run has ended."""
+        """The holder is gone for good: free the lease now, or when its run has ended."""
         if self._holder and self._holder.identity == identity:
-            self._holder = replace(self._holder, expires_s=self._now_s())
+            self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
 
     def pin(self) -> None:
         """Hold the lease whatever the clock says, while a run is in progress."""
         self._is_pinned = True
 
     def unpin(self) -> None:
-        """The run is over: the lease lives by the clock again."""
+        """The run is over: the lease lives by the clock again, from now on."""
         self._is_pinned = False
+        if self._holder:
+            self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
 
     def expires_in_s(self) -> float | None:
         """Seconds until the lease is free; None when it is, or when a run holds it."""

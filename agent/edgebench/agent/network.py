@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 
 import ifaddr
 
 
 def own_addresses() -> tuple[str, ...]:
     """Addresses of all interfaces, without loopback and link-local ones, IPv4 first."""
-    found = {
-        address
+    return useful_addresses(
+        str(entry.ip if entry.is_IPv4 else entry.ip[0])
         for adapter in ifaddr.get_adapters()
         for entry in adapter.ips
-        if _is_useful(address := str(entry.ip if entry.is_IPv4 else entry.ip[0]))
-    }
-    return tuple(sorted(found, key=lambda address: (":" in address, address)))
+    )
+
+
+def useful_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Those of them that another machine could use."""
+    useful = {address for address in addresses if _is_useful(address)}
+    return tuple(sorted(useful, key=lambda address: (":" in address, address)))
 
 
 def _is_useful(address: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.files import disk_errors
+from edgebench.agent.lease import Lease
+from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
@@ -20,7 +23,13 @@ from edgebench.agent.worker.main import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription, Environment
-from edgebench.protocol.errors import EdgebenchError, LeaseHeld, TargetError, UsageError
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    ErrorCode,
+    LeaseHeld,
+    TargetError,
+    UsageError,
+)
 from edgebench.protocol.messages import Progress, RunEnded, RunStart
 from edgebench.protocol.record import (
     AbsentSensor,
@@ -32,6 +41,8 @@ from edgebench.protocol.record import (
     WorkerRecord,
 )
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+
+logger = logging.getLogger(__name__)
 
 KEPT_LOG_BYTES = 256 * 1024
 """The end of the worker's log is kept; a runtime may print far more than anybody reads."""
@@ -68,27 +79,31 @@ class Run:
 class Runner:
     """Runs one model at a time."""
 
-    def __init__(self, device: DeviceDescription, models: ArtifactStore, spool: Spool) -> None:
+    def __init__(
+        self, device: DeviceDescription, models: ArtifactStore, spool: Spool, lease: Lease
+    ) -> None:
         self._device = device
         self._models = models
         self._spool = spool
+        self._lease = lease
+        self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.current: Run | None = None
 
-    async def start(
-        self, request: RunStart, owner: str, listener: Listener, on_end: Callable[[], None]
-    ) -> None:
-        """Admit a run and let it go; `on_end` is called after it is spooled.
+    async def start(self, request: RunStart, owner: str, listener: Listener) -> None:
+        """Admit a run and let it go; it holds the lease until it is spooled.
 
         Raises:
             EdgebenchError: it was not admitted; nothing is left of it.
         """
-        if self.current is not None:
-            raise LeaseHeld(f"run {self.current.request.run_id} is in progress")
-        run = await self._admit(request, owner)
-        run.listeners.append(listener)
-        self.current = run
-        self._task = asyncio.create_task(self._finish(run, on_end))
+        async with self._starting:
+            if self.current is not None:
+                raise LeaseHeld(f"run {self.current.request.run_id} is in progress")
+            run = await self._admit(request, owner)
+            run.listeners.append(listener)
+            self.current = run
+            self._lease.pin()
+            self._task = asyncio.create_task(self._finish(run))
 
     def owned(self, run_id: str, owner: str) -> Run:
         """The run in progress, if it has this id and this owner.
@@ -138,17 +153,21 @@ class Runner:
             raise
         return run
 
-    async def _finish(self, run: Run, on_end: Callable[[], None]) -> None:
+    async def _finish(self, run: Run) -> None:
         run_id = run.request.run_id
         try:
             ended = await self._measure(run)
-        except EdgebenchError as exc:  # the run could not even be spooled
+        except Exception as exc:  # whatever it is, the host that waits must hear of an end
+            logger.exception("run %s could not be spooled", run_id)
+            await run.worker.kill()
             self._spool.discard(run_id)
-            ended = RunEnded(run_id, Outcome.FAILED, int(exc.code), str(exc))
+            code = exc.code if isinstance(exc, EdgebenchError) else ErrorCode.INTERNAL
+            ended = RunEnded(run_id, Outcome.FAILED, int(code), str(exc), is_spooled=False)
         finally:
             self.current = None
-            on_end()
+            self._lease.unpin()
         run.tell(ended)
+        give_back()
 
     async def _measure(self, run: Run) -> RunEnded:
         directory = run.worker.directory

@@ -24,7 +24,6 @@ from websockets.exceptions import ConnectionClosed
 from edgebench.agent.agent import Agent
 from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
-from edgebench.agent.network import own_addresses
 from edgebench.agent.run import Listener, Notice
 from edgebench.agent.worker.process import monotonic_ns
 from edgebench.protocol import messages as m
@@ -109,7 +108,7 @@ class Session:
         """Answer until the other side is gone."""
         # A handler may still be at work when the host is gone: do not wait for it.
         gone = asyncio.ensure_future(self._connection.wait_closed())
-        gone.add_done_callback(lambda _: self._agent.lease.abandon(self._holder))
+        gone.add_done_callback(lambda _: self._agent.leave(self._holder))
         try:
             async for data in self._connection:
                 await self._answer(data)
@@ -166,8 +165,10 @@ class Session:
                 "update the older one"
             )
         self._host_name = hello.host_name[:64]
-        self._holder = f"{self._peer.identity}/{hello.session}"
         agent = self._agent
+        if not self._holder:
+            self._holder = f"{self._peer.identity}/{hello.session}"
+            agent.enter(self._holder)
         await self._send(frame.number, m.Welcome(m.PROTOCOL_VERSION, agent.software, agent.device))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
@@ -212,15 +213,9 @@ class Session:
         await self._send(frame.number, state)
 
     async def _run_start(self, frame: Frame, start: m.RunStart) -> None:
-        lease = self._agent.lease
-        lease.require(self._holder)
+        self._agent.lease.require(self._holder)
         listener = self._listen(frame.number)
-        lease.pin()
-        try:
-            await self._agent.runner.start(start, self._peer.identity, listener, lease.unpin)
-        except BaseException:
-            lease.unpin()
-            raise
+        await self._agent.runner.start(start, self._peer.identity, listener)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
     async def _run_watch(self, frame: Frame, watch: m.RunWatch) -> None:
@@ -266,7 +261,7 @@ class Session:
     async def _pairing_open(self, frame: Frame, ask: m.PairingOpen) -> None:
         trust = self._agent.require_trust()
         trust.open_pairing(ask.certificate_pem, ask.valid_s)
-        ready = m.PairingReady(trust.fingerprint, own_addresses(), self._agent.port or 0)
+        ready = m.PairingReady(trust.fingerprint, self._agent.addresses(), self._agent.port or 0)
         await self._send(frame.number, ready)
 
     async def _status(self, frame: Frame, _: m.StatusAsk) -> None:

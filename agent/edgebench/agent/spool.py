@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 from edgebench.agent.files import disk_errors, sync_directory, sync_file
 from edgebench.protocol.errors import NoSpace, UsageError
 from edgebench.protocol.messages import SpooledFile
+from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Spool:
@@ -131,7 +130,7 @@ class Spool:
 
 
 def _inside(directory: Path, run_id: str) -> Path:
-    if not _RUN_ID.fullmatch(run_id):
+    if not RUN_ID.fullmatch(run_id):
         raise UsageError(f"malformed run id: {run_id[:80]!r}")
     return directory / run_id
 

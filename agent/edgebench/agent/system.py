@@ -82,8 +82,8 @@ def virtualization(root: Path = Path("/")) -> str | None:
     cpuinfo = _text(root / "proc/cpuinfo")
     vendor = _text(root / "sys/class/dmi/id/sys_vendor")
     product = _text(root / "sys/class/dmi/id/product_name")
-    for mark, name in _DMI_VENDORS.items():
-        if mark in vendor or mark in product:
+    for vendor_mark, product_mark, name in _DMI_MARKS:
+        if vendor_mark in vendor and product_mark in product:
             return name
     if _text(root / "sys/hypervisor/type"):
         return _text(root / "sys/hypervisor/type")
@@ -92,17 +92,18 @@ def virtualization(root: Path = Path("/")) -> str | None:
     return None
 
 
-_DMI_VENDORS = {
-    "QEMU": "KVM",
-    "KVM": "KVM",
-    "Amazon EC2": "Amazon EC2",
-    "VMware": "VMware",
-    "innotek": "VirtualBox",
-    "Xen": "Xen",
-    "Google": "Google Compute Engine",
-    "Microsoft Corporation": "Hyper-V",
-}
-"""DMI strings of the common hypervisors. Source: systemd, src/basic/virt.c, `dmi_vendor_table`."""
+_DMI_MARKS = (
+    ("", "KVM", "KVM"),
+    ("QEMU", "", "QEMU"),
+    ("Amazon EC2", "", "Amazon EC2"),
+    ("VMware", "", "VMware"),
+    ("innotek", "", "VirtualBox"),
+    ("Xen", "", "Xen"),
+    ("Google", "Google Compute Engine", "Google Compute Engine"),
+    ("Microsoft Corporation", "Virtual Machine", "Hyper-V"),
+)
+"""Texts in the DMI vendor and product names, and what they mean; real laptops of Google and
+Microsoft carry the vendor's name alone."""
 
 
 def _emulator(root: Path) -> str | None:

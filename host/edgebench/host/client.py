@@ -19,6 +19,7 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import Frame, decode, encode
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
+    EdgebenchError,
     LinkTimeout,
     RemoteProtocolError,
     StoreError,
@@ -50,9 +51,12 @@ class Client:
         self._link = link
         self._number = 0
         self._followed = 0
-        welcome = self.ask(
-            m.Hello(m.PROTOCOL_VERSION, f"edgebench {_version()}", _host_name(), SESSION), m.Welcome
-        )
+        hello = m.Hello(m.PROTOCOL_VERSION, f"edgebench {_version()}", _host_name(), SESSION)
+        try:
+            welcome = self.ask(hello, m.Welcome)
+        except EdgebenchError:
+            link.close()
+            raise
         self.device = welcome.device
         self.software = welcome.software
 

@@ -69,6 +69,10 @@ def build_document(
     if worker is None:
         raise MeasurementError("the run measured nothing")
     queries.check()
+    if len(queries.start_ns) != worker.query_count:
+        raise MeasurementError(
+            f"query trace has {len(queries.start_ns)} rows, the worker made {worker.query_count}"
+        )
     latency_ns = queries.latency_ns
     latency = summarize(latency_ns)
     timed = slice(queries.warmup_count, None)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
-from edgebench.host.devices.discovery import LOCAL_NAME, Found, find_devices, open_device
-from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.discovery import Found, find_devices, open_device
+from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.measure import Model, OpenMeter, collect_waiting, measure, open_meter
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
@@ -240,6 +240,8 @@ class Lab:
         documents: list[dict[str, Any]] = []
         for device in on:
             with self.connect(device) as client:
+                # The lease first: another process of ours may be fetching its run just now.
+                client.acquire()
                 for document in collect_waiting(client, self.store, watcher.doubted):
                     watcher.collected(document)
                 plan = _Plan(opened, runtime, preset, settings | {"limits": limits}, recorder)

@@ -30,11 +30,12 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     MeasurementError,
     RemoteProtocolError,
+    StoreError,
     UsageError,
     error_from_code,
 )
 from edgebench.protocol.messages import Progress, RunEnded
-from edgebench.protocol.record import RunRecord
+from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.spec import RunSpec
 
 
@@ -126,6 +127,8 @@ def measure(
     with session or nullcontext():
         client.start_run(run_id, spec, sha256=model.sha256, model_name=model.name)
         ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
+    if not ended.is_spooled:
+        raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     power = Power(meter.capability, session) if meter and session else None
     document = collect(client, store, run_id, Beside(probes, power))
@@ -159,10 +162,15 @@ def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[s
 
     Raises:
         StoreError: the store cannot be written.
+        RemoteProtocolError: the device calls a run what no host of ours would.
     """
+    if not RUN_ID.fullmatch(run_id):
+        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
     with store.incoming(run_id) as directory:
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
         record = read_record(directory)
+        if record.run_id != run_id:
+            raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
         document = None
         if record.worker is not None:
             document = _put_together(directory, record, beside)
@@ -182,7 +190,7 @@ def collect_waiting(
     for run_id in client.list_runs().finished:
         try:
             document = collect(client, store, run_id, Beside([]))
-        except (MeasurementError, RemoteProtocolError) as exc:
+        except (MeasurementError, RemoteProtocolError, StoreError) as exc:
             on_doubt(run_id, exc)
             continue
         if document is not None:

@@ -32,7 +32,7 @@ class Channel:
 
     name: str
     boundary: str
-    """What is inside: package, core, board, rail, wall, battery."""
+    """What is inside: package, platform, board, rail, wall, battery."""
 
 
 @dataclass(frozen=True, slots=True)

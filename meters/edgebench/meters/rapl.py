@@ -60,7 +60,7 @@ class Rapl:
             return Missing(f"RAPL counters are readable by root only: {exc.filename}")
         except (OSError, ValueError) as exc:
             return Missing(f"RAPL counters are not readable: {exc}")
-        channels = tuple(Channel(zone.name, "processor package") for zone in self._zones)
+        channels = tuple(Channel(zone.name, _boundary(zone.name)) for zone in self._zones)
         return Capability(self.name, channels, RATE_HZ, True, "host:monotonic")
 
     def session(self) -> PolledSession:
@@ -85,6 +85,11 @@ class Rapl:
         if passed_uj < 0:
             passed_uj += zone.range_uj
         return Sample(now_ns, index, passed_uj * 1e3 / (now_ns - last_ns), Flag.NONE)
+
+
+def _boundary(zone: str) -> str:
+    # psys is the whole platform, with the package inside it: never add the two.
+    return "platform" if zone == "psys" else "package"
 
 
 def _open_zone(folder: Path) -> _Zone:

@@ -125,7 +125,8 @@ def _decode_header(header: memoryview) -> tuple[int, Message]:
         raise RemoteProtocolError("request number is not an integer in range")
     message_type = _TYPES.get(kind) if isinstance(kind, str) else None
     if message_type is None:
-        raise RemoteProtocolError(f"unknown message kind {str(kind)[:40]!r}")
+        shown = kind[:40] if isinstance(kind, str) else type(kind).__name__
+        raise RemoteProtocolError(f"unknown message kind {shown!r}")
     if not isinstance(body, dict) or _is_deeper_than(body, MAX_DEPTH):
         raise RemoteProtocolError(f"body of {kind} is not a map of at most {MAX_DEPTH} levels")
     return number, from_plain(body, message_type)

@@ -32,6 +32,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+MAX_TEXT = 1000
+"""Characters of an error's text that are taken from the other side."""
+
 
 class ErrorCode(IntEnum):
     """Stable numbers of the errors that an agent may send; never renumber."""
@@ -182,8 +185,9 @@ class StoreError(EdgebenchError):
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:
-    """The local exception for an error that an agent reported by `code`."""
-    return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(text)
+    """The local exception for an error that an agent reported by `code`; its text is one line."""
+    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(line[:MAX_TEXT])
 
 
 _CLASSES: tuple[type[EdgebenchError], ...] = (

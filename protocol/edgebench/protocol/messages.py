@@ -167,6 +167,8 @@ class RunEnded:
     outcome: Outcome
     code: int = 0
     error: str | None = None
+    is_spooled: bool = True
+    """False: not even its failure could be written down, and there is nothing to fetch."""
 
 
 @dataclass(frozen=True, slots=True)

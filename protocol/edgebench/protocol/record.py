@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""A run id becomes a directory on both sides; neither may choose where for the other."""
 
 
 class Outcome(Enum):

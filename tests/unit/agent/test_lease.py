@@ -99,8 +99,56 @@ def test_run_in_progress_keeps_the_lease_whatever_the_clock_says(
     lease.release("a")
     lease.require("a")
     lease.unpin()
-    assert lease.holder is None
+    with pytest.raises(LeaseHeld):  # its host has yet to fetch the run
+        lease.acquire("b", "Bob", 5.0)
+    clock.now_s += 5.1
     lease.acquire("b", "Bob", 5.0)
+
+
+def test_lease_of_a_host_that_died_in_its_run_ends_with_the_run(lease: Lease) -> None:
+    """A device waits for a host that will never come back."""
+    lease.acquire("a", "Ada", 5.0)
+    lease.pin()
+    lease.abandon("a")
+    with pytest.raises(LeaseHeld):
+        lease.acquire("b", "Bob", 5.0)
+    lease.unpin()
+    lease.acquire("b", "Bob", 5.0)
+
+
+def test_any_word_of_the_holder_renews_the_lease(lease: Lease, clock: Clock) -> None:
+    """A host that sends a large model loses the lease while it sends."""
+    lease.acquire("a", "Ada", 5.0)
+    for _ in range(10):
+        clock.now_s += 4.9
+        lease.touch("a")
+    lease.require("a")
+    lease.touch("b")
+    lease.touch("")
+    clock.now_s += 5.0
+    lease.touch("a")
+    assert lease.holder is None, "an expired lease is not brought back"
+
+
+def test_lease_of_a_lost_connection_is_free_at_once(lease: Lease) -> None:
+    """A host that was killed blocks the device for the rest of its two minutes."""
+    lease.acquire("a", "Ada", 120.0)
+    lease.abandon("b")
+    lease.require("a")
+    lease.abandon("a")
+    assert lease.holder is None
+
+
+def test_lease_of_a_lost_connection_is_kept_until_its_run_has_ended(lease: Lease) -> None:
+    """The measurement of a host that went away is disturbed by the next one."""
+    lease.acquire("a", "Ada", 120.0)
+    lease.pin()
+    lease.abandon("a")
+    lease.require("a")
+    with pytest.raises(LeaseHeld):
+        lease.acquire("b", "Bob", 5.0)
+    lease.unpin()
+    assert lease.holder is None
 
 
 @pytest.mark.parametrize(

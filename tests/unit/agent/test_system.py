@@ -55,7 +55,7 @@ def test_virtual_machine_is_described(tmp_path: Path, state: Path) -> None:
     """Numbers from a virtual machine pass for numbers from the metal."""
     root = make_tree(tmp_path / "root", X86_VM)
     environment = describe_environment(root)
-    assert environment.virtualization == "KVM"
+    assert environment.virtualization == "QEMU"
     assert environment.cpu.model == "Intel(R) Xeon(R) Processor @ 2.90GHz"
     assert (environment.cpu.freq_hz_max, environment.cpu.governor) == (None, None)
     device = describe_device(state, None, root)

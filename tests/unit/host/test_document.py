@@ -127,6 +127,13 @@ def test_trace_that_cannot_be_true_is_refused(
         trace.check()
 
 
+def test_trace_of_another_length_than_the_worker_counted_is_refused() -> None:
+    """A trace that lost its end is stored, and doubted only when somebody verifies it."""
+    record = run_record(replace(worker_record(latencies()), query_count=501))
+    with pytest.raises(MeasurementError, match="500 rows, the worker made 501"):
+        build_document(record, queries(), created_utc=CREATED_UTC, clock=None)
+
+
 def test_queries_may_follow_each_other_without_a_gap() -> None:
     """The usual case of a fast loop is refused."""
     Queries(np.array([10, 15]), np.array([15, 15]), 0).check()

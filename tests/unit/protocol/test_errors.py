@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgebench.protocol import errors
 from edgebench.protocol.errors import (
+    MAX_TEXT,
     EdgebenchError,
     ErrorCode,
     LocalProtocolError,
@@ -84,6 +87,14 @@ def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN
     assert type(error_from_code(code, "newer trouble")) is TargetError
+
+
+@given(st.text(max_size=2000))
+def test_text_from_the_other_side_becomes_one_printable_line(text: str) -> None:
+    """A device clears the terminal of whoever reads its error, or fills it."""
+    line = str(error_from_code(int(ErrorCode.TARGET), text))
+    assert line.isprintable()
+    assert len(line) <= MAX_TEXT
 
 
 def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:

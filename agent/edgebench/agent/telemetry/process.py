@@ -20,16 +20,20 @@ class SamplerProcess:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
+        self._failure = "the sampler was not started"
 
     async def start(self, worker_pid: int) -> None:
-        """Start the process."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "edgebench.agent.telemetry.sampler"),
-            *(str(self._directory), str(worker_pid)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        """Start the process; without it, the run goes on."""
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "edgebench.agent.telemetry.sampler"),
+                *(str(self._directory), str(worker_pid)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except OSError as exc:
+            self._failure = f"the sampler did not start: {exc.strerror}"
 
     async def end(self) -> tuple[AbsentSensor, ...]:
         """End the sampling; the sensors that were absent, with the reason.
@@ -37,7 +41,7 @@ class SamplerProcess:
         A sampler that fails costs the run its telemetry, never its latencies.
         """
         if self._process is None:
-            return ()
+            return (AbsentSensor("all", self._failure),)
         if self._process.stdin:
             self._process.stdin.close()
         try:

@@ -7,6 +7,7 @@ stamps each value when it was read, on the clock that the queries use.
 from __future__ import annotations
 
 import json
+import math
 import select
 import sys
 import time
@@ -84,12 +85,20 @@ def sample(readers: list[Reader], rate_hz: float) -> Trace:
     while not _input_ended(next_s - time.monotonic()):
         first = 0
         for reader in readers:
-            values = list(reader.read())
+            values = _read(reader)
             trace.add(time.perf_counter_ns(), first, values)
             first += len(values)
         # After a stall, go on from now: a burst of catching up would disturb the run.
         next_s = max(next_s + period_s, time.monotonic())
     return trace
+
+
+def _read(reader: Reader) -> list[float]:
+    """One reading; a source that fails now may answer the next time."""
+    try:
+        return list(reader.read())
+    except (OSError, ValueError, IndexError):
+        return [math.nan] * len(reader.sensors)
 
 
 def _input_ended(wait_s: float) -> bool:

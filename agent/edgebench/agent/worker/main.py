@@ -166,7 +166,8 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
 
 def _get_ready(job: Job) -> Ready:
     """Import, load, first inference: each timed on its own."""
-    import_ns, (runtime, version) = _timed(lambda: _import_runtime(job.spec.runtime))
+    runtime = _find_runtime(job.spec.runtime)
+    import_ns, version = _timed(runtime.import_library)
     before_bytes = _resident_bytes("VmRSS")
     options = LoadOptions(job.spec.threads, job.spec.delegate)
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
@@ -225,11 +226,11 @@ def _record(job: Job, ready: Ready, measured: Measured) -> WorkerRecord:
     )
 
 
-def _import_runtime(name: str) -> tuple[Runtime, str]:
+def _find_runtime(name: str) -> Runtime:
+    # Imported here, so that an unknown runtime is reported like every other failure.
     from edgebench.agent.runtimes.registry import find_runtime
 
-    runtime = find_runtime(name)
-    return runtime, runtime.import_library()
+    return find_runtime(name)
 
 
 def _first_inference(job: Job, model: LoadedModel) -> tuple[int, list[Tensor]]:

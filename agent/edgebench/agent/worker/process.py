@@ -35,7 +35,8 @@ from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
 SPOOL_TIMEOUT_S = 120.0
-STOP_GRACE_S = 5.0
+STOP_GRACE_S = 20.0
+"""A stop takes effect when the inference that is going on has ended."""
 MAX_LINE_BYTES = 16 * 1024
 _DOING = {
     Phase.STARTING: "starting",
@@ -78,6 +79,7 @@ class WorkerProcess:
             (self.directory / "job.json").write_text(json.dumps(to_plain(job)))
             log = (self.directory / WORKER_LOG_FILE).open("wb")
         read_end, write_end = os.pipe()
+        self._reader = await _read_pipe(read_end)
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "edgebench.agent.worker.main"),
@@ -90,9 +92,8 @@ class WorkerProcess:
                 start_new_session=True,
             )
         finally:
-            os.close(write_end)
+            os.close(write_end)  # the reader sees the end, also when nobody was started
             log.close()
-        self._reader = await _read_pipe(read_end)
 
     def go(self) -> None:
         """Let the worker begin."""
@@ -131,18 +132,22 @@ class WorkerProcess:
         self.is_stopping = True
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
-        if self._phase is Phase.SPOOLING:
-            return
         try:
             await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
-            await self.kill()
+            if not self._is_writing:
+                await self.kill()
 
     async def kill(self) -> None:
         """End the worker now."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+
+    @property
+    def _is_writing(self) -> bool:
+        """It has stopped measuring; what is left must not be cut off."""
+        return self._phase is Phase.SPOOLING
 
     async def _read_line(self) -> bytes:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from edgebench.host.lab import Lab
     from edgebench.host.measure import Interrupted
     from edgebench.host.show.progress import ProgressWatcher
+    from edgebench.protocol.errors import EdgebenchError
 
     lab = Lab(options.store)
     is_interrupted = False
@@ -76,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
             is_interrupted = True
             if exc.document is not None:
                 watcher.documents.append(exc.document)
+        except (EdgebenchError, KeyboardInterrupt):
+            _report(options, lab, watcher)  # what was measured before is not lost from sight
+            raise
     _report(options, lab, watcher)
     if is_interrupted:
         _say_what_was_kept(watcher, lab)
@@ -95,7 +100,8 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         json.dump({"runs": documents}, sys.stdout, indent=1)
         print()
     elif documents:
-        console().print(results_table(documents))
+        out = console()
+        out.print(results_table(documents, out.width))
     watcher.show_doubts(documents)
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
@@ -103,7 +109,8 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         print(f"hint: {hint}", file=sys.stderr)
     if documents and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
-        print(f"next: edgebench show {documents[-1]['run_id']}", file=sys.stderr)
+        store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+        print(f"next: edgebench show {documents[-1]['run_id']}{store}", file=sys.stderr)
 
 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:

@@ -69,12 +69,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(deployed: Deployed) -> None:
+    from edgebench.host.show.tables import safe
+
     device, system = deployed.device, deployed.system
     usable = [f"{r.name} {r.version}" for r in system.runtimes if r.is_usable]
-    print(f"device    {device.name} ({device.addresses[0]}:{device.port}), {system.device.os}")
-    print(f"          {system.device.soc}, {system.device.arch}, profile {system.device.profile}")
-    print(f"runtimes  {', '.join(usable) or 'none works'}")
-    print(f"next: edgebench bench --quick --on {device.name}")
+    about = (system.device.soc, system.device.arch, f"profile {system.device.profile}")
+    print(safe(f"device    {device.name} ({device.addresses[0]}:{device.port})"))
+    print(safe(f"          {', '.join((*about, system.device.os))}"))
+    print(safe(f"runtimes  {', '.join(usable) or 'none works'}"))
+    print(safe(f"next: edgebench bench --quick --on {device.name}"))
 
 
 def _say(line: str) -> None:

@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"runs": [asdict(row) for row in rows]}, indent=1))
     elif rows:
-        console().print(runs_table(rows))
+        out = console()
+        out.print(runs_table(rows, out.width))
     else:
         print(f"no runs in {store.root}")
     return 0

@@ -28,5 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(document, indent=1))
     else:
-        console().print(run_page(document, str(store.directory(run_id))))
+        out = console()
+        out.print(run_page(document, out.width))
+        out.print(str(store.directory(run_id)), soft_wrap=True)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
@@ -30,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
         plain = [asdict(difference) for difference in differences]
         print(json.dumps({"run_id": run_id, "differences": plain}, indent=1, default=str))
     elif differences:
+        files = f"{len(differences)} differences to its raw files"
+        print(f"error: run {run_id} does not verify: {files}", file=sys.stderr)
         for found in differences:
             print(f"{found.key}: stored {found.stored!r}, computed {found.computed!r}")
     else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgebench.host.devices import on_device
 from edgebench.host.devices.on_device import ANSWER_MARK, Facts, Outcome, Removed
-from edgebench.host.devices.shell import Output, Shell
+from edgebench.host.devices.shell import Output, Shell, printable
 from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import NoSpace, PythonMissing, TargetError
 
@@ -93,7 +93,7 @@ class Account:
         lines = [line for line in output.text.splitlines() if line.startswith(ANSWER_MARK)]
         if not lines:
             raise TargetError(f"{what} on {self.shell.target} failed: {_last_line(output)}")
-        plain = json.loads(lines[-1].removeprefix(ANSWER_MARK))
+        plain = _printable(json.loads(lines[-1].removeprefix(ANSWER_MARK)))
         if "problem" in plain:
             kind = NoSpace if plain["is_full"] else TargetError
             raise kind(f"{what} on {self.shell.target} failed: {plain['problem']}")
@@ -124,6 +124,17 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
     oldest = ".".join(map(str, OLDEST_PYTHON))
     found = "; ".join(seen) or f"not found: {python or ', '.join(CANDIDATES)}"
     raise PythonMissing(f"no Python {oldest} or newer on {shell.target}: {found}")
+
+
+def _printable(plain: Any) -> Any:
+    """JSON may spell out what the text that carried it may not contain."""
+    if isinstance(plain, str):
+        return printable(plain).replace("\n", " ")
+    if isinstance(plain, list):
+        return [_printable(value) for value in plain]
+    if isinstance(plain, dict):
+        return {str(key): _printable(value) for key, value in plain.items()}
+    return plain
 
 
 def _parsed(version: str) -> tuple[int, ...]:

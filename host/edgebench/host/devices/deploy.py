@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.host.devices.account import Account, open_account
-from edgebench.host.devices.discovery import LOCAL_NAME, open_device
-from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.discovery import open_device
+from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.install import Say, install
 from edgebench.host.devices.on_device import Facts, Removed
 from edgebench.host.devices.pairing import pair

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.mdns import Advertised, discover
 from edgebench.host.transports import local, tls
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import EdgebenchError, NotPaired, UsageError
 
-LOCAL_NAME = "local"
 MAX_PARALLEL = 16
 
 
@@ -67,14 +66,16 @@ def open_device(
     device = _by_name(files.devices(), name)
     try:
         return _connect(files, device)
-    except NotPaired:
-        raise
     except EdgebenchError:
         # Its address may have changed since it was paired: ask the network where it is now.
         moved = [agent for agent in discover(timeout_s) if agent.pin == device.pin]
         if not moved:
             raise
-        return _connect(files, _moved(files, device, moved[0]))
+        # Anybody can announce a pin: only an address that was proven is remembered.
+        current = _at(device, moved[0])
+        client = _connect(files, current)
+        files.remember(current)
+        return client
 
 
 def _by_name(devices: Sequence[KnownDevice], name: str) -> KnownDevice:
@@ -100,12 +101,8 @@ def _connect(files: HostFiles, device: KnownDevice) -> Client:
     return Client(link)
 
 
-def _moved(files: HostFiles, device: KnownDevice, agent: Advertised) -> KnownDevice:
-    moved = KnownDevice(
-        device.name, device.id, device.pin, agent.addresses, agent.port, device.deployed_to
-    )
-    files.remember(moved)
-    return moved
+def _at(device: KnownDevice, agent: Advertised) -> KnownDevice:
+    return replace(device, addresses=agent.addresses, port=agent.port)
 
 
 def _look_here(state: Path | None) -> Found:
@@ -118,25 +115,28 @@ def _look_here(state: Path | None) -> Found:
 
 
 def _look_at(files: HostFiles, device: KnownDevice, advertised: list[Advertised]) -> Found:
-    now = next((agent for agent in advertised if agent.pin == device.pin), None)
-    current = _moved(files, device, now) if now and _has_moved(device, now) else device
-    address = f"{current.addresses[0] if current.addresses else '?'}:{current.port}"
-    try:
-        with _connect(files, current) as client:
-            system = client.describe()
-            return Found(device.name, address, Access.READY, device.id, "", system)
-    except NotPaired as exc:
-        return Found(device.name, address, Access.NOT_PAIRED, device.id, str(exc))
-    except EdgebenchError as exc:
-        return Found(device.name, address, Access.UNREACHABLE, device.id, str(exc))
+    places = [device, *(_at(device, agent) for agent in advertised if agent.pin == device.pin)]
+    failure: EdgebenchError | None = None
+    for place in places:  # where it was before, then where it says that it is
+        try:
+            with _connect(files, place) as client:
+                system = client.describe()
+                return Found(device.name, _address(place), Access.READY, device.id, "", system)
+        except EdgebenchError as exc:
+            failure = failure or exc
+    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+    return Found(device.name, _address(device), access, device.id, str(failure))
 
 
-def _has_moved(device: KnownDevice, agent: Advertised) -> bool:
-    return set(device.addresses) != set(agent.addresses) or device.port != agent.port
+def _address(place: KnownDevice | Advertised) -> str:
+    return f"{place.addresses[0] if place.addresses else '?'}:{place.port}"
 
 
 def _stranger(agent: Advertised) -> Found:
-    address = f"{agent.addresses[0] if agent.addresses else '?'}:{agent.port}"
     return Found(
-        agent.name, address, Access.NOT_PAIRED, agent.id, "run `edgebench-agent pair` on it"
+        agent.name,
+        _address(agent),
+        Access.NOT_PAIRED,
+        agent.id,
+        "run `edgebench-agent pair` on it",
     )

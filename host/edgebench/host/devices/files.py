@@ -14,6 +14,9 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import user_paths
 
+LOCAL_NAME = "local"
+"""The name of this machine; no other device may have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:

@@ -33,7 +33,10 @@ def discover(timeout_s: float) -> list[Advertised]:
     Answers are taken from the cache after they have all arrived: asking for each one from the
     browser's callback loses a fifth of them when hundreds answer at once.
     """
-    zeroconf = Zeroconf(ip_version=IPVersion.All if _has_ipv6() else IPVersion.V4Only)
+    try:
+        zeroconf = Zeroconf(ip_version=IPVersion.All if _has_ipv6() else IPVersion.V4Only)
+    except (OSError, RuntimeError):  # no network at all: nobody can be heard
+        return []
     try:
         names = _Names()
         ServiceBrowser(zeroconf, SERVICE_TYPE, names)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.transports import tls
 from edgebench.protocol.errors import NotPaired
 from edgebench.protocol.identity import pairing_identity, parse_pairing_string
@@ -42,7 +43,7 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
         with Client(link) as client:
             client.ask(PairHost(certificate_pem, _host_name()), Done)
             device = KnownDevice(
-                name=client.device.name,
+                name=_free_name(files, client.device.name, string.fingerprint),
                 id=client.device.id,
                 pin=string.fingerprint,
                 addresses=string.addresses,
@@ -51,6 +52,13 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
             )
     files.remember(device)
     return device
+
+
+def _free_name(files: HostFiles, name: str, pin: str) -> str:
+    """The device's own name, with a number where another device has it already."""
+    taken = {known.name for known in files.devices() if known.pin != pin} | {LOCAL_NAME}
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in taken)
 
 
 def _certificate_of(identity_path: Path) -> str:

@@ -29,7 +29,7 @@ class Output:
 
     code: int
     text: str
-    """Standard output and standard error; when it was long, the last part of it."""
+    """Standard output and standard error, printable; when it was long, the last part of it."""
 
 
 class Shell:
@@ -81,7 +81,7 @@ class Shell:
                 raise TimeoutError
             if channel.exit_status < 0 and not self._transport.is_active():
                 raise EOFError
-            return Output(channel.exit_status, kept.decode("utf-8", "replace"))
+            return Output(channel.exit_status, printable(kept.decode("utf-8", "replace")))
 
     def put(self, files: Sequence[Path], directory: str) -> None:
         """Copy files into a directory of the device.
@@ -125,6 +125,11 @@ def _read_tail(channel: paramiko.Channel, deadline_s: float) -> bytes:
             return kept
         kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
     raise TimeoutError
+
+
+def printable(text: str) -> str:
+    """Text of a device, with nothing in it that a terminal would obey."""
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 
 def text_of(exc: BaseException) -> str:

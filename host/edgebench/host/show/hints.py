@@ -6,7 +6,7 @@ from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
-    (e.ModelRefused, "try another runtime: edgebench bench MODEL --runtime all"),
+    (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
     (e.LeaseHeld, "wait for it to end, or see who it is: edgebench-agent status (on the device)"),
@@ -16,7 +16,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.PortTaken, "choose another one: edgebench deploy USER@HOST --port 7748"),
     (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
     (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
-    (e.LinkLost, "a run goes on without us; fetch it with the next: edgebench bench --on DEVICE"),
+    (
+        e.LinkLost,
+        "if the device is still on, its run goes on; fetch it: edgebench bench --on DEVICE",
+    ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),

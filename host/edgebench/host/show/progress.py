@@ -9,7 +9,7 @@ from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress_bar import ProgressBar
 
 from edgebench.host.measure import Model
-from edgebench.host.show.tables import console, verdict_lines
+from edgebench.host.show.tables import console, safe, verdict_lines
 from edgebench.host.show.units import format_bytes, format_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
@@ -52,9 +52,9 @@ class ProgressWatcher:
     def __init__(self) -> None:
         self._console: Console = console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             ClockBar(),
-            TextColumn("{task.fields[what]}"),
+            TextColumn("{task.fields[what]}", markup=False),
             console=self._console,
             transient=True,
             refresh_per_second=REFRESH_HZ,
@@ -80,7 +80,7 @@ class ProgressWatcher:
     def run(self, device: str, model: Model, runtime: str) -> None:
         """A run begins."""
         self._clear()
-        self._title = f"{model.name} on {runtime}, {device}"
+        self._title = safe(f"{model.name} on {runtime}, {device}")
         self._task = self._bar.add_task(self._title, total=None, what="", is_timed=True)
 
     def progress(self, progress: m.Progress) -> None:
@@ -130,4 +130,4 @@ class ProgressWatcher:
             self._task = None
 
     def _say(self, line: str) -> None:
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._console.print(safe(line), markup=False, soft_wrap=True)

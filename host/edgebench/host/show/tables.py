@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -21,8 +22,16 @@ from edgebench.host.store.index import Row
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
+INVALID = "invalid"
+"""A number that cannot be trusted is refused: such a run is shown without its numbers."""
+RUNS_WIDTH = 110
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
+
+
+def safe(value: object) -> str:
+    """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in str(value))
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,34 +42,58 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def results_table(documents: Sequence[dict[str, Any]]) -> Table:
-    """The runs that were just made."""
-    table = _table("device", "model", "precision", "runtime")
-    for name in ("p50", "± 95 %", "p90", "p99", "queries", "load", "first", "peak memory"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the result tables."""
+
+    name: str
+    least_width: int
+    """Shown on terminals of at least so many columns; a number is never cut to make room."""
+    cell: Callable[[dict[str, Any]], str | Text]
+    is_number: bool = True
+
+
+def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) -> Table:
+    """The runs that were just made, as far as they fit into the width."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    columns = [column for column in _RESULT_COLUMNS if width >= column.least_width]
+    for column in columns:
+        if column.is_number:
+            table.add_column(column.name, justify="right", no_wrap=True)
+        else:
+            table.add_column(column.name, overflow="fold")
     for document in documents:
-        table.add_row(*_result_cells(document))
+        is_refused = document["verdict"]["state"] == INVALID
+        table.add_row(
+            *(
+                ABSENT if is_refused and column.is_number else column.cell(document)
+                for column in columns
+            )
+        )
     return table
 
 
-def runs_table(rows: Sequence[Row]) -> Table:
-    """The runs in the store."""
-    table = _table("run", "device", "model", "precision", "runtime")
-    for name in ("threads", "p50", "p90", "p99"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
+    """The runs in the store; an id is never broken, so that it can be copied."""
+    is_wide = width >= RUNS_WIDTH
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("run", no_wrap=True)
+    for name in ("device", "model", "precision", "runtime") if is_wide else ("model", "runtime"):
+        table.add_column(name, overflow="fold")
+    for name in ("p50", "p90", "p99") if is_wide else ("p50",):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for row in rows:
+        is_refused = row.verdict == INVALID
+        numbers = [row.latency_ns_p50, row.latency_ns_p90, row.latency_ns_p99]
+        names = [row.device, row.model, row.precision or ABSENT, row.runtime]
         table.add_row(
-            row.run_id,
-            Text(row.device),
-            Text(row.model),
-            row.precision or ABSENT,
-            row.runtime,
-            str(row.threads),
-            format_ns(row.latency_ns_p50),
-            format_ns(row.latency_ns_p90),
-            format_ns(row.latency_ns_p99),
+            _text(row.run_id),
+            *map(_text, names if is_wide else names[1::2]),
+            *(
+                format_ns(None if is_refused else value)
+                for value in (numbers if is_wide else numbers[:1])
+            ),
             _verdict(row.verdict),
         )
     return table
@@ -73,37 +106,38 @@ def devices_table(found: Sequence[Found]) -> Table:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
         table.add_row(
-            Text(device.name),
-            device.address,
+            _text(device.name),
+            _text(device.address),
             Text(device.access.value, style=_ACCESS_STYLES[device.access]),
-            system.device.profile if system else ABSENT,
-            "\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT,
-            Text(device.reason or _missing_runtimes(device)),
+            _text(system.device.profile if system else ABSENT),
+            _text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
+            _text(device.reason or _missing_runtimes(device)),
         )
     return table
 
 
-def run_page(document: dict[str, Any], directory: str) -> Group:
+def run_page(document: dict[str, Any], width: int = PIPE_WIDTH) -> Group:
     """Everything about one run that a person wants to see first."""
     facts = Table.grid(padding=(0, 2))
     for name, value in _facts(document):
-        facts.add_row(Text(name, style="bold"), Text(value))
+        facts.add_row(Text(name, style="bold"), _text(value))
     rules = _table("rule", "outcome", "detail")
     for rule in document["verdict"]["rules"]:
         style = {"pass": "green", "fail": "red"}.get(rule["outcome"], "yellow")
-        rules.add_row(rule["id"], Text(rule["outcome"], style=style), Text(rule["detail"]))
-    return Group(facts, "", results_table([document]), "", rules, "", Text(directory))
+        rules.add_row(rule["id"], Text(rule["outcome"], style=style), _text(rule["detail"]))
+    return Group(facts, "", results_table([document], width), "", rules, "")
 
 
 def verdict_lines(document: dict[str, Any]) -> list[str]:
-    """Why a run is not valid: one line for each rule that failed."""
+    """Why a run is not valid, on one line; nothing for a valid one."""
+    failed = {r["id"]: r["detail"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"}
+    if "harness_dominates" in failed:
+        failed.pop("harness_share", None)  # the same share, and a milder limit
+    if not failed:
+        return []
     model, runtime = document["model"]["name"], document["runtime"]["name"]
     state = document["verdict"]["state"]
-    return [
-        f"{state}: {model} on {runtime}: {rule['detail']}"
-        for rule in document["verdict"]["rules"]
-        if rule["outcome"] == "fail"
-    ]
+    return [safe(f"{state}: {model} on {runtime}: {'; '.join(failed.values())}")]
 
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -122,24 +156,34 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _result_cells(document: dict[str, Any]) -> list[str | Text]:
-    metrics = document["metrics"]
-    latency, cold = metrics["latency_ns"], metrics["cold_start_ns"]
-    return [
-        Text(document["device"]["name"]),
-        Text(document["model"]["name"]),
-        document["model"]["precision"] or ABSENT,
-        document["runtime"]["name"],
-        format_ns(latency["p50"]),
-        format_half_width(latency["p50"], latency["p50_ci95"]),
-        format_ns(latency["p90"]),
-        format_ns(latency["p99"]),
-        str(latency["count"]),
-        format_ns(cold["load"]),
-        format_ns(cold["first_inference"]),
-        format_bytes(metrics["memory_bytes"]["peak_rss"]),
-        _verdict(document["verdict"]["state"]),
-    ]
+def _latency(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda document: format_ns(document["metrics"]["latency_ns"][name])
+
+
+def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda document: format_ns(document["metrics"]["cold_start_ns"][name])
+
+
+def _half_width(document: dict[str, Any]) -> str:
+    latency = document["metrics"]["latency_ns"]
+    return format_half_width(latency["p50"], latency["p50_ci95"])
+
+
+_RESULT_COLUMNS = (
+    _Column("device", 100, lambda d: _text(d["device"]["name"]), is_number=False),
+    _Column("model", 0, lambda d: _text(d["model"]["name"]), is_number=False),
+    _Column("precision", 100, lambda d: _text(d["model"]["precision"] or ABSENT), is_number=False),
+    _Column("runtime", 0, lambda d: _text(d["runtime"]["name"]), is_number=False),
+    _Column("p50", 0, _latency("p50")),
+    _Column("± 95 %", 0, _half_width),
+    _Column("p90", 0, _latency("p90")),
+    _Column("p99", 70, _latency("p99")),
+    _Column("queries", 112, lambda d: str(d["metrics"]["latency_ns"]["count"])),
+    _Column("load", 132, _cold_start("load")),
+    _Column("first", 132, _cold_start("first_inference")),
+    _Column("peak memory", 132, lambda d: format_bytes(d["metrics"]["memory_bytes"]["peak_rss"])),
+    _Column("verdict", 0, lambda d: _verdict(d["verdict"]["state"]), is_number=False),
+)
 
 
 def _missing_runtimes(device: Found) -> str:
@@ -150,6 +194,10 @@ def _missing_runtimes(device: Found) -> str:
         f"{report.name}: {report.reason}" + (f" ({report.install})" if report.install else "")
         for report in missing
     )
+
+
+def _text(value: str) -> Text:
+    return Text(safe(value))
 
 
 def _verdict(state: str) -> Text:

@@ -20,6 +20,7 @@ from typing import Any
 
 from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.paths import user_paths
+from edgebench.protocol.record import RUN_ID
 
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
@@ -74,8 +75,12 @@ class Store:
         raise UsageError(f"no run matches {name!r} among {len(ids)} in {self.root}")
 
     def directory(self, run_id: str) -> Path:
-        """Where a whole run is."""
-        return self.runs / run_id
+        """Where a whole run is.
+
+        Raises:
+            StoreError: that is not the id of a run.
+        """
+        return self.runs / _checked(run_id)
 
     def document(self, run_id: str) -> dict[str, Any]:
         """The run.json of a run.
@@ -104,7 +109,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        path = self.root / "incoming" / run_id
+        path = self.root / "incoming" / _checked(run_id)
         try:
             (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -132,6 +137,12 @@ class Store:
             probe.unlink()
         except OSError as exc:
             raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+
+
+def _checked(run_id: str) -> str:
+    if not RUN_ID.fullmatch(run_id):
+        raise StoreError(f"malformed run id: {run_id[:80]!r}")
+    return run_id
 
 
 def _sync_tree(path: Path) -> None:

@@ -29,14 +29,15 @@ def connect(
         Unreachable: nobody answers at any of them.
         NotPaired: somebody else answers, or the agent does not know us.
     """
-    failure: Unreachable | None = None
+    failure: Unreachable | NotPaired | None = None
     for address in addresses:
         peer = f"{name} ({_joined(address, port)})"
         try:
             with opening(peer):
                 return _connect(address, port, pin, identity_path, peer)
-        except Unreachable as exc:
-            failure = exc
+        except (Unreachable, NotPaired) as exc:
+            # A wrong agent at one address does not mean that the right one is not at the next.
+            failure = exc if not isinstance(failure, NotPaired) else failure
     raise failure or Unreachable(f"{name}: no address is known")
 
 

@@ -127,7 +127,7 @@ def test_what_is_no_protobuf_is_left_to_the_runtime(tmp_path: Path, data: bytes)
     assert inspect(tmp_path, data).precision is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_facts_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
@@ -150,7 +150,7 @@ MESSAGES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(MESSAGES)
 def test_any_protobuf_is_facts_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, message: bytes

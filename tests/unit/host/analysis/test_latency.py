@@ -55,7 +55,7 @@ def test_sample_that_is_too_small_has_no_interval(p: float) -> None:
     assert interval_ranks(smallest, p) is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(count=st.integers(6, 300), percent=st.integers(5, 95))
 def test_coverage_is_exact_and_no_smaller_interval_has_it(count: int, percent: int) -> None:
     """An interval that is called 95 % holds the truth less often, or is wider than it must be."""

@@ -1,0 +1,166 @@
+"""`edgebench-agent` where no agent runs, and where one does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import AgentProcess
+
+from edgebench.agent.cli import main
+from edgebench.protocol.identity import parse_pairing_string
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """The agent's command line in this process: exit code, stdout, stderr."""
+    try:
+        code = main(words)
+    except SystemExit as exc:
+        code = int(exc.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.parametrize("command", ["status", "pair"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_command_without_a_running_agent_says_so_and_what_to_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, options: tuple[str, ...]
+) -> None:
+    """A person sees a traceback instead of: there is no agent."""
+    code, out, err = run(capsys, "--state", str(tmp_path), command, *options)
+    assert (code, out) == (1, "")
+    error, hint = err.splitlines()
+    assert error == f"error: no agent answers at {tmp_path / 'agent.sock'}"
+    assert hint.startswith("hint: ")
+    assert "edgebench-agent serve" in hint
+
+
+@pytest.mark.parametrize("command", ["status", "pair"])
+def test_state_that_is_no_directory_is_an_error_and_no_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    """A wrong --state ends in a traceback."""
+    (tmp_path / "file").write_text("")
+    code, out, err = run(capsys, "--state", str(tmp_path / "file"), command)
+    assert (code, out) == (1, "")
+    assert [line.split(":")[0] for line in err.splitlines()] == ["error", "hint"]
+
+
+@pytest.mark.parametrize("words", [("--help",), ("serve", "--help"), ("pair", "--help")])
+def test_help_is_there(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Somebody on a device without a network cannot look anything up."""
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "usage: edgebench-agent" in out
+
+
+@pytest.mark.parametrize("words", [(), ("frobnicate",), ("serve", "--frobnicate")])
+def test_wrong_words_are_exit_code_2(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """A misspelt option starts an agent with other settings."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "usage: edgebench-agent" in err
+
+
+@pytest.mark.parametrize("listen", ["7747", "host", ":", ":65536", ":-1", "host:port", ""])
+def test_wrong_address_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, listen: str
+) -> None:
+    """An agent listens somewhere else than its owner wrote."""
+    code, out, err = run(capsys, "--state", str(tmp_path / "s"), "serve", "--listen", listen)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --listen takes [ADDRESS]:PORT, got ")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """An agent that nobody is paired with."""
+    agent = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"])
+    agent.start()
+    yield agent
+    agent.kill()
+
+
+def said(running: AgentProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    """What the agent's command line says."""
+    return subprocess.run(
+        running.command(*words), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_status_tells_how_the_agent_is(running: AgentProcess) -> None:
+    """The owner of a device cannot see what its agent does."""
+    result = said(running, "status")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert lines["device"].startswith("board (")
+    assert f"pid {running.pid}," in lines["agent"]
+    assert lines["port"] == str(running.port)
+    assert (lines["lease"], lines["running"], lines["hosts"]) == ("free", "nothing", "none paired")
+
+
+def test_status_as_json_is_one_document(running: AgentProcess) -> None:
+    """A script that watches a farm reads a table."""
+    result = said(running, "status", "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    status = json.loads(result.stdout)
+    assert (status["pid"], status["port"], status["running"]) == (running.pid, running.port, None)
+
+
+def test_pair_prints_the_string_alone_on_stdout(running: AgentProcess) -> None:
+    """A script cannot take the string, or a person does not learn what to do with it."""
+    result = said(running, "pair")
+    assert result.returncode == 0, result.stderr
+    string = parse_pairing_string(result.stdout)
+    assert result.stdout == f"{string}\n"
+    assert string.port == running.port
+    assert f"edgebench pair '{string}'" in result.stderr
+    assert "10 minutes" in result.stderr
+
+
+def test_every_pairing_string_is_another_one(running: AgentProcess) -> None:
+    """A secret is used for two hosts."""
+    strings = [json.loads(said(running, "pair", "--json").stdout)["pairing"] for _ in "ab"]
+    secrets = {parse_pairing_string(string).secret for string in strings}
+    assert len(secrets) == 2
+
+
+def test_second_agent_on_one_state_is_refused(running: AgentProcess) -> None:
+    """Two agents share a spool, and sweep each other's runs away."""
+    result = said(running, "serve", "--local")
+    assert (result.returncode, result.stdout) == (1, "")
+    error, hint = result.stderr.splitlines()
+    assert error == f"error: another agent is running with the state in {running.state}"
+    assert hint.startswith("hint: ")
+
+
+def test_taken_port_is_an_error_and_no_traceback(running: AgentProcess, tmp_path: Path) -> None:
+    """A person sees a traceback instead of: the port is taken."""
+    other = AgentProcess(tmp_path)
+    address = f"127.0.0.1:{running.port}"
+    result = said(other, "serve", "--listen", address, "--no-advertise")
+    assert (result.returncode, result.stdout) == (1, "")
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(f"error: cannot listen on {address}: ")
+    assert hint.startswith("hint: ")
+
+
+def test_stopped_agent_ends_with_0_and_leaves_no_socket(tmp_path: Path) -> None:
+    """A service manager takes every stop for a failure."""
+    agent = AgentProcess(tmp_path).start()
+    assert (agent.state / "agent.sock").exists()
+    assert agent.stop() == 0
+    assert not (agent.state / "agent.sock").exists()
+    assert agent.errors() == ""
+
+
+def test_socket_is_for_its_owner_only(running: AgentProcess) -> None:
+    """Any user of the device may pair hosts with its agent."""
+    assert (running.state / "agent.sock").stat().st_mode & 0o777 == 0o600
+    assert running.state.stat().st_mode & 0o077 == 0

@@ -1,0 +1,103 @@
+"""`edgebench bench`: what goes to which stream, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import QUICK, Measured
+from support.onnx_bytes import addition
+from support.tools import need_runtime
+
+
+def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> None:
+    """A script that reads stdout chokes on a progress line."""
+    assert measured.code in (0, 3), measured.err
+    document = json.loads(measured.out)
+    assert list(document) == ["runs"]
+    assert measured.document["model"]["name"] == "digits_int8.tflite"
+    assert measured.document["spec"]["min_query_count"] == 50
+    assert measured.err.startswith("done: digits_int8.tflite on litert")
+    assert "{" not in measured.err
+
+
+def test_printed_document_is_the_stored_one(measured: Measured) -> None:
+    """What a script got is not what the store keeps."""
+    store = measured.host.folder / "data" / "edgebench"
+    (path,) = store.glob("runs/*/run.json")
+    assert json.loads(path.read_text()) == measured.document
+
+
+def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(
+    measured: Measured, tmp_path: Path
+) -> None:
+    """A CI job takes a number that means nothing; a file of results holds the progress."""
+    need_runtime("onnxruntime")
+    path, store = tmp_path / "nan.onnx", tmp_path / "store"
+    path.write_bytes(addition(float("nan")))
+    result = measured.host.run("bench", str(path), *QUICK, "--store", str(store))
+    assert result.returncode == 3, result.stderr
+    for column in ("device", "model", "precision", "runtime", "p50", "p99", "verdict"):
+        assert column in result.stdout
+    assert "nan.onnx" in result.stdout
+    assert "invalid" in result.stdout
+    assert "\x1b" not in result.stdout + result.stderr, "no colours into a file"
+    assert "invalid: nan.onnx on onnx: outputs hold NaN or infinity" in result.stderr
+    assert f"results: {store / 'runs'}" in result.stderr
+    assert "next: edgebench show " in result.stderr
+
+
+def test_one_bad_model_of_two_is_exit_code_1_and_does_not_cost_the_other(
+    measured: Measured, tmp_path: Path
+) -> None:
+    """A CI job takes a failure for a success, or a list of models stops at the first that fails."""
+    path = tmp_path / "junk.tflite"
+    path.write_bytes(b"this is no model")
+    result = measured.host.run(
+        *("bench", str(path), "digits_int8.tflite", "--runtime", "litert", *QUICK, "--json"),
+        *("--store", str(tmp_path)),
+    )
+    assert result.returncode == 1
+    (document,) = json.loads(result.stdout)["runs"]
+    assert document["model"]["name"] == "digits_int8.tflite"
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert error.startswith("error: junk.tflite on litert: litert refused the model: ")
+    (hint,) = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
+    assert "edgebench" in hint
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime", "said"),
+    [
+        ("model.txt", None, "unknown model format, expected .tflite or .onnx"),
+        ("model.onnx", "litert", "runtime litert does not load .onnx files"),
+        ("model.tflite", "tfilte", "unknown runtime 'tfilte': there are"),
+    ],
+)
+def test_runtime_that_does_not_fit_is_exit_code_2(
+    measured: Measured, tmp_path: Path, name: str, runtime: str | None, said: str
+) -> None:
+    """A wrong suffix or runtime is sent to the device and fails there."""
+    path = tmp_path / name
+    path.write_bytes(b"this is no model")
+    words = ("--runtime", runtime) if runtime else ()
+    result = measured.host.run("bench", str(path), *words, *QUICK)
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    error, hint = result.stderr.splitlines()
+    assert said in error
+    assert hint.startswith("hint: ")
+
+
+def test_store_that_cannot_be_written_is_noticed_before_the_measurement(
+    measured: Measured, tmp_path: Path
+) -> None:
+    """An hour is measured, and then there is no place for it."""
+    (tmp_path / "file").write_text("")
+    result = measured.host.run(
+        "bench", "digits_int8.tflite", "--duration", "1h", "--store", str(tmp_path / "file" / "s")
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    error, hint = result.stderr.splitlines()
+    assert error.startswith("error: store not writable: Not a directory: ")
+    assert "--store" in hint

@@ -1,0 +1,153 @@
+"""runs, show and verify: on an empty store, on a good run, and on one that was changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.commands import Measured, Run
+
+
+@pytest.fixture
+def copied(measured: Measured, host: Host) -> str:
+    """The measured run in the store of this test's host; its id."""
+    shutil.copytree(
+        measured.host.folder / "data" / "edgebench" / "runs",
+        host.folder / "data" / "edgebench" / "runs",
+    )
+    return measured.run_id
+
+
+def run_file(host: Host, run_id: str) -> Path:
+    """The document of a stored run."""
+    return host.folder / "data" / "edgebench" / "runs" / run_id / "run.json"
+
+
+def test_empty_store_has_no_runs_and_says_where_it_is(edgebench: Run, host: Host) -> None:
+    """A newcomer sees an error, or an empty line."""
+    said = edgebench("runs")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == f"no runs in {host.folder / 'data' / 'edgebench'}\n"
+    assert json.loads(edgebench("runs", "--json").out) == {"runs": []}
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+@pytest.mark.parametrize("name", ["last", "20260101"])
+def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, name: str) -> None:
+    """A misspelt id ends in a traceback, or shows another run."""
+    said = edgebench(command, name)
+    assert (said.code, said.out) == (2, "")
+    error, hint = said.err.splitlines()
+    assert error.startswith(f"error: no run matches {name!r} among 0 in ")
+    assert hint.startswith("hint: ")
+
+
+def test_runs_are_listed(edgebench: Run, copied: str) -> None:
+    """A run that was stored cannot be found again."""
+    said = edgebench("runs")
+    assert (said.code, said.err) == (0, "")
+    (line,) = [line for line in said.out.splitlines() if copied in line]
+    assert "digits_int8.tflite" in line
+    assert "litert" in line
+    (row,) = json.loads(edgebench("runs", "--json").out)["runs"]
+    assert row["run_id"] == copied
+    assert row["latency_ns_p50"] > 0
+
+
+@pytest.mark.parametrize("name", ["whole", "part", "last"])
+def test_run_is_shown(edgebench: Run, copied: str, name: str) -> None:
+    """A person cannot look at a result."""
+    said = edgebench("show", {"whole": copied, "part": copied[-8:], "last": "last"}[name])
+    assert (said.code, said.err) == (0, "")
+    for expected in (copied, "digits_int8.tflite", "litert", "p50", "verdict", "enough_queries"):
+        assert expected in said.out
+
+
+def test_shown_json_is_the_stored_document(edgebench: Run, host: Host, copied: str) -> None:
+    """A script reads other numbers than the store holds."""
+    said = edgebench("show", "last", "--json")
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out) == json.loads(run_file(host, copied).read_text())
+
+
+def test_good_run_is_verified(edgebench: Run, copied: str) -> None:
+    """Every run is doubted."""
+    said = edgebench("verify", "last")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"verified: {copied}: ")
+    assert json.loads(edgebench("verify", "last", "--json").out) == {
+        "run_id": copied,
+        "differences": [],
+    }
+
+
+def test_changed_number_is_told_with_both_values(edgebench: Run, host: Host, copied: str) -> None:
+    """A result that was edited is verified, or a script does not notice."""
+    path = run_file(host, copied)
+    document = json.loads(path.read_text())
+    true_p50 = document["metrics"]["latency_ns"]["p50"]
+    document["metrics"]["latency_ns"]["p50"] = 1
+    path.write_text(json.dumps(document))
+    said = edgebench("verify", "last")
+    assert said.code == 1
+    assert said.out == f"metrics.latency_ns.p50: stored 1, computed {true_p50}\n"
+    told = json.loads(edgebench("verify", "last", "--json").out)
+    assert told["differences"] == [
+        {"key": "metrics.latency_ns.p50", "stored": 1, "computed": true_p50}
+    ]
+
+
+def test_removed_trace_is_noticed(edgebench: Run, host: Host, copied: str) -> None:
+    """A run without its raw data is verified, or ends in a traceback."""
+    (run_file(host, copied).parent / "queries.parquet").unlink()
+    said = edgebench("verify", "last")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("error: ")
+    assert "queries.parquet" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_damaged_document_is_one_line(edgebench: Run, host: Host, copied: str) -> None:
+    """A torn file ends in a traceback, and hides the other runs."""
+    run_file(host, copied).write_text('{"schema_version": 1, ')
+    for command in ("show", "verify"):
+        said = edgebench(command, "last")
+        assert said.code == 1
+        assert said.err.splitlines()[0].startswith("error: run not readable: not JSON: ")
+    assert edgebench("runs").code == 0
+
+
+def test_store_is_chosen_by_option_then_by_variable(
+    edgebench: Run, measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A script writes into one store and reads another."""
+    store = measured.host.folder / "data" / "edgebench"
+    assert measured.run_id in edgebench("runs", "--store", str(store)).out
+    monkeypatch.setenv("EDGEBENCH_STORE", str(store))
+    assert measured.run_id in edgebench("runs").out
+    assert "no runs" in edgebench("runs", "--store", str(tmp_path)).out
+
+
+def test_reader_that_goes_away_is_no_traceback(measured: Measured) -> None:
+    """`edgebench show last | head -1` prints a traceback."""
+    import os
+
+    command = [sys.executable, "-m", "edgebench.host.cli", "show", "last", "--json"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | measured.host.environment,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err

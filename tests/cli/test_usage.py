@@ -1,0 +1,155 @@
+"""What a person types wrongly: exit code 2, what failed, and what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.commands import Run
+
+from edgebench.host.cli.main import COMMANDS
+from edgebench.protocol.identity import PairingString
+
+
+def assert_is_usage_error(err: str, said: str) -> None:
+    """One line of what failed, one of what to do, and nothing else."""
+    lines = err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["error", "hint"], err
+    assert said in lines[0]
+    assert "edgebench" in lines[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_tells_its_options(edgebench: Run, command: str) -> None:
+    """A command is listed that does not start, or its help is for another one."""
+    said = edgebench(command, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"usage: edgebench {command}")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ()])
+def test_help_lists_every_command(edgebench: Run, words: tuple[str, ...]) -> None:
+    """A command is there that nobody finds."""
+    said = edgebench(*words)
+    assert said.code == (0 if words else 2)
+    listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
+    assert listed == list(COMMANDS)
+
+
+def test_help_loads_nothing_that_takes_time() -> None:
+    """`edgebench --help` takes a second, because pandas is loaded for it."""
+    code = (
+        "import sys\n"
+        "from edgebench.host.cli.main import main\n"
+        "main(['--help'])\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'rich', 'scipy', 'zeroconf', 'websockets',\n"
+        "         'cattrs', 'cryptography', 'paramiko'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, f"loaded: {result.stderr}"
+
+
+def test_version_is_one_line(edgebench: Run) -> None:
+    """A bug report says nothing about the version."""
+    said = edgebench("--version")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("edgebench ")
+    assert said.out.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["bnech", "--frobnicate", "", "../show", "main", "options"])
+def test_unknown_command_is_named(edgebench: Run, word: str) -> None:
+    """A misspelt command does something else, or a module runs that is no command."""
+    said = edgebench(word, "model.tflite")
+    assert (said.code, said.out) == (2, "")
+    assert_is_usage_error(said.err, f"unknown command {word!r}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "--frobnicate"),
+        ("bench", "--threads", "many"),
+        ("bench", "--duration", "soon"),
+        ("bench", "--memory-limit", "lots"),
+        ("bench", "--on"),
+        ("show",),
+        ("verify", "a", "b"),
+        ("pair",),
+        ("devices", "extra"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[str, ...]) -> None:
+    """A mistyped option is ignored, and something else is measured."""
+    said = edgebench(*words)
+    assert (said.code, said.out) == (2, "")
+    assert f"usage: edgebench {words[0]}" in said.err
+    assert "error:" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--preset", "quik"), "unknown preset 'quik'"),
+        (("--quick", "--preset", "default"), "contradict each other"),
+        (("--scenario", "turbo"), "unknown scenario 'turbo': there are single_stream"),
+        (("--threads", "0"), "threads must be 1..256"),
+        (("--threads", "-3"), "threads must be 1..256"),
+        (("--min-queries", "0"), "min queries must be >= 1"),
+        (("--warmup", "-1"), "warm-up query count must be >= 0"),
+        (("--duration", "0s"), "duration must be > 0 s"),
+        (("--seed", "-1"), "seed must be"),
+        (("--timeout", "0"), "load_timeout_s must be > 0"),
+        (("--memory-limit", "0"), "memory_bytes must be > 0"),
+        (("--on", "nowhere"), "no paired device is called 'nowhere'"),
+        (("--meter", "joulescope9"), "unknown meter 'joulescope9'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_senseless_settings_are_refused_before_anything_is_started(
+    edgebench: Run, host: Host, words: tuple[str, ...], said: str
+) -> None:
+    """An agent is started, and a model sent, before the mistake is noticed."""
+    result = edgebench("bench", "digits_int8.tflite", *words)
+    assert (result.code, result.out) == (2, "")
+    assert_is_usage_error(result.err, said)
+    assert not (host.folder / "data" / "edgebench" / "agent").exists()
+
+
+@pytest.mark.parametrize("name", ["missing.tflite", "no/such/directory/model.onnx", "digits"])
+def test_wrong_path_is_named_with_the_reason(edgebench: Run, name: str) -> None:
+    """A person learns that it failed, but not where it looked."""
+    said = edgebench("bench", name)
+    assert (said.code, said.out) == (2, "")
+    assert_is_usage_error(said.err, f"model not readable: No such file or directory: {name}")
+
+
+def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:
+    """A directory ends in a traceback."""
+    said = edgebench("bench", str(tmp_path))
+    assert (said.code, said.out) == (2, "")
+    assert_is_usage_error(said.err, "model not readable: Is a directory")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "edgebench://", "", "https://example.org"])
+def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str) -> None:
+    """Half of a pasted string leads to a connection somewhere."""
+    said = edgebench("pair", text)
+    assert (said.code, said.out) == (2, "")
+    assert_is_usage_error(said.err, "not a pairing string")
+
+
+def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
+    """A wrong address hangs, ends in a traceback, or leaves a device that there is not."""
+    string = PairingString(("127.0.0.1",), 9, "A" * 43, bytes(16))
+    said = edgebench("pair", str(string))
+    assert (said.code, said.out) == (1, "")
+    error, hint = said.err.splitlines()
+    assert error == "error: cannot reach device (127.0.0.1:9): Connection refused"
+    assert hint.startswith("hint: ")
+    assert not (host.folder / "config" / "edgebench" / "host" / "devices.json").exists()

@@ -1,0 +1,46 @@
+"""What a command said, and a host whose store holds one measured run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from support.agents import Host
+
+QUICK = ("--quick", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A host whose store holds one run of its own machine."""
+
+    host: Host
+    out: str
+    err: str
+    code: int
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The document that `bench --json` printed."""
+        (document,) = json.loads(self.out)["runs"]
+        found: dict[str, Any] = document
+        return found
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return str(self.document["run_id"])

@@ -1,0 +1,104 @@
+"""What keeps `edgebench deploy` from a device: one clear error, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.disks import small_disk
+from support.netns import two_machines
+from support.site import Site, need_machines, trust
+from support.sshd import fresh_account, new_key, ssh_server
+
+
+def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
+    """A directory without the right wheels ends in a page of pip's output."""
+    (tmp_path / "empty").mkdir()
+    before = site.account.listing()
+    result = site.deploy("--wheels", str(tmp_path / "empty"))
+    assert result.returncode == 1
+    assert "error: no wheels for Python 3." in result.stderr
+    assert "hint: bring the wheels yourself" in result.stderr
+    assert len(result.stderr.splitlines()) == 4
+    assert site.account.listing() == before
+
+
+def test_unknown_host_key_is_refused(site: Site) -> None:
+    """Whoever answers first at an address gets an agent, and the host's trust."""
+    trust(site.host, "")
+    result = site.deploy()
+    key = f"[{site.server.address}]:{site.server.port}"
+    assert result.returncode == 1
+    assert f"error: host key of {key} is unknown" in result.stderr
+    assert str(site.host.folder / ".ssh" / "known_hosts") in result.stderr
+    login = f"-p {site.server.port} {site.account.name}@{site.server.address}"
+    assert f"hint: log in once by hand, it shows what is wrong: ssh {login}" in result.stderr
+    assert (site.host.folder / ".ssh" / "known_hosts").read_text() == ""
+
+
+def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
+    """Somebody in between is not noticed."""
+    other = tmp_path / "other-key"
+    new_key(other)
+    real = site.server.known_hosts_line
+    trust(site.host, real.split()[0] + " " + other.with_suffix(".pub").read_text())
+    result = site.deploy()
+    assert result.returncode == 1
+    assert "has changed" in result.stderr
+    assert site.account.listing().keys() == {".bash_logout", ".bashrc", ".profile", ".ssh",
+                                             ".ssh/authorized_keys"}  # fmt: skip
+
+
+def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
+    """A wrong key ends in a trace, or in a question that nobody can answer."""
+    new_key(tmp_path / "wrong-key")
+    result = site.run("deploy", site.target, "-i", str(tmp_path / "wrong-key"))
+    assert result.returncode == 1
+    assert f"error: {site.target} refuses this login" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("address", ["10.77.0.9", "10.77.0.2:2223", "10.78.0.1"])
+def test_machine_that_does_not_answer_is_one_clear_error(site: Site, address: str) -> None:
+    """A wrong address ends in a trace, or never."""
+    result = site.run("deploy", f"pi@{address}")
+    assert result.returncode == 1
+    assert f"error: cannot reach {address.split(':')[0]} port" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [("CPython Linux 3.9.2", "is CPython 3.9.2"), ("", "not found")]
+)
+def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> None:
+    """A device without a Python that will do is found out when pip fails."""
+    python = site.account.home / "python"
+    if answer:
+        python.write_text(f"#!/bin/sh\necho edgebench-python {answer}\n")
+        python.chmod(0o755)
+    result = site.deploy("--python", str(python))
+    assert result.returncode == 1
+    assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
+    assert told in result.stderr
+    assert "hint: install one there, or name it" in result.stderr
+
+
+def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:
+    """The device is left with half of the packages and no space."""
+    need_machines()
+    with (
+        two_machines() as (here, there),
+        fresh_account(tmp_path / "account") as account,
+        small_disk(account.home / ".local", 30 * 2**20) as disk,
+        ssh_server(tmp_path / "sshd", account, address=there.address, prefix=there.prefix) as sshd,
+    ):
+        shutil.chown(disk, account.name, account.name)
+        host = Host(tmp_path / "host")
+        trust(host, sshd.known_hosts_line)
+        site = Site(here, there, account, sshd, host)
+        result = site.deploy("--wheels", str(wheels), "--runtime", "onnx")
+        assert result.returncode == 1
+        assert f"error: disk full on {site.target}: 30 MiB free, " in result.stderr
+        assert list(disk.iterdir()) == []

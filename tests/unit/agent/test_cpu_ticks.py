@@ -1,0 +1,41 @@
+"""Ticks from /proc/stat, whatever the kernel writes there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.trees import make_tree
+
+from edgebench.agent.cpu_ticks import CpuTicks, parse_cpu_ticks, read_cpu_ticks
+
+
+def test_all_cpus_and_each_one_are_counted() -> None:
+    """Guest time is counted twice, or time that a hypervisor took not at all."""
+    stat = (
+        b"cpu  10 1 2 100 20 3 4 5 9 9\ncpu0 1 0 0 1 0 0 0 0 0 0\ncpu12 0 0 0 7 0 0 0 0\nintr 5\n"
+    )
+    assert parse_cpu_ticks(stat) == {
+        "all": CpuTicks(busy=25, total=145),
+        "0": CpuTicks(busy=1, total=2),
+        "12": CpuTicks(busy=0, total=7),
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b"intr 1\n", b"cpu  1 2\n", b"cpu  a b c d e f g h\n"])
+def test_file_that_tells_nothing_is_none_and_not_zero(tmp_path: Path, content: bytes) -> None:
+    """A kernel that hides its counters makes every run look undisturbed."""
+    assert read_cpu_ticks(make_tree(tmp_path, {"proc/stat": content})) is None
+
+
+def test_absent_file_is_none(tmp_path: Path) -> None:
+    """An agent on Android does not measure at all."""
+    assert read_cpu_ticks(tmp_path) is None
+
+
+def test_this_machine_counts_up() -> None:
+    """The real file is not what the made-up ones are."""
+    first, second = read_cpu_ticks(), read_cpu_ticks()
+    assert first is not None
+    assert second is not None
+    assert second.total >= first.total >= first.busy > 0
