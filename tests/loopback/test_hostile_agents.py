@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from support.agents import Host
 from support.fake_agent import Answer, FakeAgent, Said
-from support.records import DEVICE, ENVIRONMENT, latencies, query_trace, run_record, worker_record
+from support.records import (
+    DEVICE,
+    ENVIRONMENT,
+    RUN_ID,
+    latencies,
+    query_trace,
+    run_record,
+    worker_record,
+)
 
 from edgebench.host.lab import Silent
 from edgebench.protocol import messages as m
@@ -100,8 +108,8 @@ def test_file_name_of_a_device_cannot_leave_the_run(lying: Host, name: str) -> N
     collected(
         lying,
         {
-            m.RunList: m.RunListing(("run-1",)),
-            m.RunOpen: m.RunFiles("run-1", (spooled(name, RECORD),)),
+            m.RunList: m.RunListing((RUN_ID,)),
+            m.RunOpen: m.RunFiles(RUN_ID, (spooled(name, RECORD),)),
             m.FileRead: (m.FileData(0), RECORD),
         },
     )
@@ -136,8 +144,8 @@ def test_run_that_makes_no_sense_keeps_nobody_from_measuring(
     doubts = collected(
         lying,
         {
-            m.RunList: m.RunListing(("run-1",)),
-            m.RunOpen: m.RunFiles("run-1", listed),
+            m.RunList: m.RunListing((RUN_ID,)),
+            m.RunOpen: m.RunFiles(RUN_ID, listed),
             m.FileRead: read,
         },
     )
@@ -151,8 +159,8 @@ def test_damaged_file_is_fetched_again_and_not_kept(lying: Host) -> None:
     doubts = collected(
         lying,
         {
-            m.RunList: m.RunListing(("run-1",)),
-            m.RunOpen: m.RunFiles("run-1", (spooled(RECORD_FILE, RECORD),)),
+            m.RunList: m.RunListing((RUN_ID,)),
+            m.RunOpen: m.RunFiles(RUN_ID, (spooled(RECORD_FILE, RECORD),)),
             m.FileRead: (m.FileData(0), b"\0" * len(RECORD)),
         },
     )
