@@ -30,7 +30,7 @@ KEEP_FREE_BYTES = 64 * 2**20
 BATCH_BYTES = 1 << 20
 BATCH_CHUNKS = 64
 MAX_PENDING = 2
-"""Batches that wait for the disk; with the one that is filling, at most 6 MiB of memory."""
+"""Batches that wait for the disk; with the one that is filling, at most 6 MiB of payload."""
 _BLOCK_BYTES = 1 << 20
 
 

@@ -27,7 +27,7 @@ from edgebench.host.show.tables import (
     runs_table,
     verdict_lines,
 )
-from edgebench.host.show.units import ABSENT
+from edgebench.host.show.units import ABSENT, format_ns
 from edgebench.host.store.index import row_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 
@@ -44,10 +44,10 @@ def document(count: int = 500) -> dict[str, Any]:
     return build_document(record, queries, created_utc=CREATED_UTC, clock=None)
 
 
-def printed(what: RenderableType) -> str:
-    """What a terminal without colours gets."""
+def printed(what: RenderableType, width: int = 200) -> str:
+    """What a terminal of this width without colours gets."""
     out = io.StringIO()
-    Console(file=out, width=200, color_system=None, highlight=False).print(what)
+    Console(file=out, width=width, color_system=None, highlight=False).print(what)
     return out.getvalue()
 
 
@@ -61,9 +61,38 @@ def test_results_show_the_interval_and_the_verdict() -> None:
 
 
 def test_percentile_without_an_interval_is_a_dash() -> None:
-    """A p99 of twenty queries is printed as a number."""
-    text = printed(results_table([document(20)]))
-    assert text.count(ABSENT) >= 2
+    """A p99 of two hundred queries is printed as a number."""
+    made = document(200)
+    assert made["verdict"]["state"] == "valid"
+    assert made["metrics"]["latency_ns"]["p99"] is None
+    assert printed(results_table([made])).count(ABSENT) == 1
+
+
+def test_numbers_of_an_invalid_run_are_not_printed() -> None:
+    """A number that cannot be trusted is printed, and somebody copies it."""
+    made = document(20)
+    assert made["verdict"]["state"] == "invalid"
+    for table in (results_table([made]), runs_table([row_of(made)])):
+        text = printed(table)
+        assert "invalid" in text
+        assert ABSENT in text
+        assert not re.search(r"\d (ns|µs|ms|s)\b", text)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
+def test_run_id_is_never_broken(width: int) -> None:
+    """A narrow terminal shows half of an id, which cannot be copied."""
+    text = printed(runs_table([row_of(document())], width))
+    assert RUN_ID in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
+def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> None:
+    """A number is cut to make room, and reads as a smaller one."""
+    made = document()
+    text = printed(results_table([made], width), width)
+    p50 = format_ns(made["metrics"]["latency_ns"]["p50"])
+    assert p50 in text
 
 
 def test_page_of_a_run_shows_every_rule() -> None:
