@@ -8,6 +8,7 @@ its quartiles and its extremes.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -31,6 +32,8 @@ NAME = "bench-agent"
 """What the agent of a benchmark is called."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+IDLE_RATIO = 0.9
+"""A machine is quiet when its cores were idle for this part of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,19 @@ def interleave(
     rounds: int,
     *,
     before_round: Callable[[], None] = lambda: None,
+    patience_s: float = 0.0,
     seed: int = 0,
 ) -> dict[str, list[float]]:
     """Run every side once in each round; the values of each side, in the order of the rounds.
 
-    One more round goes first, to warm files and caches, and is not reported.
+    One more round goes first, to warm files and caches, and is not reported. Each round waits up
+    to `patience_s` for a quiet machine; no round is dropped or repeated.
     """
     draw = random.Random(seed)
     values: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         before_round()
+        wait_until_quiet(patience_s)
         for name in draw.sample(list(sides), len(sides)):
             value = sides[name]()
             if number:
@@ -83,6 +89,34 @@ def interleave(
         print(f"\rround {number} of {rounds}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return values
+
+
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """--patience."""
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait so long before each round for other processes to rest",
+    )
+
+
+def wait_until_quiet(patience_s: float) -> None:
+    """Wait until other processes leave the cores alone for a second, but not for ever."""
+    deadline_s = time.monotonic() + patience_s
+    while time.monotonic() < deadline_s:
+        before = idle_ticks()
+        time.sleep(1.0)
+        ticks = os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1)
+        if idle_ticks() - before >= IDLE_RATIO * ticks:
+            return
+
+
+def idle_ticks() -> int:
+    """Time that all cores have spent idle. Source: proc(5), /proc/stat, fields 4 and 5."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[4]) + int(fields[5])
 
 
 def seconds_of(action: Callable[[], object]) -> float:

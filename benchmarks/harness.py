@@ -1,6 +1,6 @@
 """What measuring by the agent adds to a latency, against a plain loop by hand.
 
-    python benchmarks/harness.py [--rounds 15] [--duration 2] [--threads 1]
+    python benchmarks/harness.py [--rounds 15] [--duration 2] [--threads 1] [--patience 0]
 
 Every side of a round is a fresh process of the same interpreter with the same model, input bytes
 and thread count, and the same warm-up: a run by a real agent, from a host over TLS, and a loop of
@@ -24,7 +24,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from common import NAME, Agent, interleave, machine, paired_ratios, report, spread, table
+from common import (
+    NAME,
+    Agent,
+    add_patience,
+    interleave,
+    machine,
+    paired_ratios,
+    report,
+    spread,
+    table,
+)
 
 from edgebench.host.lab import Lab
 
@@ -99,6 +109,7 @@ def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
+    add_patience(parser)
     parser.add_argument("--duration", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -111,7 +122,9 @@ def main() -> None:
             lab = agent.lab(folder / "host")
             for runtime, model in usable_cases():
                 case = Case(runtime, model, options.threads, options.duration)
-                nanoseconds = interleave(case.sides(lab), options.rounds)
+                nanoseconds = interleave(
+                    case.sides(lab), options.rounds, patience_s=options.patience
+                )
                 is_slow = spread(nanoseconds[BARE]).median >= SLOW_NS
                 (slow if is_slow else tiny).extend(rows(case, nanoseconds, is_slow))
     report("The timed loop", lines(slow, tiny, options), began)

@@ -1,6 +1,6 @@
 """How fast a model reaches a device, against paramiko's SFTP and a bare TLS copy.
 
-    python benchmarks/push.py [--rounds 15] [--size 50000000]
+    python benchmarks/push.py [--rounds 15] [--size 50000000] [--patience 0]
 
 One round pushes the same random bytes, fresh in every round, over loopback in each of these ways:
 
@@ -44,6 +44,7 @@ import paramiko
 from common import (
     NAME,
     Agent,
+    add_patience,
     end,
     interleave,
     machine,
@@ -94,6 +95,7 @@ def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
+    add_patience(parser)
     parser.add_argument("--size", type=int, default=50_000_000, metavar="BYTES")
     options = parser.parse_args()
     began = machine()
@@ -109,7 +111,9 @@ def main() -> None:
         client = stack.enter_context(lab.connect(NAME))
         client.acquire()
         sides = {OURS: lambda: push(client, payload)} | other_sides(folder, payload, stack)
-        seconds = interleave(sides, options.rounds, before_round=payload.renew)
+        seconds = interleave(
+            sides, options.rounds, before_round=payload.renew, patience_s=options.patience
+        )
         lines = rate_lines(seconds, options.size)
         lines += ["", *repush_lines(lab, client, payload)]
     report("Push of a model", lines, began)

@@ -1,6 +1,6 @@
 """How long the command line takes to say its help, against an interpreter that does nothing.
 
-    python benchmarks/startup.py [--rounds 31]
+    python benchmarks/startup.py [--rounds 31] [--patience 0]
 
 One round starts, in an order drawn anew, `python -c pass` and each command of the list below,
 with the same interpreter, and waits for its end. The output goes to a pipe and is thrown away.
@@ -14,7 +14,16 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from common import interleave, machine, paired_ratios, report, seconds_of, spread, table
+from common import (
+    add_patience,
+    interleave,
+    machine,
+    paired_ratios,
+    report,
+    seconds_of,
+    spread,
+    table,
+)
 
 BASE = "python -c pass"
 BAR = 5.0
@@ -25,13 +34,15 @@ def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=31)
+    add_patience(parser)
     options = parser.parse_args()
     began = machine()
     script = str(Path(sys.executable).with_name("edgebench"))
     sides = {BASE: partial(started, sys.executable, "-c", "pass")}
     for words in COMMANDS:
         sides[f"edgebench {' '.join(words)}"] = partial(started, script, *words)
-    report("Start of the command line", lines(interleave(sides, options.rounds)), began)
+    seconds = interleave(sides, options.rounds, patience_s=options.patience)
+    report("Start of the command line", lines(seconds), began)
 
 
 def started(*command: str) -> float:

@@ -137,7 +137,7 @@ def expired_secret(bench: Bench) -> ssl.SSLContext:
     """Somebody who found a pairing string after its time."""
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
-    opening = m.PairingOpen(once.certificate_pem, 2.0)
+    opening = m.PairingOpen(once.certificate_pem, 3.0)
     asyncio.run(ask(bench.agent.state / CONTROL_SOCKET, opening, m.PairingReady))
     assert answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
     wait_until(lambda: not answer_to(bench.agent.port, UPGRADE, context), "the pairing has expired")
@@ -539,7 +539,7 @@ def test_two_processes_of_one_host_do_not_share_a_lease(bench: Bench) -> None:
 def test_lease_of_a_host_that_falls_silent_expires(bench: Bench) -> None:
     """A host that hangs, with its connection open, holds the device for ever."""
     with bench.talk(bench.ada) as silent, bench.talk(bench.bob) as link:
-        assert silent.ask(m.Acquire(0.5)) == m.Granted(0.5)
+        assert silent.ask(m.Acquire(2.0)) == m.Granted(2.0)
         assert assert_is_problem(link.ask(m.Acquire(5.0))).code == ErrorCode.LEASE_HELD
         wait_until(lambda: isinstance(link.ask(m.Acquire(5.0)), m.Granted), "the lease is free")
 

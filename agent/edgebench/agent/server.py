@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import struct
+import time
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar, cast
@@ -39,6 +41,9 @@ from edgebench.protocol.errors import (
 MAX_CONNECTIONS = 64
 """Each open TLS connection costs 350 KiB; more hosts than this is an attack or a mistake."""
 
+COLLECT_EVERY_S = 1.0
+"""A flood of connections must not keep the agent collecting."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,13 +52,23 @@ class PinnedConnection(ServerConnection):
 
     _trust: ClassVar[Trust]
     _open: ClassVar[weakref.WeakSet[PinnedConnection]] = weakref.WeakSet()
+    _collect_after_s: ClassVar[float] = 0.0
     peer: Peer
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         if len(self._open) >= MAX_CONNECTIONS:
+            self._forget_dead()
+        if len(self._open) >= MAX_CONNECTIONS:
             raise ConnectionRefusedError(f"{MAX_CONNECTIONS} connections are open")
         super().__init__(*arguments, **options)
         self._open.add(self)
+
+    @staticmethod
+    def _forget_dead() -> None:
+        """A connection whose handshake failed is a cycle that an idle agent would never collect."""
+        if time.monotonic() >= PinnedConnection._collect_after_s:
+            gc.collect()
+            PinnedConnection._collect_after_s = time.monotonic() + COLLECT_EVERY_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Look at the certificate as soon as the TLS handshake is done."""

@@ -32,7 +32,7 @@ from edgebench.protocol.spec import RunSpec
 
 MESSAGES: tuple[type[Any], ...] = get_args(m.Message)
 ANY_MESSAGE = st.one_of(*map(values_of, MESSAGES))
-MUTATION_COUNT = 50_000
+MUTATION_COUNT = 25_000
 HOSTILE_PEAK_BYTES = 20 * 2**20
 SPEC = RunSpec(runtime="tflite")
 
@@ -81,7 +81,7 @@ def test_kinds_are_unique_and_in_snake_case() -> None:
     ]
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(record=values_of(RunRecord))
 def test_run_record_survives_as_plain_values(record: RunRecord) -> None:
     """What the agent spools is not what the host reads."""
@@ -240,7 +240,7 @@ def test_run_specifications_out_of_bounds_are_refused(change: dict[str, object])
         decode(frame_with("run_start", start | {"spec": spec | change}))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(data=st.binary(max_size=300))
 def test_arbitrary_bytes_are_refused_in_one_way(data: bytes) -> None:
     """Bytes from a stranger raise something that nobody catches."""
@@ -248,7 +248,7 @@ def test_arbitrary_bytes_are_refused_in_one_way(data: bytes) -> None:
     decoded_or_refused(frame_of(data))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     message=ANY_MESSAGE,
     position=st.integers(0, 2**16),
