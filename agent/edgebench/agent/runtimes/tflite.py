@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.text import one_line
@@ -66,7 +67,7 @@ class InterpreterRuntime:
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
         """Build the interpreter and allocate its tensors."""
         library = importlib.import_module(self._module)
-        arguments = _delegate_arguments(library, options.delegate)
+        arguments = _delegate_arguments(library, options.delegate, Path(path).parent)
         try:
             interpreter = library.Interpreter(
                 model_path=path, num_threads=options.threads, **arguments
@@ -144,7 +145,7 @@ class InterpreterModel:
         del self._interpreter
 
 
-def _delegate_arguments(library: Any, delegate: str | None) -> dict[str, Any]:
+def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dict[str, Any]:
     if delegate is None or delegate == XNNPACK:
         return {}
     if delegate == NO_DELEGATE:
@@ -154,6 +155,9 @@ def _delegate_arguments(library: Any, delegate: str | None) -> dict[str, Any]:
         raise ModelRefused(
             f"unknown delegate {delegate!r}: {XNNPACK}, {NO_DELEGATE}, or the path of a library"
         )
+    if Path(delegate).resolve().is_relative_to(models.resolve()):
+        # Else a host could push a library as a "model" and have it run.
+        raise ModelRefused(f"a delegate cannot be a file that was sent here: {delegate}")
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:
