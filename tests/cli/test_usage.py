@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,15 @@ def test_help_loads_nothing_that_takes_time() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, f"loaded: {result.stderr}"
+
+
+def test_terminal_without_unicode_is_no_reason_to_fail() -> None:
+    """On a serial console, the table ends in a UnicodeEncodeError at the first µ."""
+    environment = dict(os.environ, PYTHONIOENCODING="ascii")
+    command = [sys.executable, "-m", "edgebench.host.cli", "--help"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("usage: edgebench COMMAND [OPTION]?")
 
 
 def test_version_is_one_line(edgebench: Run) -> None:

@@ -19,6 +19,7 @@ from edgebench.host.measure import open_model
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError, WorkerDied
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
+from edgebench.protocol.spec import Limits
 
 MODEL = "digits_int8.tflite"
 SHORT = ("--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
@@ -37,6 +38,16 @@ def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: H
     assert "worker was killed by SIGKILL while" in errors
     assert "Traceback" not in errors
     assert paired.run("bench", MODEL, "--on", "board", *SHORT).returncode in (0, 3)
+    assert agent.status().spooled_count == 0
+
+
+def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, paired: Host) -> None:
+    """A device that throttles to a third of its speed loses a run of an hour."""
+    limits = Limits(measure_timeout_s=2.0)
+    [run] = paired.lab.bench(MODEL, on=["board"], duration_s=60.0, limits=limits)
+    assert run.verdict == "invalid"
+    assert run.document["verdict"]["rules"][0]["detail"] == "run interrupted"
+    assert run.metrics["latency_ns"]["count"] > 20
     assert agent.status().spooled_count == 0
 
 

@@ -485,7 +485,13 @@ def spool_a_run(bench: Bench, host: Host) -> str:
     with host.lab.connect("board") as client:
         client.acquire()
         client.push_model(MODEL.path, MODEL.sha256)
-        client.start_run(run_id, SPEC, sha256=MODEL.sha256, model_name=MODEL.name)
+        client.start_run(
+            run_id,
+            SPEC,
+            sha256=MODEL.sha256,
+            model_name=MODEL.name,
+            size_bytes=MODEL.size_bytes,
+        )
     path = bench.agent.state / "spool" / run_id
     wait_until(path.exists, "the run is spooled although its host is gone", 60)
     return run_id

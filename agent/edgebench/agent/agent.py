@@ -89,7 +89,10 @@ class Agent:
             UsageError: it has none.
         """
         if self.trust is None:
-            raise UsageError("this agent serves this machine only; it cannot be paired")
+            raise UsageError(
+                "the agent that runs here serves this machine only and ends by itself; "
+                "then start one for others: edgebench-agent serve"
+            )
         return self.trust
 
     def status(self) -> Status:

@@ -245,7 +245,7 @@ class Session:
         await self._send(frame.number, m.Done())
 
     async def _run_list(self, frame: Frame, _: m.RunList) -> None:
-        finished = self._agent.spool.finished(self._peer.identity)
+        finished = self._agent.spool.finished(self._peer.identity)[: m.MAX_LISTED_RUNS]
         running = self._agent.runner.running_for(self._peer.identity)
         await self._send(frame.number, m.RunListing(finished, running))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import socket
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TypeVar
 
+from edgebench.host.this_host import host_name, software
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.clock import ClockProbe
@@ -28,6 +26,8 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.spec import RunSpec
 
 ANSWER_TIMEOUT_S = 30.0
+HASHED_BYTES_PER_S = 10e6
+"""A device reads and hashes its models at least this fast; a slow card beside a slow core."""
 DESCRIBE_TIMEOUT_S = 200.0
 """The first description imports every runtime in turn, which takes its time on a slow board."""
 LEASE_TTL_S = 30.0
@@ -51,7 +51,7 @@ class Client:
         self._link = link
         self._number = 0
         self._followed = 0
-        hello = m.Hello(m.PROTOCOL_VERSION, f"edgebench {_version()}", _host_name(), SESSION)
+        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), SESSION)
         try:
             welcome = self.ask(hello, m.Welcome)
         except EdgebenchError:
@@ -112,7 +112,8 @@ class Client:
             LeaseHeld: the lease is not ours.
         """
         size = path.stat().st_size
-        state = self.ask(m.ModelOffer(sha256, size), m.ModelState)
+        patience_s = _patience_s(size)
+        state = self.ask(m.ModelOffer(sha256, size), m.ModelState, patience_s)
         if state.is_complete:
             return 0
         _keep_freed_memory()
@@ -126,17 +127,19 @@ class Client:
                     self._raise_early_problem()
                 if on_bytes:
                     on_bytes(sent, size)
-        self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, ANSWER_TIMEOUT_S)
+        self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, patience_s)
         return sent - state.offset_bytes
 
-    def start_run(self, run_id: str, spec: RunSpec, *, sha256: str, model_name: str) -> None:
-        """Start a run.
+    def start_run(
+        self, run_id: str, spec: RunSpec, *, sha256: str, model_name: str, size_bytes: int
+    ) -> None:
+        """Start a run of a model of this size, which the device checks first.
 
         Raises:
             EdgebenchError: it was not admitted, or the link failed.
         """
         self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
-        self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
+        self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
     def watch_run(self, run_id: str) -> None:
         """Subscribe to a run that is in progress already."""
@@ -237,13 +240,6 @@ def _keep_freed_memory() -> None:
     bytes(8 * CHUNK_BYTES)
 
 
-def _host_name() -> str:
-    user = os.environ.get("USER") or str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
-
-
-def _version() -> str:
-    try:
-        return version("edgebench")
-    except PackageNotFoundError:
-        return "unknown"
+def _patience_s(size_bytes: int) -> float:
+    """How long the device may take to answer when it has to read so much first."""
+    return ANSWER_TIMEOUT_S + size_bytes / HASHED_BYTES_PER_S

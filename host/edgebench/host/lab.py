@@ -44,13 +44,22 @@ ONE_RUN_ONLY = (
 """Errors that end one run of several; any other ends them all."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of a device's runs it is."""
+
+    number: int
+    """From 1."""
+    count: int
+
+
 class Watcher(Protocol):
     """Somebody who wants to see how a measurement goes."""
 
     def absent(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on this device."""
 
-    def run(self, device: str, model: Model, runtime: str) -> None:
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
 
     def progress(self, progress: Progress) -> None:
@@ -78,7 +87,7 @@ class Silent:
     def absent(self, report: RuntimeReport) -> None:
         """Ignore it."""
 
-    def run(self, device: str, model: Model, runtime: str) -> None:
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """Ignore it."""
 
     def progress(self, progress: Progress) -> None:
@@ -258,26 +267,30 @@ class Lab:
         for report in system.runtimes:
             if plan.runtime == ALL_RUNTIMES and not report.is_usable:
                 watcher.absent(report)
+        pairs = [
+            (model, runtime)
+            for model in plan.models
+            for runtime in _runtimes_for(model, plan.runtime, system)
+        ]
         documents = []
-        for model in plan.models:
-            for runtime in _runtimes_for(model, plan.runtime, system):
-                watcher.run(client.device.name, model, runtime)
-                spec = from_preset(plan.preset, runtime=runtime, **plan.settings)
-                try:
-                    document = measure(
-                        client,
-                        self.store,
-                        model,
-                        spec,
-                        meter=plan.meter,
-                        on_progress=watcher.progress,
-                        on_bytes=watcher.pushed,
-                    )
-                except ONE_RUN_ONLY as exc:
-                    watcher.failed(model, runtime, exc)
-                else:
-                    watcher.finished(document)
-                    documents.append(document)
+        for number, (model, runtime) in enumerate(pairs, 1):
+            watcher.run(client.device.name, model, runtime, Place(number, len(pairs)))
+            spec = from_preset(plan.preset, runtime=runtime, **plan.settings)
+            try:
+                document = measure(
+                    client,
+                    self.store,
+                    model,
+                    spec,
+                    meter=plan.meter,
+                    on_progress=watcher.progress,
+                    on_bytes=watcher.pushed,
+                )
+            except ONE_RUN_ONLY as exc:
+                watcher.failed(model, runtime, exc)
+            else:
+                watcher.finished(document)
+                documents.append(document)
         return documents
 
 

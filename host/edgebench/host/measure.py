@@ -46,6 +46,7 @@ class Model:
     path: Path
     name: str
     sha256: str
+    size_bytes: int
 
     @property
     def format(self) -> str:
@@ -69,16 +70,19 @@ def open_model(path: Path, name: str | None = None) -> Model:
     """Look at a model file.
 
     Raises:
-        UsageError: there is no such file, or it cannot be read.
+        UsageError: there is no such file, it cannot be read, or it is empty.
     """
     try:
         with path.open("rb") as file:
             digest = hashlib.sha256()
             while block := file.read(1 << 20):
                 digest.update(block)
+            size_bytes = file.tell()
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
-    return Model(path, name or path.name, digest.hexdigest())
+    if not size_bytes:
+        raise UsageError(f"model is empty: {path}")
+    return Model(path, name or path.name, digest.hexdigest(), size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,9 @@ def measure(
     probes = [client.probe_clock()]
     session = meter.meter.session() if meter else None
     with session or nullcontext():
-        client.start_run(run_id, spec, sha256=model.sha256, model_name=model.name)
+        client.start_run(
+            run_id, spec, sha256=model.sha256, model_name=model.name, size_bytes=model.size_bytes
+        )
         ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
     if not ended.is_spooled:
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")

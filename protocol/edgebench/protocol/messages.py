@@ -26,6 +26,9 @@ from edgebench.protocol.spec import RunSpec
 PROTOCOL_VERSION = 1
 """Raised by one with every change that an older peer would misread."""
 
+MAX_LISTED_RUNS = 500
+"""As many ids as surely fit into one frame."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -185,7 +188,10 @@ class RunList:
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """Finished runs in the spool, oldest first, and the one that is running now."""
+    """Finished runs in the spool, oldest first, and the one that is running now.
+
+    Of many runs, only the first `MAX_LISTED_RUNS`: fetch those, and ask again.
+    """
 
     finished: tuple[str, ...]
     running: str | None = None

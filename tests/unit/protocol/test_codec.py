@@ -105,6 +105,12 @@ def test_payload_is_a_view_of_the_received_bytes() -> None:
     assert decode(data).payload.obj is data
 
 
+def test_longest_list_of_runs_fits_into_a_frame() -> None:
+    """An agent with many unfetched runs cannot tell about any of them."""
+    longest = m.RunListing(tuple(f"{i:064d}" for i in range(m.MAX_LISTED_RUNS)), "x" * 64)
+    assert decode(encode(1, longest)).message == longest
+
+
 def test_too_large_message_is_our_own_error() -> None:
     """We send what the other side must refuse."""
     with pytest.raises(LocalProtocolError, match=str(MAX_HEADER_BYTES)):

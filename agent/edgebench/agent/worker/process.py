@@ -118,9 +118,10 @@ class WorkerProcess:
                     on_phase(began)
             code = await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
-            await self.kill()
             doing = _DOING[self._phase]
-            raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
+            code = await self._end_overdue()
+            if code != 0:
+                raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
         if self._failure:
             raise self._failure
         if code != 0:
@@ -137,6 +138,16 @@ class WorkerProcess:
         except asyncio.TimeoutError:
             if not self._is_writing:
                 await self.kill()
+
+    async def _end_overdue(self) -> int:
+        """End a worker that took too long; 0 when it could still write what it had measured."""
+        if self._phase is Phase.MEASURING:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(asyncio.TimeoutError):
+                return await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
+        await self.kill()
+        return -signal.SIGKILL
 
     async def kill(self) -> None:
         """End the worker now."""

@@ -5,6 +5,7 @@ Nothing is imported before it is known which command is wanted: help must not wa
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,12 +26,17 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ is no reason to fail
+            stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return DONE if words else USAGE
     if words[0] == "--version":
-        print(_version())
+        from edgebench.host.this_host import software
+
+        print(software())
         return DONE
     if words[0] not in COMMANDS:
         print(f"error: unknown command {words[0]!r}", file=sys.stderr)
@@ -77,12 +83,3 @@ def _help() -> str:
             "edgebench COMMAND --help tells more about one command.",
         ]
     )
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"edgebench {version('edgebench')}"
-    except PackageNotFoundError:
-        return "edgebench (not installed)"

@@ -109,7 +109,8 @@ def _look_here(state: Path | None) -> Found:
     try:
         with Client(local.connect(state)) as client:
             system = client.describe()
-            return Found(LOCAL_NAME, "this machine", Access.READY, system.device.id, "", system)
+            address = f"this machine, {system.device.name}"
+            return Found(LOCAL_NAME, address, Access.READY, system.device.id, "", system)
     except EdgebenchError as exc:
         return Found(LOCAL_NAME, "this machine", Access.UNREACHABLE, reason=str(exc))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.this_host import host_name
 from edgebench.host.transports import tls
 from edgebench.protocol.errors import NotPaired
 from edgebench.protocol.identity import pairing_identity, parse_pairing_string
@@ -41,7 +41,7 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
         except NotPaired as exc:
             raise NotPaired("pairing string was refused: used already, or expired") from exc
         with Client(link) as client:
-            client.ask(PairHost(certificate_pem, _host_name()), Done)
+            client.ask(PairHost(certificate_pem, host_name()), Done)
             device = KnownDevice(
                 name=_free_name(files, client.device.name, string.fingerprint),
                 id=client.device.id,
@@ -64,7 +64,3 @@ def _free_name(files: HostFiles, name: str, pin: str) -> str:
 def _certificate_of(identity_path: Path) -> str:
     text = identity_path.read_text()
     return text[text.index("-----BEGIN CERTIFICATE") :]
-
-
-def _host_name() -> str:
-    return f"{os.environ.get('USER', 'user')}@{os.uname().nodename}"

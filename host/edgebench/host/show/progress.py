@@ -7,10 +7,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress_bar import ProgressBar
+from rich.text import Text
 
+from edgebench.host.lab import Place
 from edgebench.host.measure import Model
 from edgebench.host.show.tables import console, safe, verdict_lines
-from edgebench.host.show.units import format_bytes, format_ns
+from edgebench.host.show.units import format_bytes, format_duration, format_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
@@ -42,6 +44,17 @@ class ClockBar(ProgressColumn):
         )
 
 
+class Seconds(ProgressColumn):
+    """Time since the phase began, and how long it should take."""
+
+    def render(self, task: Task) -> Text:
+        """Draw the time."""
+        if not task.fields["is_timed"]:
+            return Text("")
+        expected = f" of {format_duration(task.total)}" if task.total else ""
+        return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
+
+
 class ProgressWatcher:
     """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
 
@@ -55,6 +68,7 @@ class ProgressWatcher:
             TextColumn("{task.description}", markup=False),
             ClockBar(),
             TextColumn("{task.fields[what]}", markup=False),
+            Seconds(),
             console=self._console,
             transient=True,
             refresh_per_second=REFRESH_HZ,
@@ -77,10 +91,13 @@ class ProgressWatcher:
         install = f"; install it there with {report.install}" if report.install else ""
         self._say(f"note: runtime {report.name} is left out: {report.reason}{install}")
 
-    def run(self, device: str, model: Model, runtime: str) -> None:
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
-        self._title = safe(f"{model.name} on {runtime}, {device}")
+        which = f"{place.number}/{place.count} " if place.count > 1 else ""
+        self._title = safe(f"{which}{model.name} on {runtime}, {device}")
+        if not self._console.is_terminal:
+            self._say(f"run: {self._title}")
         self._task = self._bar.add_task(self._title, total=None, what="", is_timed=True)
 
     def progress(self, progress: m.Progress) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -55,12 +56,19 @@ def _start_and_connect(state: Path, path: Path) -> Link:
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         try:
-            return _connect(path)
+            link = _connect(path)
+            _let_go(process)
+            return link
         except Unreachable:
             if process.poll() not in (None, 0, 1):
                 break
         time.sleep(POLL_S)
     raise TargetError(f"agent on this machine does not start: {_last_line(process)}")
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """The agent ends by itself, usually after us; when it is before us, somebody must hear of it."""
+    threading.Thread(target=process.communicate, name="agent", daemon=True).start()
 
 
 def _last_line(process: subprocess.Popen[bytes]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from edgebench.host.lab import Place
 from edgebench.host.measure import Model
 from edgebench.host.show import progress
 from edgebench.host.show.progress import ProgressWatcher
@@ -17,7 +18,7 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 
-MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64)
+MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64, 5)
 Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 
 
@@ -41,7 +42,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     watcher, out = watch(is_terminal=is_terminal)
     with watcher:
         watcher.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
-        watcher.run(device, MODEL, "litert")
+        watcher.run(device, MODEL, "litert", Place(2, 6))
         watcher.pushed(1000, 24_376)
         for phase in Phase:
             watcher.progress(Progress("run-1", phase, 3.0))
@@ -53,6 +54,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert "note: run run-0 had finished while no host was there; stored" in text
     assert "warning: run run-2 stays on the device: odd" in text
+    assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
     assert is_terminal or "\x1b" not in text
 
