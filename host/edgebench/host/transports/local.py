@@ -67,7 +67,7 @@ def _start_and_connect(state: Path, path: Path) -> Link:
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """The agent ends by itself, usually after us; when it is before us, somebody must hear of it."""
+    """The agent ends by itself, mostly after us; if before us, somebody must hear of it."""
     threading.Thread(target=process.communicate, name="agent", daemon=True).start()
 
 
