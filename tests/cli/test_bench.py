@@ -18,7 +18,9 @@ def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> 
     assert list(document) == ["runs"]
     assert measured.document["model"]["name"] == "digits_int8.tflite"
     assert measured.document["spec"]["min_query_count"] == 50
-    assert measured.err.startswith("done: digits_int8.tflite on litert")
+    begin, end = measured.err.splitlines()[:2]
+    assert begin.startswith("run: digits_int8.tflite on litert")
+    assert end.startswith("done: digits_int8.tflite on litert")
     assert "{" not in measured.err
 
 
@@ -98,6 +100,6 @@ def test_store_that_cannot_be_written_is_noticed_before_the_measurement(
         "bench", "digits_int8.tflite", "--duration", "1h", "--store", str(tmp_path / "file" / "s")
     )
     assert (result.returncode, result.stdout) == (1, "")
-    error, hint = result.stderr.splitlines()
+    error, hint = result.stderr.splitlines()[-2:]
     assert error.startswith("error: store not writable: Not a directory: ")
     assert "--store" in hint

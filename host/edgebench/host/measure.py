@@ -70,7 +70,7 @@ def open_model(path: Path, name: str | None = None) -> Model:
     """Look at a model file.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, or it is empty.
+        UsageError: there is no such file, or it cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -80,8 +80,6 @@ def open_model(path: Path, name: str | None = None) -> Model:
             size_bytes = file.tell()
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
-    if not size_bytes:
-        raise UsageError(f"model is empty: {path}")
     return Model(path, name or path.name, digest.hexdigest(), size_bytes)
 
 
