@@ -15,6 +15,9 @@ from edgebench.agent.control import ask
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status, StatusAsk
 
+# Started in the background of a script, this process and its children would ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[AgentProcess]:

@@ -120,6 +120,7 @@ class Client:
         with path.open("rb") as file:
             file.seek(state.offset_bytes)
             sent = state.offset_bytes
+            first = self._number + 1
             for number, chunk in enumerate(iter(partial(file.read, CHUNK_BYTES), b"")):
                 self._send(m.ModelChunk(sha256, sent), chunk)
                 sent += len(chunk)
@@ -127,7 +128,8 @@ class Client:
                     self._raise_early_problem()
                 if on_bytes:
                     on_bytes(sent, size)
-        self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, patience_s)
+        # What was wrong with a chunk says more than what is wrong with the whole.
+        self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, patience_s, first)
         return sent - state.offset_bytes
 
     def start_run(
@@ -209,10 +211,14 @@ class Client:
         self._link.send(encode(self._number, message, payload))
         return self._number
 
-    def _expect(self, number: int, answer: type[_T], timeout_s: float) -> tuple[_T, Frame]:
+    def _expect(
+        self, number: int, answer: type[_T], timeout_s: float, first: int | None = None
+    ) -> tuple[_T, Frame]:
+        """The answer to a request, or the problem with it or with one since `first`."""
         while True:
             frame = self._receive(timeout_s)
-            message = _unwrap(frame) if frame.number in (number, 0) else None
+            is_ours = (first or number) <= frame.number <= number or frame.number == 0
+            message = _unwrap(frame) if is_ours else None
             if message is None:
                 continue  # a late notice about something else
             if not isinstance(message, answer):

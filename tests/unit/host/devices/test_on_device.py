@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.agents import wait_until
 
 from edgebench.host.devices import on_device
 from edgebench.host.devices.on_device import Places, WheelFile
@@ -150,6 +151,8 @@ def test_only_our_agent_is_stopped(
         processes.append(subprocess.Popen([program, "-S", "-c", sleep, word]))
     ours = subprocess.Popen([places.python, "-S", "-c", sleep, "serve"])
     places.pid.write_text(f"{processes[0].pid}\n")
+    # A program's arguments are visible a moment after it has started.
+    wait_until(lambda: Path(f"/proc/{ours.pid}/cmdline").read_bytes() != b"", "agent has begun")
     assert on_device.stop(places).error is None
     assert ours.wait(0) == -15
     assert [process.poll() for process in processes] == [None, None]
