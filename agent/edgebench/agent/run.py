@@ -135,6 +135,9 @@ class Runner:
         path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
         size_bytes = path.stat().st_size
         spec = request.spec
+        dataset = None
+        if spec.dataset_sha256:
+            dataset = str(await asyncio.to_thread(self._models.verified_path, spec.dataset_sha256))
         limit = spec.limits.memory_bytes or default_memory_bytes(size_bytes)
         model = ModelFacts(
             name=request.model_name[:200],
@@ -147,7 +150,7 @@ class Runner:
         worker = WorkerProcess(directory, spec.limits)
         run = Run(request, owner, model, environment, worker)
         try:
-            await worker.start(Job(spec, model, str(path), limit, os.getpid()))
+            await worker.start(Job(spec, model, str(path), dataset, limit, os.getpid()))
         except BaseException:
             self._spool.discard(request.run_id)
             raise

@@ -7,58 +7,30 @@ renamed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edgebench.host.analysis.latency import LatencySummary, summarize
-from edgebench.host.analysis.verdict import Evidence, Verdict, judge
+from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, measure_traces
+from edgebench.host.analysis.verdict import (
+    Evidence,
+    Verdict,
+    accuracy_drop,
+    background_busy_ratio,
+    judge,
+)
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.spec import RunSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RUN_ID_TIME = "%Y%m%d-%H%M%S"
 """Run ids begin with the time in UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """The query trace.
-
-    Attributes:
-        start_ns: Shape (n,), device clock, issue order, warm-up first.
-        end_ns: Shape (n,), device clock.
-        warmup_count: The first so many rows are warm-up.
-    """
-
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    warmup_count: int
-
-    @property
-    def latency_ns(self) -> NDArray[np.int64]:
-        """Latencies of the timed queries, shape (n - warmup_count,)."""
-        return (self.end_ns - self.start_ns)[self.warmup_count :]
-
-    def check(self) -> None:
-        """Raise when the trace cannot be true.
-
-        Raises:
-            MeasurementError: a query ends before it starts, or starts before the last one ended.
-        """
-        if len(self.start_ns) != len(self.end_ns):
-            raise MeasurementError("query trace has columns of different length")
-        if np.any(self.end_ns < self.start_ns) or np.any(self.start_ns[1:] < self.end_ns[:-1]):
-            raise MeasurementError("query trace is not in order: the device clock went backwards")
-
-
 def build_document(
-    record: RunRecord, queries: Queries, *, created_utc: str, clock: ClockModel | None
+    record: RunRecord, traces: Traces, *, created_utc: str, clock: ClockModel | None
 ) -> dict[str, Any]:
     """The document of a run that measured something.
 
@@ -68,28 +40,21 @@ def build_document(
     worker = record.worker
     if worker is None:
         raise MeasurementError("the run measured nothing")
-    queries.check()
-    if len(queries.start_ns) != worker.query_count:
-        raise MeasurementError(
-            f"query trace has {len(queries.start_ns)} rows, the worker made {worker.query_count}"
-        )
-    latency_ns = queries.latency_ns
-    latency = summarize(latency_ns)
-    timed = slice(queries.warmup_count, None)
-    span_ns = int(queries.end_ns[-1] - queries.start_ns[timed][0])
-    verdict = judge(Evidence(record, worker, latency, latency_ns, span_ns))
+    measured = measure_traces(record, worker, traces)
+    verdict = judge(Evidence(record, worker, measured, traces.facts))
     spec: dict[str, Any] = to_plain(record.spec)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": record.run_id,
         "created_utc": created_utc,
+        "kind": "profile" if record.spec.is_profiled else "measurement",
         "simulated": record.simulated,
         "emulated": record.emulated,
         "spec": spec,
         "model": to_plain(worker.model),
         "device": to_plain(record.device),
-        "runtime": to_plain(worker.runtime),
-        "metrics": _metrics(worker, queries, latency, span_ns),
+        "runtime": to_plain(worker.runtime) | {"placement": to_plain(worker.placement)},
+        "metrics": _metrics(record.spec, worker, measured, traces.facts),
         "environment": to_plain(record.environment),
         "conditions": _conditions(record, worker, clock),
         "verdict": _verdict(verdict),
@@ -115,31 +80,68 @@ def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel |
 
 
 def _metrics(
-    worker: WorkerRecord, queries: Queries, latency: LatencySummary, span_ns: int
+    spec: RunSpec, worker: WorkerRecord, measured: Measurement, facts: HostFacts
 ) -> dict[str, Any]:
-    warmup_ns = 0
-    if queries.warmup_count:
-        warmup_ns = int(queries.end_ns[queries.warmup_count - 1] - queries.start_ns[0])
-    cold, memory = worker.cold_start, worker.memory
+    # A profile slows its own run down: its latencies are no headline.
+    is_headline = not spec.is_profiled
     return {
-        "latency_ns": to_plain(latency),
-        "throughput_per_s": latency.count * 1e9 / span_ns if span_ns > 0 else None,
+        "latency_ns": to_plain(measured.invoke) if is_headline else None,
+        "end_to_end_ns": to_plain(measured.query) if is_headline else None,
+        "throughput_per_s": measured.throughput_per_s if is_headline else None,
+        "early_stopping": to_plain(measured.early_stopping) if is_headline else None,
+        "outliers": to_plain(measured.outliers),
         "warmup": {
-            "class": None,
-            "query_count": queries.warmup_count,
-            "duration_ns": warmup_ns,
+            "class": measured.steady.steady_class.value if measured.steady.steady_class else None,
+            "query_count": measured.first_row,
+            "duration_ns": measured.warmup_ns,
         },
         "cold_start_ns": {
-            "import": cold.import_ns,
-            "load": cold.load_ns,
-            "first_inference": cold.first_inference_ns,
+            "import": worker.cold_start.import_ns,
+            "load": worker.cold_start.load_ns,
+            "first_inference": worker.cold_start.first_inference_ns,
         },
         "memory_bytes": {
-            "peak_rss": memory.peak_rss_bytes,
-            "model": memory.model_bytes,
-            "arena": None,
+            "peak_rss": worker.memory.peak_rss_bytes,
+            "steady_rss": worker.memory.steady_rss_bytes,
+            "steady_pss": worker.memory.steady_pss_bytes,
+            "model": worker.memory.model_bytes,
+            "arena": worker.memory.arena_bytes,
         },
-        "harness_ns": {"p50": worker.harness.p50_ns, "per_query": worker.harness.per_query_ns},
+        "harness_ns": {
+            "p50": worker.harness.p50_ns,
+            "per_query": worker.harness.per_query_ns,
+            "end_to_end_p50": worker.harness.end_to_end_p50_ns,
+        },
+        "accuracy": _accuracy(measured, facts),
+        "agreement": to_plain(measured.agreement),
+        "profile": _profile(worker, measured) if spec.is_profiled else None,
+    }
+
+
+def _accuracy(measured: Measurement, facts: HostFacts) -> dict[str, Any] | None:
+    found = measured.accuracy
+    if found is None:
+        return None
+    drop = accuracy_drop(found, facts.reference)
+    reference = to_plain(facts.reference) if facts.reference else None
+    return to_plain(found) | {
+        "dataset": facts.dataset,
+        "drop_vs_reference": drop,
+        "reference": reference,
+    }
+
+
+def _profile(worker: WorkerRecord, measured: Measurement) -> dict[str, Any]:
+    """The operators, and what the profiler itself costs beside the unprofiled pass before it."""
+    check = worker.check
+    total_ns = sum(operator.total_ns for operator in check.operators)
+    per_run_ns = total_ns / check.profile_run_count if check.profile_run_count else None
+    return {
+        "run_count": check.profile_run_count,
+        "operators": to_plain(check.operators),
+        "sum_ns_per_inference": per_run_ns,
+        "unprofiled_p50_ns": measured.invoke.p50,
+        "error": check.profile_error,
     }
 
 
@@ -149,9 +151,11 @@ def _conditions(
     return {
         "load_1m_before": record.environment.load_1m,
         "load_1m_after": record.load_1m_after,
-        "cpu_affinity": list(worker.cpu_affinity),
-        "background_busy_ratio": worker.background_busy_ratio,
-        "involuntary_switch_count": worker.involuntary_switch_count,
+        "before": to_plain(worker.before),
+        "after": to_plain(worker.after),
+        "scheduling": to_plain(worker.scheduling),
+        "background_busy_ratio": background_busy_ratio(worker),
+        "sample_count": worker.sample_count,
         "telemetry_absent": {item.sensor: item.reason for item in record.telemetry_absent},
         "clock": to_plain(clock) if clock else None,
         "output_sha256": worker.output.sha256,

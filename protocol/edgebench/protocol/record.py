@@ -29,6 +29,8 @@ class Phase(Enum):
     LOADING = "loading"
     WARMING_UP = "warming_up"
     MEASURING = "measuring"
+    CHECKING = "checking"
+    """The measurement is on disk; now the model's answers are looked at."""
     SPOOLING = "spooling"
 
 
@@ -39,6 +41,9 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
+    scale: float | None = None
+    """Of a quantised tensor: value = scale · (number − zero_point)."""
+    zero_point: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +84,24 @@ class MemoryFacts:
     peak_rss_bytes: int
     model_bytes: int
     """Growth of the resident set from before the load to after the first inference."""
+    steady_rss_bytes: int | None = None
+    """After the timed loop."""
+    steady_pss_bytes: int | None = None
+    """The same, with shared pages divided among those who share them."""
+    arena_bytes: int | None = None
+    """What the runtime says that its tensors take; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class HarnessFacts:
-    """Cost of the timed loop itself, measured with a call that does nothing, nanoseconds."""
+    """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
     p50_ns: int
-    """Median of what the loop reports as latency for a call that does nothing."""
+    """Median of what the loop reports as the latency of an invocation that does nothing."""
     per_query_ns: float
-    """Wall time of the loop per query for a call that does nothing."""
+    """Wall time of the loop per query whose calls do nothing."""
+    end_to_end_p50_ns: int = 0
+    """Median of what the loop reports from start to end of such a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,90 @@ class OutputFacts:
     """Digest over the bytes of all outputs after the timed loop."""
     is_finite: bool
     """No NaN and no infinity in any output, before and after the timed loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Clocks and counters at one end of the timed loop; None where the kernel does not tell."""
+
+    monotonic_ns: int
+    wall_ns: int
+    own_cpu_s: float
+    """Processor time of the worker."""
+    involuntary_switch_count: int
+    """Context switches forced on the worker."""
+    major_fault_count: int = 0
+    """Pages that the worker had to wait for."""
+    cpu_busy_s: float | None = None
+    """Processor time of everything on all CPUs, the hypervisor's other guests included."""
+    cpu_total_s: float | None = None
+    swapped_page_count: int | None = None
+    """Pages that the whole system moved to and from swap."""
+    cpu_stall_s: float | None = None
+    """Time during which somebody waited for a CPU."""
+    memory_stall_s: float | None = None
+    io_stall_s: float | None = None
+    freq_hz: tuple[int, ...] = ()
+    """Frequencies of the CPUs that the worker may use; empty where there is no cpufreq."""
+    governors: tuple[str, ...] = ()
+    """Frequency governors of those CPUs, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """How the kernel scheduled the worker."""
+
+    cpus: tuple[int, ...]
+    """CPUs that it was allowed to use."""
+    policy: str
+    """other, fifo, rr, batch, idle, deadline."""
+    nice: int
+    refused: tuple[str, ...] = ()
+    """What was asked for and not allowed, one line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlacement:
+    """Operators of a model, and what ran them: the proof that a delegate took part."""
+
+    place: str
+    """A delegate or execution provider, or `cpu` for the runtime's own kernels."""
+    operator: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """One operator of a profile; the profile is a pass of its own."""
+
+    index: int
+    """Place in the order of execution."""
+    operator: str
+    name: str
+    place: str
+    count: int
+    """How often it ran."""
+    total_ns: int
+    """Time of all those together."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFacts:
+    """What was done about the answers, and why something was not; the answers are a file."""
+
+    sample_count: int = 0
+    """Prepared samples that were answered again, by the measured model and by the reference."""
+    reference: str | None = None
+    """The kernels that answered as well."""
+    reference_error: str | None = None
+    """Why there is no reference, one line."""
+    dataset_sample_count: int = 0
+    dataset_error: str | None = None
+    """Why the data set was not answered, one line."""
+    operators: tuple[OperatorTime, ...] = ()
+    """The profile, if one was asked for."""
+    profile_run_count: int = 0
+    profile_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +215,15 @@ class WorkerRecord:
     query_count: int
     """Rows of the query trace, warm-up included."""
     is_interrupted: bool
-    cpu_affinity: tuple[int, ...]
-    monotonic_ns: tuple[int, int]
-    """Monotonic clock around the timed loop."""
-    wall_ns: tuple[int, int]
-    """Wall clock at the same two moments, to check one against the other."""
-    involuntary_switch_count: int
-    """Context switches forced on the worker during the timed loop."""
-    background_busy_ratio: float | None
-    """Share of all CPU time during the timed loop that others took, 0…1; None where the kernel
-    does not tell."""
+    before: Moment
+    """At the start of the timed loop."""
+    after: Moment
+    scheduling: Scheduling
+    sample_count: int
+    """Different inputs that were prepared."""
+    placement: tuple[OperatorPlacement, ...] = ()
+    """Empty where the runtime does not tell."""
+    check: CheckFacts = field(default_factory=CheckFacts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -17,7 +17,30 @@ class Scenario(Enum):
     """
 
     SINGLE_STREAM = "single_stream"
-    """One sample at a time; the next is issued when the previous one is complete."""
+    """One sample a query; the next is issued when the previous one is complete."""
+    MULTI_STREAM = "multi_stream"
+    """Several samples a query; the next is issued when all of the previous one are complete."""
+    SERVER = "server"
+    """One sample a query, arriving by a Poisson process; latency counts from the arrival."""
+    OFFLINE = "offline"
+    """All samples at once; what counts is how many are complete in a second."""
+
+
+class Engine(Enum):
+    """Who issues the queries."""
+
+    NATIVE = "native"
+    """The timed loop of this program."""
+    LOADGEN = "loadgen"
+    """MLPerf's LoadGen, which also writes its own logs."""
+
+
+class Priority(Enum):
+    """How the kernel schedules the worker."""
+
+    NORMAL = "normal"
+    REALTIME = "realtime"
+    """SCHED_FIFO: nothing of normal priority takes the CPU away. Needs a permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +71,41 @@ class RunSpec:
     """Name of the runtime driver on the device: tflite, litert, onnx."""
     scenario: Scenario = Scenario.SINGLE_STREAM
     preset: str = "default"
-    """Name of the preset that the durations started from; informative."""
+    """Name of the preset that the settings started from; informative."""
+    engine: Engine = Engine.NATIVE
     duration_s: float = 60.0
     """The timed loop runs at least this long …"""
     min_query_count: int = 1024
-    """… and at least this many queries …"""
+    """… and at least this many queries (offline: samples) …"""
     max_query_count: int = 4_000_000
-    """… and never more than this many (16 bytes of memory each on the device)."""
+    """… and never more than this many inferences (48 bytes of memory each on the device)."""
     warmup_query_count: int = 10
-    """Queries before the timed loop; both this and the duration must be met."""
+    """Inferences before the timed loop; both this and the duration must be met."""
     warmup_duration_s: float = 1.0
+    samples_per_query: int = 8
+    """Multi-stream only."""
+    target_qps: float | None = None
+    """Server only: arrivals a second."""
+    target_latency_s: float | None = None
+    """Server only: the percentile below must not exceed this …"""
+    target_percentile: float = 0.99
+    """… ratio in (0, 1)."""
+    sample_count: int = 16
+    """Different inputs that are prepared before the timed loop, and issued in random order."""
     threads: int = 1
     delegate: str | None = None
     """Delegate or execution provider asked for; None: the runtime's own default."""
     seed: int = 0
-    """Seed of the generated input data."""
+    """Seed of the generated inputs, of their order, and of the arrivals."""
+    cpus: tuple[int, ...] = ()
+    """CPUs that the worker is bound to; empty: as the kernel likes."""
+    priority: Priority = Priority.NORMAL
+    is_profiled: bool = False
+    """A run of its own that times every operator: its latencies are not the model's."""
+    is_checked: bool = True
+    """Compare the outputs with those of reference kernels."""
+    dataset_sha256: str | None = None
+    """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -78,11 +121,47 @@ class RunSpec:
             "warm-up duration must be >= 0 s",
         )
         _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
+        _require(
+            1 <= self.samples_per_query <= MAX_SAMPLES,
+            f"samples per query must be 1..{MAX_SAMPLES}, got {self.samples_per_query}",
+        )
+        _require(
+            1 <= self.sample_count <= MAX_SAMPLES,
+            f"sample count must be 1..{MAX_SAMPLES}, got {self.sample_count}",
+        )
+        _require(
+            self.target_qps is None or 0 < self.target_qps <= MAX_QPS,
+            f"arrivals must be > 0 and at most {MAX_QPS:g} a second, got {self.target_qps}",
+        )
+        _require(
+            self.target_latency_s is None or _positive(self.target_latency_s),
+            f"target latency must be > 0 s, got {self.target_latency_s}",
+        )
+        _require(
+            0 < self.target_percentile < 1,
+            f"target percentile must be a ratio between 0 and 1, got {self.target_percentile}",
+        )
+        _require(
+            all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}"
+        )
+        is_server = self.scenario is Scenario.SERVER
+        _require(
+            not is_server or self.target_qps is not None,
+            "the server scenario needs the arrivals a second: --qps 100",
+        )
+        _require(
+            not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
+            "a profile is taken in the single_stream scenario only",
+        )
         _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 
 
 MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
+
+MAX_SAMPLES = 65536
+MAX_QPS = 1e6
+MAX_CPUS = 4096
 
 DEFAULT_PRESET = "default"
 
@@ -92,8 +171,18 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {"duration_s": 60.0, "min_query_count": 1024},
     # For a first look: long enough for a p90 with an interval, short enough to wait for.
     "quick": {"duration_s": 10.0, "min_query_count": 128, "warmup_duration_s": 0.5},
+    # Source: mlcommons/inference, loadgen/mlperf.conf: 600 s in every scenario.
+    "mlperf": {"duration_s": 600.0, "min_query_count": 100, "sample_count": 1024},
 }
 """Field values of `RunSpec` by preset name."""
+
+SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
+    # The least that supports the p99 of the scenario's rule, and MLPerf's count for offline.
+    # Source: mlcommons/inference, loadgen/mlperf.conf.
+    ("mlperf", Scenario.MULTI_STREAM): {"min_query_count": 662},
+    ("mlperf", Scenario.OFFLINE): {"min_query_count": 24576},
+}
+"""What a preset says about one scenario in particular."""
 
 
 def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
@@ -105,7 +194,9 @@ def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: there are {', '.join(sorted(PRESETS))}")
     given = {name: value for name, value in overrides.items() if value is not None}
-    return replace(RunSpec(runtime=runtime, preset=preset), **(PRESETS[preset] | given))
+    scenario = given.get("scenario", Scenario.SINGLE_STREAM)
+    special = SCENARIO_PRESETS.get((preset, scenario), {})
+    return RunSpec(runtime=runtime, preset=preset, **(PRESETS[preset] | special | given))
 
 
 def _positive(value: float) -> bool:

@@ -3,7 +3,13 @@
 A trace travels as little-endian columns, one after another, each of the same length. The file
 says nothing about itself: the number of rows is its size over the row size. Columns:
 
-    queries     start_ns i64, end_ns i64                 device monotonic clock, issue order
+    queries     one row an inference, in issue order, on the device's monotonic clock:
+                scheduled_ns i64     when its query was due: the origin of the query's latency
+                start_ns i64         its inputs are about to be copied in
+                invoke_start_ns i64  the inputs are there
+                invoke_end_ns i64    the model has answered
+                end_ns i64           the outputs are copied out
+                sample i64           which of the prepared inputs it was
     telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the list beside it
 """
 
@@ -15,9 +21,22 @@ QUERIES_FILE = "queries.bin"
 TELEMETRY_FILE = "telemetry.bin"
 SENSORS_FILE = "telemetry.json"
 """The names of the sensors, a JSON list; `sensor` in the trace is an index into it."""
+ANSWERS_FILE = "answers.npz"
+"""What the model answered: arrays `used.N` and `reference.N` for output N of the prepared
+samples, `dataset.N` for output N of the data set; first axis: samples. Uncompressed."""
 RECORD_FILE = "record.json"
 WORKER_LOG_FILE = "worker.log"
-SPOOL_FILES = (RECORD_FILE, QUERIES_FILE, TELEMETRY_FILE, SENSORS_FILE, WORKER_LOG_FILE)
+LOADGEN_FILES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")
+"""What MLPerf's LoadGen writes, when it issues the queries."""
+SPOOL_FILES = (
+    RECORD_FILE,
+    QUERIES_FILE,
+    TELEMETRY_FILE,
+    SENSORS_FILE,
+    ANSWERS_FILE,
+    WORKER_LOG_FILE,
+    *LOADGEN_FILES,
+)
 """Every file that a spooled run may hold."""
 
 
@@ -30,7 +49,10 @@ class Column:
     """numpy type string, little-endian, 8 bytes wide."""
 
 
-QUERY_COLUMNS = (Column("start_ns", "<i8"), Column("end_ns", "<i8"))
+QUERY_COLUMNS = tuple(
+    Column(name, "<i8")
+    for name in ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns", "sample")
+)
 TELEMETRY_COLUMNS = (Column("time_ns", "<i8"), Column("sensor", "<i8"), Column("value", "<f8"))
 
 COLUMN_BYTES = 8

@@ -7,14 +7,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import MeasurementError, ModelRefused
 from edgebench.protocol.record import TensorSpec
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 
-def make_inputs(specs: Sequence[TensorSpec], *, seed: int, memory_bytes: int) -> list[Tensor]:
+MAX_SAMPLES_BYTES = 64 * 2**20
+"""Memory that all prepared samples may take; of large inputs there are fewer."""
+
+
+def make_samples(
+    specs: Sequence[TensorSpec], *, count: int, seed: int, memory_bytes: int
+) -> list[list[Tensor]]:
+    """Up to so many samples, at least one; the same seed gives the same bytes.
+
+    Raises:
+        ModelRefused: an input is larger than the worker's memory, or of an unknown type.
+    """
+    first = make_inputs(specs, seed=seed, memory_bytes=memory_bytes)
+    size = max(1, sum(tensor.nbytes for tensor in first))
+    others = range(1, min(count, max(1, MAX_SAMPLES_BYTES // size)))
+    return [first] + [
+        make_inputs(specs, seed=[seed, number], memory_bytes=memory_bytes) for number in others
+    ]
+
+
+def make_inputs(
+    specs: Sequence[TensorSpec], *, seed: int | Sequence[int], memory_bytes: int
+) -> list[Tensor]:
     """One tensor for each input; the same seed gives the same bytes.
 
     Floats are uniform in [0, 1), 8-bit integers uniform over their range. Wider integers are
@@ -48,6 +70,36 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, spec.shape, dtype=dtype, endpoint=True)
     return np.zeros(spec.shape, dtype)
+
+
+def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
+    """One sample of a data set as the model wants it: its layout, its numbers.
+
+    Images are channels-last in a data set; a model that has channels first gets them so.
+    Real values become numbers of a quantised input by its scale and zero point.
+
+    Raises:
+        MeasurementError: the sample does not fit into the input.
+    """
+    shape = spec.shape
+    if value.ndim == 3 and value.shape != shape[1:] and _channels_first(value) == shape[1:]:
+        value = value.transpose(2, 0, 1)
+    if value.size != int(np.prod(shape)):
+        raise MeasurementError(
+            f"sample of the data set has shape {list(value.shape)}, the model takes {list(shape)}"
+        )
+    value = value.reshape(shape)
+    dtype = np.dtype(spec.dtype)
+    if spec.scale is None or dtype.kind == "f":
+        return np.ascontiguousarray(value.astype(dtype))
+    numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
+    bounds = np.iinfo(dtype)
+    return np.ascontiguousarray(np.clip(numbers, bounds.min, bounds.max).astype(dtype))
+
+
+def _channels_first(value: Tensor) -> tuple[int, ...]:
+    height, width, channels = value.shape
+    return channels, height, width
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:

@@ -1,9 +1,14 @@
 """The timed loop.
 
-Theory of operation. Nothing logs, allocates, samples or talks between the two clock reads of a
-query. Times go into preallocated arrays of int64, one block after another; a new block is
-allocated between queries, never inside one. A request to stop arrives as a signal (see `stop`):
-whatever was complete by then is kept.
+Theory of operation. One inference has three spans: the inputs are copied in, the model is
+invoked, the outputs are copied out. Three looks at the clock separate them; the end of one
+inference is the start of the next, so that no time of the loop goes unseen. Nothing logs,
+allocates arrays, samples or talks inside it: what is to be called was prepared before, and times
+go into preallocated arrays of int64, one block after another; a new block is allocated between
+two inferences, and the next one starts with a look at the clock of its own.
+
+A request to stop arrives as a signal (see `stop`): whatever was complete by then is kept. The
+end of an inference is therefore written last.
 
 The clock is CLOCK_MONOTONIC by way of `time.perf_counter_ns`, the clock that telemetry and clock
 probes use too.
@@ -13,87 +18,275 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter_ns
+from itertools import islice
+from time import perf_counter_ns, sleep
 from typing import Any
 
 from edgebench.agent.worker.stop import STOP, StopRequested
 
-BLOCK_QUERIES = 65536
-"""Queries per block: 1 MiB of times, allocated in about 0.1 ms."""
+BLOCK_INFERENCES = 65536
+"""Inferences per block: 1.5 MiB of times, allocated in about 0.1 ms."""
+SPIN_NS = 300_000
+"""A sleep may overshoot by about so much; the rest of a wait is spent looking at the clock.
+
+Measured: `time.sleep` on an idle Linux 6 machine wakes 60 to 100 µs late."""
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What one inference consists of, prepared so that a call takes no argument."""
+
+    set_inputs: Sequence[Call]
+    """One for each prepared sample: copies it into the model."""
+    invoke: Call
+    read_outputs: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Start and end of each query, in issue order, nanoseconds."""
+    """The inferences in issue order, nanoseconds; columns as in the query trace."""
 
+    scheduled_ns: array[int]
     start_ns: array[int]
+    invoke_start_ns: array[int]
+    invoke_end_ns: array[int]
     end_ns: array[int]
-    is_interrupted: bool
+    sample: array[int]
+    is_interrupted: bool = False
 
     def __len__(self) -> int:
         return len(self.end_ns)
 
 
-def run_single_stream(
-    invoke: Callable[[], Any], *, duration_ns: int, min_count: int, max_count: int
+@dataclass(slots=True)
+class _Block:
+    """Preallocated times of some inferences; zero where there was none yet."""
+
+    ready_ns: array[int]
+    done_ns: array[int]
+    end_ns: array[int]
+    begin_ns: int = 0
+
+    @classmethod
+    def of(cls, size: int) -> _Block:
+        return cls(*(array("q", bytes(8 * size)) for _ in range(3)))
+
+
+def new_times() -> Times:
+    """No inference yet."""
+    return Times(*(array("q") for _ in range(6)))
+
+
+def run_closed(
+    calls: Calls,
+    order: Sequence[int],
+    *,
+    duration_ns: int,
+    min_count: int,
+    max_count: int,
+    group: int = 1,
+    is_one_query: bool = False,
 ) -> Times:
-    """Issue one query after another until time and count are both met, or `max_count` is."""
-    times = Times(array("q"), array("q"), is_interrupted=False)
-    block = _new_block(min(BLOCK_QUERIES, max_count))
-    gc.collect()
-    gc.disable()
-    deadline_ns = perf_counter_ns() + duration_ns
-    try:
-        while len(block.end_ns):
+    """Issue inferences one after another until time and count are both met, or `max_count` is.
+
+    Args:
+        calls: The inference.
+        order: Which sample comes when; used again from its start when it ends.
+        duration_ns: At least so long.
+        min_count: At least so many inferences.
+        max_count: At most so many.
+        group: Inferences in one query; only whole queries are issued.
+        is_one_query: All of them are one query, due when the first one starts.
+    """
+    times = new_times()
+    prepared = [calls.set_inputs[sample] for sample in order]
+    size = _whole(min(BLOCK_INFERENCES, len(order)), group)
+    max_count = _whole(max_count, group)
+    with _no_collection():
+        deadline_ns = perf_counter_ns() + duration_ns
+        while (left := max_count - len(times)) > 0:
+            block = _Block.of(min(size, left))
+            setters = prepared[: len(block.end_ns)]
             need = max(0, min_count - len(times))
+            is_stopped = False
             try:
                 with STOP.armed():
-                    _run_block(invoke, block.start_ns, block.end_ns, need, deadline_ns)
+                    _run_block(calls, setters, block, need, deadline_ns, group)
             except StopRequested:
-                return _joined(times, block, is_interrupted=True)
-            times = _joined(times, block)
+                is_stopped = True
+            times = _joined(times, block, order, group, is_stopped=is_stopped)
+            if is_one_query:
+                _make_due(times, times.start_ns[0] if len(times) else 0)
             is_done = len(times) >= min_count and times.end_ns[-1] >= deadline_ns
-            block = _new_block(0 if is_done else min(BLOCK_QUERIES, max_count - len(times)))
-    finally:
-        gc.enable()
+            if is_stopped or is_done:
+                break
     return times
 
 
+def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> Times:
+    """Issue one inference at each moment of a schedule, or as soon after it as possible.
+
+    A device that falls behind is not spared the queries that arrive meanwhile: each counts from
+    the moment at which it was due.
+
+    Args:
+        calls: The inference.
+        order: Which sample comes when; used again from its start when it ends.
+        due_ns: Moments after the start, nanoseconds, ascending.
+    """
+    count = len(due_ns)
+    samples = array("q", islice(_repeat(order), count))
+    prepared = [calls.set_inputs[sample] for sample in samples]
+    block, starts = _Block.of(count), array("q", bytes(8 * count))
+    is_interrupted = False
+    with _no_collection():
+        origin_ns = perf_counter_ns()
+        due = [origin_ns + after for after in due_ns]
+        try:
+            with STOP.armed():
+                _run_arrivals(calls, prepared, due, starts, block)
+        except StopRequested:
+            is_interrupted = True
+    done = _complete_count(block.end_ns)
+    return Times(
+        array("q", due[:done]),
+        starts[:done],
+        block.ready_ns[:done],
+        block.done_ns[:done],
+        block.end_ns[:done],
+        samples[:done],
+        is_interrupted,
+    )
+
+
 def _run_block(
-    invoke: Callable[[], Any],
-    starts: array[int],
-    ends: array[int],
+    calls: Calls,
+    setters: Sequence[Call],
+    block: _Block,
     need: int,
     deadline_ns: int,
+    group: int,
 ) -> None:
-    """Fill the block, or end early once `need` queries are done and the deadline has passed."""
-    clock = perf_counter_ns
-    for index in range(len(ends)):
-        begin = clock()
+    """Fill the block, or end early once `need` inferences are done and the deadline has passed."""
+    clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
+    ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
+    last = group - 1
+    block.begin_ns = clock()
+    for index, set_inputs in enumerate(setters):
+        set_inputs()
+        ready = clock()
         invoke()
+        done = clock()
+        read_outputs()
         end = clock()
-        starts[index] = begin
-        ends[index] = end
-        if end >= deadline_ns and index + 1 >= need:
+        ready_ns[index] = ready
+        done_ns[index] = done
+        end_ns[index] = end
+        if end >= deadline_ns and index + 1 >= need and index % group == last:
             return
 
 
-def _new_block(size: int) -> Times:
-    return Times(array("q", bytes(8 * size)), array("q", bytes(8 * size)), is_interrupted=False)
+def _run_arrivals(
+    calls: Calls,
+    setters: Sequence[Call],
+    due: Sequence[int],
+    starts: array[int],
+    block: _Block,
+) -> None:
+    clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
+    ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
+    for index, set_inputs in enumerate(setters):
+        begin = wait_until(due[index])
+        set_inputs()
+        ready = clock()
+        invoke()
+        done = clock()
+        read_outputs()
+        end = clock()
+        starts[index] = begin
+        ready_ns[index] = ready
+        done_ns[index] = done
+        end_ns[index] = end
 
 
-def _joined(times: Times, block: Times, *, is_interrupted: bool = False) -> Times:
+def wait_until(due_ns: int) -> int:
+    """Wait for a moment; the time then, at once when it has passed already."""
+    now_ns = perf_counter_ns()
+    if due_ns - now_ns > SPIN_NS:
+        sleep((due_ns - now_ns - SPIN_NS) / 1e9)
+        now_ns = perf_counter_ns()
+    while now_ns < due_ns:
+        now_ns = perf_counter_ns()
+    return now_ns
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """What is alive now is never looked at again, and nothing is collected inside."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _joined(
+    times: Times, block: _Block, order: Sequence[int], group: int, *, is_stopped: bool
+) -> Times:
     """The complete queries of a block behind the ones before."""
     count = _complete_count(block.end_ns)
-    times.start_ns.extend(block.start_ns[:count])
-    times.end_ns.extend(block.end_ns[:count])
-    return Times(times.start_ns, times.end_ns, is_interrupted)
+    count -= count % group
+    if count:
+        starts = array("q", [block.begin_ns])
+        starts.extend(block.end_ns[: count - 1])
+        times.start_ns.extend(starts)
+        times.scheduled_ns.extend(_first_of_each(starts, group))
+        times.invoke_start_ns.extend(block.ready_ns[:count])
+        times.invoke_end_ns.extend(block.done_ns[:count])
+        times.end_ns.extend(block.end_ns[:count])
+        times.sample.extend(array("q", order[:count]))
+    return Times(
+        times.scheduled_ns,
+        times.start_ns,
+        times.invoke_start_ns,
+        times.invoke_end_ns,
+        times.end_ns,
+        times.sample,
+        is_stopped,
+    )
+
+
+def _first_of_each(starts: array[int], group: int) -> array[int]:
+    """The start of the query that each inference belongs to."""
+    if group == 1:
+        return starts
+    return array("q", [starts[index - index % group] for index in range(len(starts))])
+
+
+def _make_due(times: Times, origin_ns: int) -> None:
+    times.scheduled_ns[:] = array("q", [origin_ns]) * len(times)
+
+
+def _whole(count: int, group: int) -> int:
+    """At least one query, and no part of one."""
+    return max(count - count % group, group)
+
+
+def _repeat(order: Sequence[int]) -> Iterator[int]:
+    while True:
+        yield from order
 
 
 def _complete_count(ends: array[int]) -> int:
-    """Queries whose end was written: times are never zero, and are filled from the front."""
+    """Inferences whose end was written: times are never zero, and are filled from the front."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2

@@ -7,10 +7,8 @@ worker's log. The exit code says little: a failure is the last line of the pipe.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -20,10 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.agent.cpu_ticks import CpuTicks, read_cpu_ticks
+from edgebench.agent.worker import facts
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import Times, run_single_stream
-from edgebench.agent.worker.scenarios import NS_PER_S, run_scenario, run_warmup
+from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
@@ -32,21 +29,26 @@ from edgebench.protocol.record import (
     HarnessFacts,
     MemoryFacts,
     ModelFacts,
+    Moment,
     OutputFacts,
     Phase,
     RuntimeFacts,
     WorkerRecord,
 )
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
-from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.traces import QUERIES_FILE
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
+from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 if TYPE_CHECKING:
+    from edgebench.agent.worker.checks import Subject
     from edgebench.protocol.runtime import Tensor
 
+NS_PER_S = 1_000_000_000
 WORKER_RECORD_FILE = "worker.json"
+CHECK_EXPECTED_S = 30.0
+"""Checks have a budget of their own; this is only for the one who waits."""
 HARNESS_QUERIES = 4096
-"""Calls that do nothing, to measure the loop itself; takes about 2 ms."""
+"""Queries that do nothing, to measure the loop itself; takes about 3 ms."""
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_MARGIN_S = 30.0
 
@@ -58,6 +60,7 @@ class Job:
     spec: RunSpec
     model: ModelFacts
     model_path: str
+    dataset_path: str | None
     memory_bytes: int
     daemon_pid: int
 
@@ -114,26 +117,15 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A model that has answered once."""
+    """A model that has answered once, and the samples that it will be asked."""
 
     runtime: Runtime
     version: str
     model: LoadedModel
     cold_start: ColdStart
     model_bytes: int
+    samples: list[list[Tensor]]
     first_outputs: list[Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Clocks and counters at one end of the timed loop."""
-
-    monotonic_ns: int
-    wall_ns: int
-    involuntary_switches: int
-    own_s: float
-    """Processor time of this process."""
-    ticks: CpuTicks | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,66 +133,102 @@ class Measured:
     """What the timed loop gave."""
 
     warmup: Times
-    timed: Times | None
-    """None when the run was stopped during the warm-up."""
+    timed: Times
+    """Empty when the run was stopped during the warm-up."""
     before: Moment
     after: Moment
     harness: HarnessFacts
+    steady_rss_bytes: int
+    steady_pss_bytes: int | None
 
     @property
-    def parts(self) -> list[Times]:
-        """The recorded queries in issue order."""
-        return [self.warmup] if self.timed is None else [self.warmup, self.timed]
+    def is_interrupted(self) -> bool:
+        """Whether the run was stopped early."""
+        return self.warmup.is_interrupted or self.timed.is_interrupted
 
 
 def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     pipe.phase(Phase.LOADING)
+    refused = facts.apply_scheduling(job.spec)
     with STOP.armed():
         ready = _get_ready(job)
-    measured = _measure(job.spec, ready, pipe)
+    measured = _measure(job.spec, ready, pipe, directory)
+    peak_bytes = facts.resident_bytes("VmHWM")
     pipe.phase(Phase.SPOOLING)
-    _write_queries(directory / QUERIES_FILE, measured.parts)
-    record = _record(job, ready, measured)
-    (directory / WORKER_RECORD_FILE).write_text(json.dumps(to_plain(record)))
+    _write_queries(directory / QUERIES_FILE, [measured.warmup, measured.timed])
+    output = _answer_facts(ready)
+    record = _record(job, ready, measured, output, refused, peak_bytes)
+    _write_record(directory, record)
+    if not measured.is_interrupted:
+        _check(job, ready, measured, record, directory, pipe)
 
 
 def _get_ready(job: Job) -> Ready:
     """Import, load, first inference: each timed on its own."""
     runtime = _find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
-    before_bytes = _resident_bytes("VmRSS")
+    before_bytes = facts.resident_bytes()
     options = LoadOptions(job.spec.threads, job.spec.delegate)
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
-    first_ns, first_outputs = _first_inference(job, model)
+    samples = _samples(job, model)
+    first_ns, first_outputs = _first_inference(job, model, samples[0])
     return Ready(
         runtime=runtime,
         version=version,
         model=model,
         cold_start=ColdStart(import_ns, load_ns, first_ns),
-        model_bytes=max(0, _resident_bytes("VmRSS") - before_bytes),
+        model_bytes=max(0, facts.resident_bytes() - before_bytes),
+        samples=samples,
         first_outputs=first_outputs,
     )
 
 
-def _measure(spec: RunSpec, ready: Ready, pipe: Pipe) -> Measured:
-    invoke = ready.model.invoker()
+def _measure(spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
+    from edgebench.agent.worker.scenarios import run_warmup
+
+    model = ready.model
+    calls = Calls(model.prepare(ready.samples), model.invoker(), model.reader())
     harness = _measure_harness()
     first_ns = ready.cold_start.first_inference_ns
     pipe.phase(
         Phase.WARMING_UP,
         _expected_s(first_ns, spec.warmup_duration_s, spec.warmup_query_count),
     )
-    warmup = run_warmup(invoke, spec)
+    warmup = run_warmup(calls, spec)
     typical_ns = _typical_ns(warmup) or first_ns
-    pipe.phase(Phase.MEASURING, _expected_s(typical_ns, spec.duration_s, spec.min_query_count))
-    before = _moment()
-    timed = None if warmup.is_interrupted else run_scenario(invoke, spec)
-    return Measured(warmup, timed, before, _moment(), harness)
+    pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, typical_ns))
+    before = facts.read_moment()
+    timed = _run(calls, spec, typical_ns, directory) if not warmup.is_interrupted else new_times()
+    after = facts.read_moment()
+    return Measured(
+        warmup,
+        timed,
+        before,
+        after,
+        harness,
+        facts.resident_bytes(),
+        facts.proportional_bytes(),
+    )
 
 
-def _record(job: Job, ready: Ready, measured: Measured) -> WorkerRecord:
+def _run(calls: Calls, spec: RunSpec, typical_ns: int, directory: Path) -> Times:
+    from edgebench.agent.worker.loadgen import run_loadgen
+    from edgebench.agent.worker.scenarios import run_scenario
+
+    if spec.engine is Engine.LOADGEN:
+        return run_loadgen(calls, spec, typical_ns=typical_ns, directory=str(directory))
+    return run_scenario(calls, spec)
+
+
+def _record(
+    job: Job,
+    ready: Ready,
+    measured: Measured,
+    output: OutputFacts,
+    refused: tuple[str, ...],
+    peak_bytes: int,
+) -> WorkerRecord:
     spec, model = job.spec, ready.model
-    before, after = measured.before, measured.after
     return WorkerRecord(
         model=replace(job.model, precision=model.precision),
         runtime=RuntimeFacts(
@@ -212,17 +240,52 @@ def _record(job: Job, ready: Ready, measured: Measured) -> WorkerRecord:
         inputs=model.inputs,
         outputs=model.outputs,
         cold_start=ready.cold_start,
-        memory=MemoryFacts(_resident_bytes("VmHWM"), ready.model_bytes),
+        memory=MemoryFacts(
+            peak_rss_bytes=peak_bytes,
+            model_bytes=ready.model_bytes,
+            steady_rss_bytes=measured.steady_rss_bytes,
+            steady_pss_bytes=measured.steady_pss_bytes,
+            arena_bytes=model.arena_bytes(),
+        ),
         harness=measured.harness,
-        output=_output_facts(ready.first_outputs, model.read_outputs()),
+        output=output,
         warmup_query_count=len(measured.warmup),
-        query_count=sum(map(len, measured.parts)),
-        is_interrupted=measured.parts[-1].is_interrupted,
-        cpu_affinity=tuple(sorted(os.sched_getaffinity(0))),
-        monotonic_ns=(before.monotonic_ns, after.monotonic_ns),
-        wall_ns=(before.wall_ns, after.wall_ns),
-        involuntary_switch_count=after.involuntary_switches - before.involuntary_switches,
-        background_busy_ratio=_background_ratio(before, after),
+        query_count=len(measured.warmup) + len(measured.timed),
+        is_interrupted=measured.is_interrupted,
+        before=measured.before,
+        after=measured.after,
+        scheduling=facts.describe_scheduling(refused),
+        sample_count=len(ready.samples),
+        placement=model.placement(),
+    )
+
+
+def _check(
+    job: Job, ready: Ready, measured: Measured, record: WorkerRecord, directory: Path, pipe: Pipe
+) -> None:
+    from edgebench.agent.worker.checks import run_checks
+
+    query_ns = _typical_ns(measured.timed) or ready.cold_start.first_inference_ns
+    pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
+    try:
+        with STOP.armed():
+            check = run_checks(_subject(job, ready, query_ns), directory)
+    except StopRequested:
+        return  # the measurement is complete all the same
+    _write_record(directory, replace(record, check=check))
+
+
+def _subject(job: Job, ready: Ready, query_ns: int) -> Subject:
+    from edgebench.agent.worker.checks import Subject
+
+    return Subject(
+        job.spec,
+        ready.runtime,
+        job.model_path,
+        job.dataset_path,
+        ready.model,
+        ready.samples,
+        query_ns,
     )
 
 
@@ -233,13 +296,22 @@ def _find_runtime(name: str) -> Runtime:
     return find_runtime(name)
 
 
-def _first_inference(job: Job, model: LoadedModel) -> tuple[int, list[Tensor]]:
-    from edgebench.agent.runtimes.text import one_line
-    from edgebench.agent.worker.inputs import make_inputs
+def _samples(job: Job, model: LoadedModel) -> list[list[Tensor]]:
+    from edgebench.agent.worker.inputs import make_samples
 
-    values = make_inputs(model.inputs, seed=job.spec.seed, memory_bytes=job.memory_bytes)
+    spec = job.spec
+    return make_samples(
+        model.inputs, count=spec.sample_count, seed=spec.seed, memory_bytes=job.memory_bytes
+    )
+
+
+def _first_inference(
+    job: Job, model: LoadedModel, sample: list[Tensor]
+) -> tuple[int, list[Tensor]]:
+    from edgebench.agent.runtimes.text import one_line
+
     try:
-        model.set_inputs(values)
+        model.set_inputs(sample)
         elapsed_ns, _ = _timed(model.invoker())
         return elapsed_ns, model.read_outputs()
     except (MemoryError, StopRequested):
@@ -249,16 +321,41 @@ def _first_inference(job: Job, model: LoadedModel) -> tuple[int, list[Tensor]]:
         raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 
+def _answer_facts(ready: Ready) -> OutputFacts:
+    from edgebench.agent.worker.checks import answer_facts
+
+    return answer_facts(ready.model, ready.first_outputs, ready.samples[0])
+
+
 def _measure_harness() -> HarnessFacts:
-    times = run_single_stream(
-        _do_nothing, duration_ns=0, min_count=HARNESS_QUERIES, max_count=HARNESS_QUERIES
+    nothing = Calls([_do_nothing], _do_nothing, _do_nothing)
+    times = run_closed(
+        nothing,
+        [0] * HARNESS_QUERIES,
+        duration_ns=0,
+        min_count=HARNESS_QUERIES,
+        max_count=HARNESS_QUERIES,
     )
     wall_ns = times.end_ns[-1] - times.start_ns[0]
-    return HarnessFacts(_typical_ns(times) or 0, wall_ns / len(times))
+    return HarnessFacts(
+        p50_ns=_typical_ns(times) or 0,
+        per_query_ns=wall_ns / len(times),
+        end_to_end_p50_ns=_median(times.start_ns, times.end_ns) or 0,
+    )
 
 
 def _do_nothing() -> None:
     return None
+
+
+def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
+    count = spec.min_query_count
+    if spec.scenario is Scenario.MULTI_STREAM:
+        count *= spec.samples_per_query
+    at_once_s = _expected_s(query_ns, spec.duration_s, count)
+    if spec.scenario is Scenario.SERVER and spec.target_qps is not None:
+        return max(at_once_s, spec.min_query_count / spec.target_qps)
+    return at_once_s
 
 
 def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
@@ -267,63 +364,36 @@ def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
 
 def _typical_ns(times: Times) -> int | None:
     """Median latency of the last part, for estimates only."""
-    last = [e - s for s, e in zip(times.start_ns[-1024:], times.end_ns[-1024:], strict=True)]
+    return _median(times.invoke_start_ns, times.invoke_end_ns)
+
+
+def _median(begins: array[int], ends: array[int]) -> int | None:
+    last = [end - begin for begin, end in zip(begins[-1024:], ends[-1024:], strict=True)]
     return sorted(last)[len(last) // 2] if last else None
 
 
 def _write_queries(path: Path, parts: list[Times]) -> None:
     with path.open("wb") as file:
-        for column in ("start_ns", "end_ns"):
+        for column in QUERY_COLUMNS:
             for times in parts:
-                values: array[int] = getattr(times, column)
+                values: array[int] = getattr(times, column.name)
                 if sys.byteorder == "big":
                     values.byteswap()
                 values.tofile(file)
 
 
-def _output_facts(first: list[Tensor], last: list[Tensor]) -> OutputFacts:
-    from edgebench.agent.worker.inputs import are_finite
-
-    digest = hashlib.sha256()
-    for tensor in last:
-        digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
-    return OutputFacts(digest.hexdigest(), are_finite(first) and are_finite(last))
+def _write_record(directory: Path, record: WorkerRecord) -> None:
+    """Whole or not at all: the worker may die in the checks that come after the first one."""
+    path = directory / WORKER_RECORD_FILE
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(to_plain(record)))
+    part.replace(path)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
     begin = time.perf_counter_ns()
     result = call()
     return time.perf_counter_ns() - begin, result
-
-
-def _resident_bytes(field: str) -> int:
-    """VmRSS now, or VmHWM, its peak; getrusage(2) would count the parent's memory too."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
-def _moment() -> Moment:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return Moment(
-        monotonic_ns=time.perf_counter_ns(),
-        wall_ns=time.time_ns(),
-        involuntary_switches=usage.ru_nivcsw,
-        own_s=usage.ru_utime + usage.ru_stime,
-        ticks=read_cpu_ticks(),
-    )
-
-
-def _background_ratio(before: Moment, after: Moment) -> float | None:
-    """What all CPUs did between two moments, less what this process did."""
-    if before.ticks is None or after.ticks is None:
-        return None
-    total = after.ticks.total - before.ticks.total
-    own = (after.own_s - before.own_s) * os.sysconf("SC_CLK_TCK")
-    busy = after.ticks.busy - before.ticks.busy
-    return min(1.0, max(0.0, (busy - own) / total)) if total > 0 else None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
 SPOOL_TIMEOUT_S = 120.0
+CHECK_TIMEOUT_S = 600.0
+"""Reference kernels are slow, and a data set may be large."""
 STOP_GRACE_S = 20.0
 """A stop takes effect when the inference that is going on has ended."""
 MAX_LINE_BYTES = 16 * 1024
@@ -43,6 +45,7 @@ _DOING = {
     Phase.LOADING: "loading the model",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
+    Phase.CHECKING: "checking the answers",
     Phase.SPOOLING: "writing its results",
 }
 
@@ -120,13 +123,22 @@ class WorkerProcess:
         except asyncio.TimeoutError:
             doing = _DOING[self._phase]
             code = await self._end_overdue()
+            if self._phase is Phase.CHECKING:
+                return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
             if code != 0:
                 raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
+        if self._phase is Phase.CHECKING and (self._failure or code != 0):
+            return self._unchecked(str(self._failure or self._obituary(code)))
         if self._failure:
             raise self._failure
         if code != 0:
             raise WorkerDied(self._obituary(code))
         return self._read_record()
+
+    def _unchecked(self, reason: str) -> WorkerRecord:
+        """The record from before the checks: what was measured is not lost with the worker."""
+        record = self._read_record()
+        return replace(record, check=replace(record.check, reference_error=reason))
 
     async def stop(self) -> None:
         """Ask the worker to end and keep what it measured; insist after a while."""
@@ -184,6 +196,8 @@ class WorkerProcess:
             return self._limits.load_timeout_s
         if began.phase is Phase.SPOOLING:
             return SPOOL_TIMEOUT_S
+        if began.phase is Phase.CHECKING:
+            return CHECK_TIMEOUT_S
         if self._limits.measure_timeout_s is not None:
             return self._limits.measure_timeout_s
         return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S

@@ -3,39 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from edgebench.agent.worker.loop import Times, run_single_stream
+import numpy as np
+
+from edgebench.agent.worker.loop import Calls, Times, run_closed, run_scheduled
+from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import RunSpec, Scenario
 
 NS_PER_S = 1_000_000_000
+ORDER_LENGTH = 65536
+"""Samples in the order before it repeats; a whole number of multi-stream queries of 8."""
+MAX_ARRIVALS = 4_000_000
+"""A schedule is held in memory; at 1000 arrivals a second it lasts an hour."""
 
-Issue = Callable[[Callable[[], Any], RunSpec], Times]
-"""Runs a scenario on a callable that does one inference."""
+Issue = Callable[[Calls, RunSpec], Times]
+"""Runs a scenario on a prepared inference."""
 
 
-def run_scenario(invoke: Callable[[], Any], spec: RunSpec) -> Times:
+def run_scenario(calls: Calls, spec: RunSpec) -> Times:
     """Run the specified scenario."""
-    return _SCENARIOS[spec.scenario](invoke, spec)
+    return _SCENARIOS[spec.scenario](calls, spec)
 
 
-def run_warmup(invoke: Callable[[], Any], spec: RunSpec) -> Times:
-    """Run the queries that come before: same loop, same records."""
-    return run_single_stream(
-        invoke,
+def run_warmup(calls: Calls, spec: RunSpec) -> Times:
+    """Run the inferences that come before: same loop, same records."""
+    return run_closed(
+        calls,
+        sample_order(spec, len(calls.set_inputs)),
         duration_ns=int(spec.warmup_duration_s * NS_PER_S),
         min_count=spec.warmup_query_count,
         max_count=spec.max_query_count,
     )
 
 
-def _single_stream(invoke: Callable[[], Any], spec: RunSpec) -> Times:
-    return run_single_stream(
-        invoke,
+def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
+    """Which sample comes when: uniform, with replacement; the same seed gives the same order.
+
+    Source: MLPerf draws the samples of a performance run with replacement; mlcommons/inference,
+    loadgen/loadgen.cc.
+    """
+    random = np.random.default_rng([spec.seed, 1])
+    order: list[int] = random.integers(0, sample_count, ORDER_LENGTH).tolist()
+    return order
+
+
+def arrivals(spec: RunSpec) -> list[int]:
+    """Moments of a Poisson process, nanoseconds after the start; the same seed gives the same.
+
+    There are enough for both the duration and the count.
+
+    Raises:
+        UsageError: the run is too long for its rate, or has none.
+    """
+    if spec.target_qps is None:
+        raise UsageError("the server scenario needs the arrivals a second")
+    limit = min(spec.max_query_count, MAX_ARRIVALS)
+    if spec.target_qps * spec.duration_s > limit:
+        raise UsageError(
+            f"{spec.target_qps:g} arrivals a second for {spec.duration_s:g} s are "
+            f"more than {limit}: choose a shorter duration"
+        )
+    random = np.random.default_rng([spec.seed, 2])
+    gap_ns = NS_PER_S / spec.target_qps
+    moments = np.zeros(0)
+    last = 0.0
+    while len(moments) < spec.min_query_count or last < spec.duration_s * NS_PER_S:
+        more = last + np.cumsum(random.exponential(gap_ns, ORDER_LENGTH))
+        moments = np.concatenate([moments, more])
+        last = float(moments[-1])
+    in_time = int(np.searchsorted(moments, spec.duration_s * NS_PER_S)) + 1
+    count = min(max(in_time, spec.min_query_count), limit)
+    return [int(moment) for moment in moments[:count]]
+
+
+def _closed(calls: Calls, spec: RunSpec, *, group: int, is_one_query: bool) -> Times:
+    return run_closed(
+        calls,
+        sample_order(spec, len(calls.set_inputs)),
         duration_ns=int(spec.duration_s * NS_PER_S),
-        min_count=spec.min_query_count,
+        min_count=spec.min_query_count * group,
         max_count=spec.max_query_count,
+        group=group,
+        is_one_query=is_one_query,
     )
 
 
-_SCENARIOS: dict[Scenario, Issue] = {Scenario.SINGLE_STREAM: _single_stream}
+def _single_stream(calls: Calls, spec: RunSpec) -> Times:
+    return _closed(calls, spec, group=1, is_one_query=False)
+
+
+def _multi_stream(calls: Calls, spec: RunSpec) -> Times:
+    return _closed(calls, spec, group=spec.samples_per_query, is_one_query=False)
+
+
+def _offline(calls: Calls, spec: RunSpec) -> Times:
+    return _closed(calls, spec, group=1, is_one_query=True)
+
+
+def _server(calls: Calls, spec: RunSpec) -> Times:
+    return run_scheduled(calls, sample_order(spec, len(calls.set_inputs)), arrivals(spec))
+
+
+_SCENARIOS: dict[Scenario, Issue] = {
+    Scenario.SINGLE_STREAM: _single_stream,
+    Scenario.MULTI_STREAM: _multi_stream,
+    Scenario.SERVER: _server,
+    Scenario.OFFLINE: _offline,
+}

@@ -23,6 +23,7 @@ _PHASES = {
     Phase.LOADING: "loading",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
+    Phase.CHECKING: "checking",
     Phase.SPOOLING: "writing",
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from edgebench.host.document import Queries
+from edgebench.host.analysis.measurement import HostFacts, Traces
+from edgebench.host.analysis.queries import Queries, samples_per_query
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
+    HOST_FACTS_FILE,
+    LABELS_FILE,
     POWER_FILE,
     QUERIES_FILE,
     RAW_DIRECTORY,
@@ -31,6 +36,7 @@ from edgebench.protocol.errors import EdgebenchError, StoreError
 from edgebench.protocol.record import Event, RunRecord
 
 _COMPRESSION = "zstd"
+_TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 
 
 def read_record(directory: Path) -> RunRecord:
@@ -53,10 +59,10 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
         StoreError: a trace is damaged.
     """
     raw = directory / RAW_DIRECTORY
-    start_ns, end_ns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
+    columns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
     warmup_count = record.worker.warmup_query_count if record.worker else 0
-    queries = Queries(start_ns, end_ns, warmup_count)
-    write_queries(directory / QUERIES_FILE, queries)
+    queries = Queries(*columns, warmup_count)
+    write_queries(directory / QUERIES_FILE, queries, samples_per_query(record.spec))
     if (raw / traces.TELEMETRY_FILE).exists():
         _unpack_telemetry(directory, raw)
     for name in (traces.QUERIES_FILE, traces.TELEMETRY_FILE, traces.SENSORS_FILE):
@@ -64,23 +70,25 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     return queries
 
 
-def write_queries(path: Path, queries: Queries) -> None:
-    """Write queries.parquet."""
-    count = len(queries.start_ns)
+def write_queries(path: Path, queries: Queries, batch: int) -> None:
+    """Write queries.parquet, one row an inference."""
+    count = len(queries)
     index = np.arange(count, dtype=np.int64)
+    is_warmup = index < queries.warmup_count
+    times = {name: getattr(queries, name) for name in _TIME_COLUMNS}
     table = pa.table(
         {
             "index": index,
-            "start_ns": queries.start_ns,
-            "end_ns": queries.end_ns,
-            "sample": np.zeros(count, np.int32),
-            "batch": np.ones(count, np.int32),
+            "query": np.where(is_warmup, -1, (index - queries.warmup_count) // batch),
+            **times,
+            "sample": queries.sample,
+            "batch": np.full(count, batch, np.int32),
             "ok": np.ones(count, np.bool_),
-            "warmup": index < queries.warmup_count,
+            "warmup": is_warmup,
         }
     )
     # Times grow steadily: stored as differences they take 3 bytes instead of 8.
-    encoding = dict.fromkeys(("index", "start_ns", "end_ns"), "DELTA_BINARY_PACKED")
+    encoding = dict.fromkeys(("index", "query", *_TIME_COLUMNS), "DELTA_BINARY_PACKED")
     pq.write_table(
         table,
         path,
@@ -98,11 +106,57 @@ def read_queries(directory: Path) -> Queries:
     """
     table = read_table(directory / QUERIES_FILE)
     try:
-        start_ns, end_ns = (table[name].to_numpy() for name in ("start_ns", "end_ns"))
+        columns = [table[name].to_numpy() for name in (*_TIME_COLUMNS, "sample")]
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:
         raise StoreError(f"{directory / QUERIES_FILE}: no column {exc}") from exc
-    return Queries(start_ns, end_ns, int(np.count_nonzero(warmup)))
+    return Queries(*columns, int(np.count_nonzero(warmup)))
+
+
+def read_traces(directory: Path, queries: Queries) -> Traces:
+    """The queries with everything else that the numbers are computed from.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    raw = directory / RAW_DIRECTORY
+    return Traces(
+        queries,
+        _read_arrays(raw / traces.ANSWERS_FILE),
+        _read_arrays(raw / LABELS_FILE),
+        _read_facts(raw / HOST_FACTS_FILE),
+    )
+
+
+def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
+    """Keep what only the host knows of a run beside the raw files."""
+    raw = directory / RAW_DIRECTORY
+    (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
+    if labels:
+        np.savez(raw / LABELS_FILE, **dict(labels))  # pyright: ignore[reportArgumentType]
+
+
+def _read_facts(path: Path) -> HostFacts:
+    if not path.exists():
+        return HostFacts()
+    try:
+        return from_plain(json.loads(path.read_bytes()), HostFacts)
+    except (OSError, ValueError, EdgebenchError) as exc:
+        raise StoreError(f"host facts of the run are not readable: {exc}: {path}") from exc
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an uncompressed .npz file; none when there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(item.file_size > item.compress_size for item in archive.infolist()):
+                raise ValueError("it is compressed, and may unpack to anything")
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as exc:
+        raise StoreError(f"answers are not readable: {exc}: {path}") from exc
 
 
 def read_table(path: Path) -> Any:

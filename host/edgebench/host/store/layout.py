@@ -24,6 +24,10 @@ from edgebench.protocol.record import RUN_ID
 
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
+HOST_FACTS_FILE = "host.json"
+"""Under raw/: what only the host knows of a run."""
+LABELS_FILE = "labels.npz"
+"""Under raw/: labels of the data set, and its samples where the metric needs them."""
 TELEMETRY_FILE = "telemetry.parquet"
 POWER_FILE = "power.parquet"
 CLOCK_FILE = "clock.parquet"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgebench.host.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
-from edgebench.host.store.files import file_digests, read_clock, read_queries, read_record
+from edgebench.host.store.files import file_digests, read_clock, read_queries, read_record, read_traces
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import MeasurementError, StoreError
 
@@ -40,14 +40,16 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         raise StoreError(f"record of run {run_id} says that nothing was measured")
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
-    rows = len(queries.start_ns), queries.warmup_count
+    rows = len(queries), queries.warmup_count
     expected = record.worker.query_count, record.worker.warmup_query_count
     if rows != expected:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
     clock = fit_clock(read_clock(directory), record)
     try:
         made_utc = created_utc(run_id) or str(document.get("created_utc"))
-        computed = build_document(record, queries, created_utc=made_utc, clock=clock)
+        computed = build_document(
+            record, read_traces(directory, queries), created_utc=made_utc, clock=clock
+        )
         computed |= {"files": file_digests(directory)}
     except MeasurementError as exc:
         return [Difference("queries.parquet", "as stored", str(exc))]

@@ -1,0 +1,169 @@
+"""What the model answers, looked at when the measurement is over and safely on disk.
+
+The measured model answers the prepared samples again, and the labelled data set, if one was
+given. Then reference kernels of the same library answer the same samples. All answers go into
+one file; what they are worth is for the host to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.worker.inputs import are_finite, arrange
+from edgebench.protocol.errors import EdgebenchError, MeasurementError
+from edgebench.protocol.record import CheckFacts, OutputFacts
+from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import ANSWERS_FILE
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+CHECKED_SAMPLES = 8
+"""Prepared samples that are answered again."""
+REFERENCE_BUDGET_S = 20.0
+"""Reference kernels are up to a hundred times slower; fewer samples are checked then."""
+PROFILE_BUDGET_S = 5.0
+PROFILE_RUNS = (10, 1000)
+"""At least and at most so many profiled inferences."""
+MAX_ANSWER_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked."""
+
+    spec: RunSpec
+    runtime: Runtime
+    model_path: str
+    dataset_path: str | None
+    model: LoadedModel
+    samples: Sequence[Sequence[Tensor]]
+    query_ns: int
+    """Typical latency, for estimates."""
+
+
+def answer_facts(model: LoadedModel, first: list[Tensor], sample: Sequence[Tensor]) -> OutputFacts:
+    """Digest of the answer to the first sample, and whether all seen answers are finite."""
+    outputs = _answer(model, sample)
+    digest = hashlib.sha256()
+    for tensor in outputs:
+        digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
+    return OutputFacts(digest.hexdigest(), are_finite(first) and are_finite(outputs))
+
+
+def run_checks(subject: Subject, directory: Path) -> CheckFacts:
+    """Answer, compare, profile, as far as the run asks for it; each on its own may fail."""
+    facts = CheckFacts()
+    answers: dict[str, Tensor] = {}
+    checked = subject.samples[:CHECKED_SAMPLES]
+    if subject.dataset_path:
+        facts = _answer_dataset(subject, facts, answers)
+    used = [_answer(subject.model, sample) for sample in checked]
+    subject.model.close()
+    if subject.spec.is_checked:
+        facts = _answer_again(subject, facts, answers, used)
+    if subject.spec.is_profiled:
+        facts = _profile(subject, facts)
+    if answers:
+        np.savez(directory / ANSWERS_FILE, **answers)  # pyright: ignore[reportArgumentType]
+    return facts
+
+
+def _answer_dataset(
+    subject: Subject, facts: CheckFacts, answers: dict[str, Tensor]
+) -> CheckFacts:
+    def answer() -> CheckFacts:
+        samples = _dataset_samples(subject)
+        outputs = [_answer(subject.model, sample) for sample in samples]
+        _put(answers, "dataset", outputs)
+        return replace(facts, dataset_sample_count=len(outputs))
+
+    return _attempt(answer, lambda text: replace(facts, dataset_error=text))
+
+
+def _answer_again(
+    subject: Subject, facts: CheckFacts, answers: dict[str, Tensor], used: list[list[Tensor]]
+) -> CheckFacts:
+    def answer() -> CheckFacts:
+        deadline_s = time.monotonic() + REFERENCE_BUDGET_S
+        options = LoadOptions(threads=1, is_reference=True)
+        model = subject.runtime.load(subject.model_path, options)
+        outputs: list[list[Tensor]] = []
+        for sample in subject.samples[: len(used)]:
+            outputs.append(_answer(model, sample))
+            if time.monotonic() > deadline_s:
+                break
+        _put(answers, "used", used[: len(outputs)])
+        _put(answers, "reference", outputs)
+        name = f"{subject.runtime.name} reference kernels"
+        return replace(facts, sample_count=len(outputs), reference=name)
+
+    return _attempt(answer, lambda text: replace(facts, reference_error=text))
+
+
+def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
+    def profile() -> CheckFacts:
+        spec = subject.spec
+        options = LoadOptions(spec.threads, spec.delegate, is_profiled=True)
+        model = subject.runtime.load(subject.model_path, options)
+        model.set_inputs(subject.samples[0])
+        fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))
+        count = min(max(fitting, PROFILE_RUNS[0]), PROFILE_RUNS[1])
+        return replace(facts, operators=model.profile(count), profile_run_count=count)
+
+    return _attempt(profile, lambda text: replace(facts, profile_error=text))
+
+
+def _attempt(
+    action: Callable[[], CheckFacts], failed: Callable[[str], CheckFacts]
+) -> CheckFacts:
+    try:
+        return action()
+    except (EdgebenchError, OSError, ValueError) as exc:
+        return failed(one_line(exc) or type(exc).__name__)
+    except Exception as exc:  # each library has its own exceptions
+        return failed(f"{type(exc).__name__}: {one_line(exc)}")
+
+
+def _dataset_samples(subject: Subject) -> list[list[Tensor]]:
+    inputs = subject.model.inputs
+    if len(inputs) != 1:
+        raise MeasurementError(f"a data set has one input, the model has {len(inputs)}")
+    with np.load(subject.dataset_path or "", allow_pickle=False) as file:
+        if "x" not in file:
+            raise MeasurementError("data set has no array x")
+        values: Tensor = file["x"]
+    return [[arrange(value, inputs[0])] for value in values]
+
+
+def _answer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
+    model.reset()
+    model.set_inputs(sample)
+    model.invoker()()
+    return model.read_outputs()
+
+
+def _put(answers: dict[str, Tensor], name: str, outputs: list[list[Tensor]]) -> None:
+    """Stack the answers of all samples, one array for each output.
+
+    Raises:
+        MeasurementError: they are texts, change their shape, or are too large to keep.
+    """
+    size = sum(tensor.nbytes for tensors in outputs for tensor in tensors)
+    if size > MAX_ANSWER_BYTES:
+        raise MeasurementError(f"answers take {size} bytes, limit {MAX_ANSWER_BYTES}")
+    for number, tensors in enumerate(zip(*outputs, strict=True)):
+        if any(tensor.dtype.kind not in "biuf" for tensor in tensors):
+            raise MeasurementError("answers are not numbers")
+        if len({tensor.shape for tensor in tensors}) > 1:
+            raise MeasurementError("answers change their shape from sample to sample")
+        answers[f"{name}.{number}"] = np.stack(tensors)

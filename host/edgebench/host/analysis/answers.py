@@ -1,0 +1,201 @@
+"""What a model's answers are worth: agreement with reference kernels, and accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import TensorSpec
+
+Answers = Mapping[str, NDArray[Any]]
+"""Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`."""
+Values = NDArray[np.float64]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far the answers are from those of the reference kernels."""
+
+    reference: str
+    sample_count: int
+    max_abs_diff: float
+    """In the unit of the output, after scale and zero point."""
+    fraction_equal: float
+    """Elements that are equal to the last bit, ratio."""
+    top1_equal_ratio: float | None
+    """Samples with the same largest element; None for outputs of a single number."""
+    relative_rms: float
+    """RMS of the difference over the standard deviation of the reference, worst output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How well the model answers a labelled data set."""
+
+    metric: str
+    value: float
+    ci95: tuple[float, float] | None
+    sample_count: int
+
+
+def agreement(answers: Answers, outputs: Sequence[TensorSpec], reference: str) -> Agreement | None:
+    """Compare what the model and the reference answered to the same samples; None without both.
+
+    Raises:
+        MeasurementError: the two do not have the same shape.
+    """
+    numbers = [n for n in range(len(outputs)) if f"used.{n}" in answers]
+    if not numbers or f"reference.{numbers[0]}" not in answers:
+        return None
+    pairs = [(answers[f"used.{n}"], answers[f"reference.{n}"], outputs[n]) for n in numbers]
+    if any(used.shape != other.shape for used, other, _ in pairs):
+        raise MeasurementError("answers and reference answers have different shapes")
+    real = [(to_real(used, spec), to_real(other, spec)) for used, other, spec in pairs]
+    sizes = sum(used.size for used, _, _ in pairs)
+    equal = sum(int(np.count_nonzero(used == other)) for used, other, _ in pairs)
+    return Agreement(
+        reference=reference,
+        sample_count=len(pairs[0][0]),
+        max_abs_diff=max(_largest(used - other) for used, other in real),
+        fraction_equal=equal / sizes if sizes else 1.0,
+        top1_equal_ratio=_top1_equal(*real[0]),
+        relative_rms=max(_relative_rms(used, other) for used, other in real),
+    )
+
+
+def accuracy(
+    answers: Answers,
+    outputs: Sequence[TensorSpec],
+    labels: NDArray[Any],
+    metric: str,
+    inputs: NDArray[Any] | None = None,
+) -> Accuracy | None:
+    """Judge the answers to the data set by its labels; None when it was not answered.
+
+    Args:
+        answers: `dataset.0`, shape (n, …), is judged.
+        outputs: Descriptions of the outputs, for scale and zero point.
+        labels: Shape (n,).
+        metric: One of `METRICS`.
+        inputs: The data set's samples, shape (n, …); for the reconstruction error only.
+
+    Raises:
+        MeasurementError: unknown metric, or labels that do not fit.
+    """
+    if "dataset.0" not in answers:
+        return None
+    if metric not in METRICS:
+        raise MeasurementError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}")
+    real = to_real(answers["dataset.0"], outputs[0])
+    if len(real) != len(labels) or not len(labels):
+        raise MeasurementError(f"{len(real)} answers for {len(labels)} labels")
+    value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
+    return Accuracy(metric, value, interval, len(labels))
+
+
+def to_real(values: NDArray[Any], spec: TensorSpec) -> Values:
+    """Numbers of a quantised tensor as real values."""
+    real: Values = values.astype(np.float64)
+    if spec.scale is None or values.dtype.kind == "f":
+        return real
+    return (real - (spec.zero_point or 0)) * spec.scale
+
+
+Judged = tuple[float, tuple[float, float] | None]
+
+
+def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
+    """Share of samples whose largest output is the label; exact binomial interval.
+
+    Source of the interval: Clopper & Pearson, Biometrika 26 (1934).
+    """
+    from scipy.stats import binomtest
+
+    correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
+    interval = binomtest(correct, len(labels)).proportion_ci(LEVEL, method="exact")
+    return correct / len(labels), (float(interval.low), float(interval.high))
+
+
+def _auc(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
+    """Area under the ROC curve of the last output as the score of label 1."""
+    return _auc_of(real[:, -1], labels)
+
+
+def _reconstruction_auc(
+    real: Values, labels: NDArray[Any], inputs: NDArray[Any] | None
+) -> Judged:
+    """Area under the ROC curve of the mean squared reconstruction error (anomaly detection)."""
+    if inputs is None:
+        raise MeasurementError("the samples themselves are needed for a reconstruction error")
+    wanted = np.asarray(inputs, np.float64).reshape(len(real), -1)
+    if wanted.shape != real.shape:
+        raise MeasurementError("an answer does not have the size of its sample")
+    return _auc_of(np.mean((real - wanted) ** 2, axis=1), labels)
+
+
+def _auc_of(score: Values, labels: NDArray[Any]) -> Judged:
+    """Source of value and error: Hanley & McNeil, Radiology 143 (1982), equations 1 and 2."""
+    from scipy.stats import norm, rankdata
+
+    is_positive = np.asarray(labels) > 0
+    positive, negative = int(is_positive.sum()), int((~is_positive).sum())
+    if not positive or not negative:
+        raise MeasurementError("an AUC needs samples of both labels")
+    ranks = rankdata(score)
+    area = float(ranks[is_positive].sum() - positive * (positive + 1) / 2) / (positive * negative)
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = (
+        area * (1 - area) + (positive - 1) * (q1 - area**2) + (negative - 1) * (q2 - area**2)
+    ) / (positive * negative)
+    half = float(norm.ppf((1 + LEVEL) / 2)) * max(variance, 0.0) ** 0.5
+    return area, (max(0.0, area - half), min(1.0, area + half))
+
+
+def _mean_abs_error(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
+    """Mean distance of the first output from the label; t interval."""
+    from scipy.stats import t
+
+    errors = np.abs(real[:, 0] - np.asarray(labels, np.float64))
+    mean = float(errors.mean())
+    if len(errors) < 2:
+        return mean, None
+    half = float(t.ppf((1 + LEVEL) / 2, len(errors) - 1)) * float(errors.std(ddof=1))
+    half /= len(errors) ** 0.5
+    return mean, (mean - half, mean + half)
+
+
+METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]] = {
+    "top1": _top1,
+    "auc": _auc,
+    "reconstruction_auc": _reconstruction_auc,
+    "mean_abs_error": _mean_abs_error,
+}
+"""How a data set may be judged; `mean_abs_error` is better when lower, the others when higher."""
+LOWER_IS_BETTER = frozenset({"mean_abs_error"})
+
+
+def _largest(difference: Values) -> float:
+    return float(np.max(np.abs(difference))) if difference.size else 0.0
+
+
+def _relative_rms(used: Values, reference: Values) -> float:
+    if not reference.size:
+        return 0.0
+    rms = float(np.sqrt(np.mean((used - reference) ** 2)))
+    spread = float(np.std(reference))
+    if rms == 0.0:
+        return 0.0
+    return rms / spread if spread > 0 else float("inf")
+
+
+def _top1_equal(used: Values, reference: Values) -> float | None:
+    used, reference = used.reshape(len(used), -1), reference.reshape(len(reference), -1)
+    if used.shape[1] < 2:
+        return None
+    return float(np.mean(used.argmax(axis=1) == reference.argmax(axis=1)))

@@ -1,0 +1,172 @@
+"""Everything that is computed from the traces of one run, before anybody judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis import early_stopping
+from edgebench.host.analysis.answers import Accuracy, Agreement, accuracy, agreement
+from edgebench.host.analysis.latency import LatencySummary, summarize
+from edgebench.host.analysis.outliers import Outliers, label_outliers
+from edgebench.host.analysis.queries import Nanoseconds, Queries, samples_per_query
+from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceAccuracy:
+    """Accuracy of the unquantised sibling on the same data set, from a run of its own."""
+
+    run_id: str
+    model: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What only the host knows of a run; kept beside the raw files, so that it can be verified."""
+
+    dataset: str | None = None
+    """Name of the labelled data set."""
+    metric: str | None = None
+    """How its labels judge the answers."""
+    reference: ReferenceAccuracy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """The raw data of one run."""
+
+    queries: Queries
+    answers: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+    labels: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+    """`y`, and `x` where the metric needs it."""
+    facts: HostFacts = field(default_factory=HostFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """LoadGen's own estimates, from the latencies of queries."""
+
+    p90_ns: int | None = None
+    p99_ns: int | None = None
+    over_latency_count: int | None = None
+    """Server: queries over the target."""
+    is_target_met: bool | None = None
+    """Server: whether the percentile is within the target, with LoadGen's confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The numbers of a run."""
+
+    steady: SteadyState
+    first_row: int
+    """First row that counts: behind the warm-up, as issued and as found."""
+    invoke_ns: Nanoseconds
+    """Invocations that count, shape (n,)."""
+    invoke: LatencySummary
+    query_ns: Nanoseconds | None
+    """Latencies of queries that count; None where the scenario has only one."""
+    query: LatencySummary | None
+    outliers: Outliers
+    early_stopping: EarlyStopping
+    span_ns: int
+    """From the first start to the last end of what counts."""
+    warmup_ns: int
+    accuracy: Accuracy | None
+    agreement: Agreement | None
+
+    @property
+    def query_count(self) -> int:
+        """Queries that count; samples in the offline scenario."""
+        return len(self.invoke_ns) if self.query_ns is None else len(self.query_ns)
+
+    @property
+    def throughput_per_s(self) -> float | None:
+        """Inferences a second."""
+        return len(self.invoke_ns) * 1e9 / self.span_ns if self.span_ns > 0 else None
+
+
+def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> Measurement:
+    """Compute the numbers.
+
+    Raises:
+        MeasurementError: a trace is empty or cannot be true.
+    """
+    spec, queries = record.spec, traces.queries
+    queries.check()
+    if len(queries) != worker.query_count:
+        raise MeasurementError(
+            f"query trace has {len(queries)} rows, the worker made {worker.query_count}"
+        )
+    steady = find_steady_state(queries.invoke_ns)
+    first_row = _first_row(queries, steady, spec)
+    invoke_ns = queries.invoke_ns[first_row:]
+    if not len(invoke_ns):
+        raise MeasurementError("no query was measured")
+    query_ns = _query_ns(queries, spec, first_row)
+    return Measurement(
+        steady=steady,
+        first_row=first_row,
+        invoke_ns=invoke_ns,
+        invoke=summarize(invoke_ns),
+        query_ns=query_ns,
+        query=None if query_ns is None or not len(query_ns) else summarize(query_ns),
+        outliers=label_outliers(invoke_ns),
+        early_stopping=_early_stopping(query_ns, spec),
+        span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
+        warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
+        accuracy=_accuracy(worker, traces),
+        agreement=agreement(traces.answers, worker.outputs, worker.check.reference or ""),
+    )
+
+
+def _first_row(queries: Queries, steady: SteadyState, spec: RunSpec) -> int:
+    """The longer of the warm-up that was issued and the one that was found; whole queries only."""
+    first = queries.warmup_count
+    if steady.steady_class is SteadyClass.WARMUP and steady.first_steady_index is not None:
+        first = max(first, steady.first_steady_index)
+    group = samples_per_query(spec)
+    return first + (queries.warmup_count - first) % group
+
+
+def _query_ns(queries: Queries, spec: RunSpec, first_row: int) -> Nanoseconds | None:
+    if spec.engine is Engine.LOADGEN and spec.scenario is Scenario.SERVER:
+        return None  # when a query was due is known to LoadGen alone
+    return queries.query_ns(spec, first_row)
+
+
+def _early_stopping(query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:
+    if query_ns is None or not len(query_ns):
+        return EarlyStopping()
+    if spec.scenario is Scenario.SERVER:
+        if spec.target_latency_s is None:
+            return EarlyStopping()
+        over = int(np.count_nonzero(query_ns > spec.target_latency_s * 1e9))
+        passes = early_stopping.server_passes(len(query_ns), over, spec.target_percentile)
+        return EarlyStopping(over_latency_count=over, is_target_met=passes)
+    ordered = np.sort(query_ns)
+    return EarlyStopping(
+        p90_ns=early_stopping.estimate(ordered, 0.90),
+        p99_ns=early_stopping.estimate(ordered, 0.99),
+    )
+
+
+def _accuracy(worker: WorkerRecord, traces: Traces) -> Accuracy | None:
+    if traces.facts.metric is None or "y" not in traces.labels:
+        return None
+    return accuracy(
+        traces.answers,
+        worker.outputs,
+        traces.labels["y"],
+        traces.facts.metric,
+        traces.labels.get("x"),
+    )

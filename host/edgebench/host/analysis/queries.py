@@ -1,0 +1,78 @@
+"""The query trace, and what a scenario means by the latency of a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.spec import RunSpec, Scenario
+
+Nanoseconds = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """One row an inference, in issue order, warm-up first; all columns have shape (n,).
+
+    Attributes:
+        scheduled_ns: When the inference's query was due, device clock.
+        start_ns: Its inputs are about to be copied in.
+        invoke_start_ns: The inputs are there.
+        invoke_end_ns: The model has answered.
+        end_ns: The outputs are copied out.
+        sample: Which of the prepared inputs it was.
+        warmup_count: The first so many rows were issued as warm-up.
+    """
+
+    scheduled_ns: Nanoseconds
+    start_ns: Nanoseconds
+    invoke_start_ns: Nanoseconds
+    invoke_end_ns: Nanoseconds
+    end_ns: Nanoseconds
+    sample: NDArray[np.int64]
+    warmup_count: int
+
+    def __len__(self) -> int:
+        return len(self.end_ns)
+
+    @property
+    def invoke_ns(self) -> Nanoseconds:
+        """Time of each invocation, shape (n,), warm-up included."""
+        return self.invoke_end_ns - self.invoke_start_ns
+
+    def check(self) -> None:
+        """Raise when the trace cannot be true.
+
+        Raises:
+            MeasurementError: a span ends before it starts, or inferences overlap.
+        """
+        columns = self.start_ns, self.invoke_start_ns, self.invoke_end_ns, self.end_ns
+        if len({len(column) for column in (*columns, self.scheduled_ns, self.sample)}) > 1:
+            raise MeasurementError("query trace has columns of different length")
+        moments = np.stack(columns, axis=1).ravel()
+        if np.any(moments[1:] < moments[:-1]):
+            raise MeasurementError("query trace is not in order: the device clock went backwards")
+        if np.any(self.start_ns < self.scheduled_ns):
+            raise MeasurementError("query trace is not in order: a query started before it was due")
+
+    def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
+        """Latency of each query from this row on, as the scenario defines it, shape (queries,).
+
+        Single stream and server: from the moment it was due to its outputs. Multi-stream: until
+        the last of its samples. Offline: None, there is only one query.
+
+        Source: mlcommons/inference, loadgen/README.md, table of scenarios.
+        """
+        if spec.scenario is Scenario.OFFLINE:
+            return None
+        group = samples_per_query(spec)
+        ends, due = self.end_ns[first_row:], self.scheduled_ns[first_row:]
+        return ends[group - 1 :: group] - due[: len(due) - group + 1 : group]
+
+
+def samples_per_query(spec: RunSpec) -> int:
+    """Inferences in one query."""
+    return spec.samples_per_query if spec.scenario is Scenario.MULTI_STREAM else 1
