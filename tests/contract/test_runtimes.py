@@ -2,102 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.digits import MANIFEST, PACKAGES, Case, a_model_for, images
 from support.onnx_bytes import addition
 from support.tools import need_runtime, need_shared
 
-from edgebench.agent.runtimes.registry import BUILT_IN, find_runtime, probe_here
+from edgebench.agent.runtimes.registry import find_runtime, probe_here
 from edgebench.agent.worker.inputs import make_inputs
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import TensorSpec
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 
-FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
-MANIFEST = json.loads((FOLDER / "manifest.json").read_text())
-PACKAGES = {"litert": "ai-edge-litert", "tflite": "tflite-runtime", "onnx": "onnxruntime"}
 LEAST_ACCURACY = 0.97
-
-
-@dataclass(frozen=True)
-class Case:
-    """A built-in model on a runtime."""
-
-    runtime: str
-    entry: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.entry['file']}-{self.runtime}"
-
-    @property
-    def path(self) -> str:
-        """The model file."""
-        return str(FOLDER / self.entry["file"])
-
-
-CASES = [
-    Case(kind().name, entry)
-    for kind in BUILT_IN
-    for entry in MANIFEST["models"]
-    if entry["format"] in kind().formats
-]
-
-
-@pytest.fixture(params=CASES, ids=str)
-def case(request: pytest.FixtureRequest) -> Case:
-    """Each built-in model on each runtime that loads it."""
-    found: Case = request.param
-    need_runtime(PACKAGES[found.runtime])
-    return found
-
-
-@pytest.fixture(params=[kind().name for kind in BUILT_IN])
-def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Each runtime."""
-    need_runtime(PACKAGES[request.param])
-    driver = find_runtime(request.param)
-    driver.import_library()
-    return driver
-
-
-@pytest.fixture
-def model(case: Case) -> Iterator[LoadedModel]:
-    """The loaded model."""
-    driver = find_runtime(case.runtime)
-    driver.import_library()
-    loaded = driver.load(case.path, LoadOptions(threads=1))
-    yield loaded
-    loaded.close()
-
-
-def a_model_for(runtime: Runtime) -> str:
-    """A float model that this runtime loads."""
-    (suffix,) = runtime.formats
-    return str(FOLDER / f"digits_fp32.{suffix}")
-
-
-def images(entry: dict[str, Any]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-    """The held-out digits as this model takes them, and what they show."""
-    with np.load(FOLDER / MANIFEST["test_set"]["file"]) as held_out:
-        pixels, labels = held_out["images"], held_out["labels"]
-    scaled = pixels.astype(np.float32).reshape(-1, 8, 8) / entry["input_divisor"]
-    takes = entry["input"]
-    if takes["scale"] is not None:
-        bounds = np.iinfo(takes["dtype"])
-        steps = np.round(scaled / takes["scale"]) + takes["zero_point"]
-        scaled = np.clip(steps, bounds.min, bounds.max)
-    shaped = scaled.astype(takes["dtype"]).reshape(-1, *takes["shape"])
-    return list(shaped), labels
 
 
 def test_driver_names_its_formats_and_probes_as_usable(runtime: Runtime) -> None:

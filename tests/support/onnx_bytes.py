@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-FLOAT, UINT8, INT8, FLOAT16, UINT4, INT4 = 1, 2, 3, 10, 21, 22
+FLOAT, UINT8, INT8, INT64, STRING, FLOAT16, UINT4, INT4 = 1, 2, 3, 7, 8, 10, 21, 22
 """TensorProto.DataType."""
 
 
@@ -70,10 +70,25 @@ def addition(constant: float) -> bytes:
     raw = struct.pack("<f", constant)
     tensor = number(1, 1) + number(2, FLOAT) + block(8, "c") + block(9, raw)
     body = graph(nodes=(node("Add", inputs="x c", outputs="y"),), initializers=(tensor,))
-    ends = block(11, _float_vector("x")) + block(12, _float_vector("y"))
+    ends = block(11, _tensor("x", FLOAT, 1)) + block(12, _tensor("y", FLOAT, 1))
     return model(body + block(2, "addition") + ends)
 
 
-def _float_vector(name: str) -> bytes:
-    shape = block(2, block(1, number(1, 1)))
-    return block(1, name) + block(2, block(1, number(1, FLOAT) + shape))
+def identity_of_strings() -> bytes:
+    """A whole model that really runs: y = x, on one string."""
+    body = graph(nodes=(node("Identity", inputs="x", outputs="y"),))
+    ends = block(11, _tensor("x", STRING, 1)) + block(12, _tensor("y", STRING, 1))
+    return model(body + block(2, "strings") + ends)
+
+
+def positions() -> bytes:
+    """A whole model that really runs: where four floats are not zero; as many as there are."""
+    body = graph(nodes=(node("NonZero", inputs="x", outputs="y"),))
+    ends = block(11, _tensor("x", FLOAT, 4)) + block(12, _tensor("y", INT64, 1, "count"))
+    return model(body + block(2, "positions") + ends)
+
+
+def _tensor(name: str, data_type: int, *sizes: int | str) -> bytes:
+    dimensions = [number(1, size) if isinstance(size, int) else block(2, size) for size in sizes]
+    shape = block(2, b"".join(block(1, dimension) for dimension in dimensions))
+    return block(1, name) + block(2, block(1, number(1, data_type) + shape))

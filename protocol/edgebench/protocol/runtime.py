@@ -2,8 +2,10 @@
 
 A driver is one file that implements `Runtime`. It imports its library inside its methods, never
 at the top, so that an agent starts without it. The life of a model is
-`load → set_inputs → invoke… → outputs → close`; the timed loop calls nothing but the callable
-that `invoker()` returns.
+`load → set_inputs → invoke… → outputs → close`; the timed loop calls nothing but the callables
+that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy the answer out.
+What a model tells beside its answers (`placement`, `profile`, `arena_bytes`) is asked outside the
+timed loop, and never by a load. "Does not tell" is an empty tuple or None, never a guess.
 """
 
 from __future__ import annotations
@@ -43,6 +45,41 @@ class LoadOptions:
 
     threads: int
     delegate: str | None = None
+    is_reference: bool = False
+    """Plain kernels, one thread, no delegate, nothing optimised: slow, and what the answers of
+    every other way to load the model are held against. `threads` and `delegate` do not count."""
+    is_profiled: bool = False
+    """Prepare for `LoadedModel.profile`; such a load is never timed, it runs slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlacement:
+    """Where the operators of one kind ran."""
+
+    place: str
+    """A delegate or execution provider by its name, or `builtin`: the runtime's own kernels."""
+    operator: str
+    """Kind of operator as the runtime names it, as CONV_2D or Conv."""
+    count: int
+    """Operators of this kind in this place."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """Time that one operator of the model took, over all runs of a profile."""
+
+    index: int
+    """Position in the order of execution, from 0."""
+    operator: str
+    """Kind of operator or kernel, as the runtime names it."""
+    name: str
+    """The model's own name of this operator; empty where the runtime does not tell."""
+    place: str
+    """As in `OperatorPlacement`."""
+    count: int
+    """How often it ran."""
+    total_ns: int
+    """Over all `count` times."""
 
 
 class LoadedModel(Protocol):
@@ -72,12 +109,56 @@ class LoadedModel(Protocol):
         """Copy or bind the inputs, in the order of `inputs`."""
         ...
 
+    def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
+        """For each sample, the thinnest callable that copies it into the model's inputs.
+
+        The samples are kept, not copied, and never written to; the caller must not change them.
+        The callables are valid until `prepare` or `set_inputs` is called with other shapes.
+
+        Args:
+            samples: Each has one tensor for each input, in the order of `inputs`.
+        """
+        ...
+
     def invoker(self) -> Callable[[], Any]:
         """The thinnest callable that runs one inference; it must not allocate of its own."""
         ...
 
+    def reader(self) -> Callable[[], Any]:
+        """The thinnest callable that copies all outputs of the last inference into numpy arrays.
+
+        What it returns differs between runtimes; `read_outputs` gives the same arrays as a list.
+        """
+        ...
+
     def read_outputs(self) -> list[Tensor]:
         """Copies of the outputs of the last inference, in the order of `outputs`."""
+        ...
+
+    def reset(self) -> None:
+        """Put a model that keeps a state between inferences back into its initial one."""
+        ...
+
+    def placement(self) -> tuple[OperatorPlacement, ...]:
+        """Which operators of the main graph run where; empty where the runtime does not tell.
+
+        Sorted by place, then operator. An operator that holds graphs of its own counts as one.
+        """
+        ...
+
+    def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
+        """Run `run_count` times with the inputs that are set; the time of each operator.
+
+        Only for a model that was loaded with `is_profiled`, and only once; the times include the
+        profiler's own cost. In order of execution.
+
+        Raises:
+            ModelRefused: the runtime has no profiler, or cannot profile this model.
+        """
+        ...
+
+    def arena_bytes(self) -> int | None:
+        """Memory that the runtime planned for tensors, bytes; None where it does not tell."""
         ...
 
     def close(self) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import TensorSpec
-from edgebench.protocol.runtime import LoadOptions, Missing, Usable
+from edgebench.protocol.runtime import LoadOptions, Missing, OperatorPlacement, OperatorTime, Usable
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
@@ -63,11 +64,8 @@ class OnnxRuntime:
         """Build a session."""
         facts = inspect_onnx(path)
         library = importlib.import_module("onnxruntime")
-        settings = library.SessionOptions()
-        settings.intra_op_num_threads = options.threads
-        settings.inter_op_num_threads = 1
-        settings.log_severity_level = _LOG_ERRORS_ONLY
-        providers = _providers(library, options.delegate)
+        settings = _settings(library, options)
+        providers = _providers(library, None if options.is_reference else options.delegate)
         try:
             session = library.InferenceSession(path, settings, providers=providers)
         except Exception as exc:  # onnxruntime's exceptions share no base class
@@ -79,47 +77,67 @@ class OnnxModel:
     """A model in a session."""
 
     def __init__(self, library: Any, session: Any, precision: str | None) -> None:
-        self._library = library
         self._session = session
-        self._binding = session.io_binding()
-        self._values: list[Any] = []
-        self._feed: dict[str, Any] | None = None
         self.inputs = tuple(_tensor_spec(arg, unknown=1) for arg in session.get_inputs())
         self.outputs = tuple(_tensor_spec(arg, unknown=-1) for arg in session.get_outputs())
         self.delegates_used = tuple(map(_short, session.get_providers()))
         self.precision = precision
+        self._call = self._make_call(library)
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
-        """Bind the inputs; they are read in place by every inference."""
-        names = [spec.name for spec in self.inputs]
-        if any(spec.dtype == "object" for spec in (*self.inputs, *self.outputs)):
-            self._feed = dict(zip(names, values, strict=True))  # strings cannot be bound
-            return
-        make = self._library.OrtValue.ortvalue_from_numpy
-        self._values = [make(value) for value in values]
-        for name, value in zip(names, self._values, strict=True):
-            self._binding.bind_ortvalue_input(name, value)
-        for spec in self.outputs:
-            self._binding.bind_output(spec.name)
+        """Copy the inputs."""
+        self._call.set_inputs(values)
+
+    def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
+        """Callables that copy a sample into the bound tensors."""
+        return self._call.prepare(samples)
 
     def invoker(self) -> Callable[[], Any]:
-        """The native call on bound values: `session.run` costs 3 to 7 µs more a query."""
-        if self._feed is not None:
-            feed, session = self._feed, self._session
-            return lambda: session.run(None, feed)
-        native, binding = self._session._sess, self._binding._iobinding
-        return lambda: native.run_with_iobinding(binding, None)
+        """The native call on bound values."""
+        return self._call.invoker()
+
+    def reader(self) -> Callable[[], Any]:
+        """The native call that copies the outputs."""
+        return self._call.reader()
 
     def read_outputs(self) -> list[Tensor]:
         """Copies of the outputs."""
-        if self._feed is not None:
-            outputs: list[Tensor] = self._session.run(None, self._feed)
-            return outputs
-        return list(self._binding.copy_outputs_to_cpu())
+        return list(self._call.reader()())
+
+    def reset(self) -> None:
+        """A session keeps no state between two runs."""
+
+    def placement(self) -> tuple[OperatorPlacement, ...]:
+        """Not told yet."""
+        return ()
+
+    def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
+        """Not profiled yet."""
+        raise ModelRefused(f"this runtime has no profiler for {run_count} runs")
+
+    def arena_bytes(self) -> int | None:
+        """The session does not tell."""
+        return None
 
     def close(self) -> None:
         """Drop the session."""
-        del self._binding, self._session
+        del self._call, self._session
+
+    def _make_call(self, library: Any) -> BoundCall | FedCall:
+        inputs = [spec.name for spec in self.inputs]
+        if any(spec.dtype == "object" for spec in (*self.inputs, *self.outputs)):
+            return FedCall(self._session, inputs=inputs)
+        return BoundCall(library, self._session, inputs=inputs, outputs=self.outputs)
+
+
+def _settings(library: Any, options: LoadOptions) -> Any:
+    settings = library.SessionOptions()
+    settings.inter_op_num_threads = 1
+    settings.log_severity_level = _LOG_ERRORS_ONLY
+    settings.intra_op_num_threads = 1 if options.is_reference else options.threads
+    if options.is_reference:
+        settings.graph_optimization_level = library.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return settings
 
 
 def _providers(library: Any, delegate: str | None) -> list[str]:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from edgebench.agent.runtimes.interpreter_model import InterpreterModel
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
-from edgebench.protocol.record import TensorSpec
 from edgebench.protocol.runtime import LoadOptions, Missing, Usable
-
-if TYPE_CHECKING:
-    from edgebench.protocol.runtime import Tensor
 
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
-_PRECISIONS = {"int8": "int8", "uint8": "uint8", "int16": "int16", "float16": "fp16"}
+DELEGATE_NODE = "DELEGATE"
+"""Kind of a node that a delegate put in the place of others."""
 _OLD_TFLITE_PYTHON = (3, 12)
 """tflite-runtime has no wheel for this Python and later ones."""
 
@@ -67,13 +64,11 @@ class InterpreterRuntime:
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
         """Build the interpreter and allocate its tensors."""
         library = importlib.import_module(self._module)
-        arguments = _delegate_arguments(library, options.delegate, Path(path).parent)
+        arguments = _arguments(library, path, options)
         try:
-            interpreter = library.Interpreter(
-                model_path=path, num_threads=options.threads, **arguments
-            )
-            interpreter.allocate_tensors()
-            return InterpreterModel(interpreter)
+            interpreter = library.Interpreter(model_path=path, **arguments)
+            delegated = _take_over(interpreter, options)
+            return InterpreterModel(interpreter, delegated)
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
             text = one_line(exc) or "the library gave no reason; it may be out of memory"
@@ -114,35 +109,14 @@ class LiteRt(InterpreterRuntime):
         )
 
 
-class InterpreterModel:
-    """A model in an interpreter."""
-
-    def __init__(self, interpreter: Any) -> None:
-        self._interpreter = interpreter
-        self._input_details = interpreter.get_input_details()
-        self._output_details = interpreter.get_output_details()
-        self.inputs = tuple(_tensor_spec(detail) for detail in self._input_details)
-        self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
-        self.delegates_used = _delegates_used(interpreter)
-        self.precision = _precision(self._input_details, interpreter)
-
-    def set_inputs(self, values: Sequence[Tensor]) -> None:
-        """Copy the inputs into the interpreter."""
-        for detail, value in zip(self._input_details, values, strict=True):
-            self._interpreter.set_tensor(detail["index"], value)
-
-    def invoker(self) -> Callable[[], Any]:
-        """The native call itself: the wrapper around it costs 120 ns of checks a query."""
-        invoke: Callable[[], Any] = self._interpreter._interpreter.Invoke
-        return invoke
-
-    def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs."""
-        return [self._interpreter.get_tensor(detail["index"]) for detail in self._output_details]
-
-    def close(self) -> None:
-        """Drop the interpreter."""
-        del self._interpreter
+def _arguments(library: Any, path: str, options: LoadOptions) -> dict[str, Any]:
+    if options.is_reference:
+        return {
+            "num_threads": 1,
+            "experimental_op_resolver_type": library.OpResolverType.BUILTIN_REF,
+        }
+    given = _delegate_arguments(library, options.delegate, Path(path).parent)
+    return {"num_threads": options.threads, **given}
 
 
 def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dict[str, Any]:
@@ -164,26 +138,21 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
         raise ModelRefused(f"delegate not loaded: {one_line(exc)}: {delegate}") from exc
 
 
-def _delegates_used(interpreter: Any) -> tuple[str, ...]:
-    # XNNPACK is dropped without a word where it does not like the CPU: look for its operator.
-    names = {str(op.get("op_name", "")) for op in interpreter._get_ops_details()}
-    return (XNNPACK,) if "DELEGATE" in names else ()
+def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:
+    """Allocate the tensors; the nodes that delegates put in, with the name of the delegate.
+
+    A delegate that was passed in takes its part when the interpreter is built. XNNPACK takes its
+    own when the tensors are allocated, and drops out without a word where it does not like the
+    CPU; so only what is there afterwards is believed.
+    """
+    is_library = "/" in (options.delegate or "") and not options.is_reference
+    first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}
+    interpreter.allocate_tensors()
+    return _delegate_nodes(interpreter, XNNPACK) | first
 
 
-def _precision(inputs: Sequence[Any], interpreter: Any) -> str | None:
-    kinds = {str(detail["dtype"].__name__) for detail in inputs}
-    for kind, precision in _PRECISIONS.items():
-        if kind in kinds:
-            return precision
-    if "float32" not in kinds:
-        return None
-    details = interpreter.get_tensor_details()
-    is_weight_int8 = any(
-        detail["dtype"].__name__ == "int8" and len(detail["shape"]) > 1 for detail in details
-    )
-    return "int8-dynamic" if is_weight_int8 else "fp32"
-
-
-def _tensor_spec(detail: Any) -> TensorSpec:
-    shape = tuple(int(size) for size in detail["shape"])
-    return TensorSpec(str(detail["name"]), shape, str(detail["dtype"].__name__))
+def _delegate_nodes(interpreter: Any, name: str) -> dict[int, str]:
+    """The nodes that stand for what a delegate took over, by index, each with this name."""
+    native = interpreter._interpreter
+    indices = range(native.NumNodes())
+    return {index: name for index in indices if native.NodeName(index) == DELEGATE_NODE}

@@ -1,0 +1,123 @@
+"""A model in a TensorFlow Lite `Interpreter`; both libraries that have one share this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.runtime import OperatorPlacement, OperatorTime
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+_PRECISIONS = {"int8": "int8", "uint8": "uint8", "int16": "int16", "float16": "fp16"}
+
+
+class InterpreterModel:
+    """A model in an interpreter.
+
+    The timed calls go to the native object beneath the library's class, whose checks cost 120 ns
+    a call. Measured with a model of 64 input bytes: `SetTensor` takes 240 ns and `GetTensor` 270.
+    Writing through a view of the tensor's memory would take 55, but the interpreter moves that
+    memory when a tensor of unknown size grows during an inference; nothing can be held on to.
+    """
+
+    def __init__(self, interpreter: Any, delegate_nodes: Mapping[int, str]) -> None:
+        """Wrap an interpreter with allocated tensors.
+
+        Args:
+            interpreter: The library's `Interpreter`.
+            delegate_nodes: The nodes that stand for a part of the graph that a delegate took
+                over, and which delegate it was.
+        """
+        self._interpreter = interpreter
+        self._delegate_nodes = delegate_nodes
+        self._input_details = interpreter.get_input_details()
+        self._output_details = interpreter.get_output_details()
+        self.inputs = tuple(_tensor_spec(detail) for detail in self._input_details)
+        self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
+        self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
+        self.precision = _precision(self._input_details, interpreter)
+
+    def set_inputs(self, values: Sequence[Tensor]) -> None:
+        """Copy the inputs into the interpreter."""
+        for detail, value in zip(self._input_details, values, strict=True):
+            self._interpreter.set_tensor(detail["index"], value)
+
+    def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
+        """One native call for a sample of one input, a loop over them for more."""
+        return [self._setter(sample) for sample in samples]
+
+    def invoker(self) -> Callable[[], Any]:
+        """The native call itself."""
+        invoke: Callable[[], Any] = self._interpreter._interpreter.Invoke
+        return invoke
+
+    def reader(self) -> Callable[[], Any]:
+        """One native call for one output, a loop over them for more."""
+        get = self._interpreter._interpreter.GetTensor
+        indices = [detail["index"] for detail in self._output_details]
+        if len(indices) == 1:
+            return partial(get, indices[0])
+        return lambda: [get(index) for index in indices]
+
+    def read_outputs(self) -> list[Tensor]:
+        """Copies of the outputs."""
+        return [self._interpreter.get_tensor(detail["index"]) for detail in self._output_details]
+
+    def reset(self) -> None:
+        """Zero the variable tensors; what a random operator remembers stays."""
+        self._interpreter.reset_all_variables()
+
+    def placement(self) -> tuple[OperatorPlacement, ...]:
+        """Not told yet."""
+        return ()
+
+    def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
+        """Not profiled yet."""
+        raise ModelRefused(f"this runtime has no profiler for {run_count} runs")
+
+    def arena_bytes(self) -> int | None:
+        """The interpreter does not tell."""
+        return None
+
+    def close(self) -> None:
+        """Drop the interpreter."""
+        del self._interpreter
+
+    def _setter(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
+        set_tensor = self._interpreter._interpreter.SetTensor
+        indices = [detail["index"] for detail in self._input_details]
+        # What does not lie in one piece would be gathered again in every timed call.
+        values = [value if value.flags.c_contiguous else value.copy() for value in sample]
+        pairs = list(zip(indices, values, strict=True))
+        if len(pairs) == 1:
+            return partial(set_tensor, *pairs[0])
+
+        def set_each() -> None:
+            for index, value in pairs:
+                set_tensor(index, value)
+
+        return set_each
+
+
+def _precision(inputs: Sequence[Any], interpreter: Any) -> str | None:
+    kinds = {str(detail["dtype"].__name__) for detail in inputs}
+    for kind, precision in _PRECISIONS.items():
+        if kind in kinds:
+            return precision
+    if "float32" not in kinds:
+        return None
+    details = interpreter.get_tensor_details()
+    is_weight_int8 = any(
+        detail["dtype"].__name__ == "int8" and len(detail["shape"]) > 1 for detail in details
+    )
+    return "int8-dynamic" if is_weight_int8 else "fp32"
+
+
+def _tensor_spec(detail: Any) -> TensorSpec:
+    shape = tuple(int(size) for size in detail["shape"])
+    return TensorSpec(str(detail["name"]), shape, str(detail["dtype"].__name__))

@@ -1,0 +1,249 @@
+"""What `prepare`, `reader` and `reset` promise, held against each library's public interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.digits import ONE_THREAD, PACKAGES, Case, images, imported
+from support.onnx_bytes import identity_of_strings, positions
+from support.tools import need_runtime, need_shared
+
+from edgebench.agent.worker.inputs import make_inputs
+from edgebench.protocol.runtime import LoadedModel
+
+ORDER = [0, 3, 1, 2, 2, 0, 3]
+"""Samples are set in an order that is not theirs, and again."""
+MEMORY_BYTES = 2**30
+
+
+def public_answers(case: Case, samples: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """What the library's documented calls answer, one at a time."""
+    if case.runtime == "onnx":
+        onnxruntime = pytest.importorskip("onnxruntime")
+        session = onnxruntime.InferenceSession(case.path, providers=["CPUExecutionProvider"])
+        (name,) = (arg.name for arg in session.get_inputs())
+        return [session.run(None, {name: sample})[0] for sample in samples]
+    module = {"litert": "ai_edge_litert", "tflite": "tflite_runtime"}[case.runtime]
+    library = pytest.importorskip(f"{module}.interpreter")
+    interpreter = library.Interpreter(model_path=case.path, num_threads=1)
+    interpreter.allocate_tensors()
+    answers = []
+    for sample in samples:
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], sample)
+        interpreter.invoke()
+        answers.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    return answers
+
+
+def test_each_prepared_sample_gives_its_own_answer(case: Case, model: LoadedModel) -> None:
+    """Samples share memory: a run is timed, and judged, on the inputs of another."""
+    samples = images(case.entry)[0][:4]
+    before = [sample.copy() for sample in samples]
+    expected = public_answers(case, samples)
+    setters = model.prepare([[sample] for sample in samples])
+    invoke, read = model.invoker(), model.reader()
+    for k in ORDER:
+        setters[k]()
+        invoke()
+        (answer,) = model.read_outputs()
+        assert np.array_equal(answer, expected[k])
+        assert np.array_equal(np.asarray(read()).reshape(answer.shape), expected[k])
+    assert all(np.array_equal(*pair) for pair in zip(samples, before, strict=True))
+
+
+def test_sample_set_after_an_inference_does_not_change_its_answer(
+    case: Case, model: LoadedModel
+) -> None:
+    """What was read is a window on the model's memory, and shows the next answer."""
+    samples = images(case.entry)[0][:2]
+    setters = model.prepare([[sample] for sample in samples])
+    invoke, read = model.invoker(), model.reader()
+    setters[0]()
+    invoke()
+    kept = np.asarray(read())
+    before = kept.copy()
+    setters[1]()
+    invoke()
+    assert np.array_equal(kept, before)
+    assert not np.array_equal(np.asarray(read()), before)
+
+
+def test_prepared_samples_and_set_inputs_can_take_turns(case: Case, model: LoadedModel) -> None:
+    """A check of the answers in between leaves the prepared samples writing into nothing."""
+    samples = images(case.entry)[0][:3]
+    expected = public_answers(case, samples)
+    setters = model.prepare([[sample] for sample in samples[:2]])
+    invoke = model.invoker()
+    for k in (0, 2, 1, 2, 0):
+        if k < len(setters):
+            setters[k]()
+        else:
+            model.set_inputs([samples[k]])
+        invoke()
+        assert np.array_equal(model.read_outputs()[0], expected[k])
+
+
+def test_sample_that_is_not_in_one_piece_is_gathered(case: Case, model: LoadedModel) -> None:
+    """A transposed image is read in the order of its memory."""
+    sample = images(case.entry)[0][0]
+    (expected,) = public_answers(case, [sample])
+    scattered = np.asfortranarray(np.repeat(sample, 2, axis=-1))[..., ::2]
+    if case.entry["input"]["shape"][-1] != 1:
+        scattered = np.repeat(sample, 2, axis=-1)[..., ::2]
+    assert not scattered.flags.c_contiguous
+    (setter,) = model.prepare([[scattered]])
+    setter()
+    model.invoker()()
+    assert np.array_equal(model.read_outputs()[0], expected)
+
+
+def test_no_samples_are_no_callables(model: LoadedModel) -> None:
+    """An empty data set fails inside a library."""
+    assert model.prepare([]) == []
+
+
+MANY_OUTPUTS = [
+    ("litert", "coco_ssd_mobilenet_v1_uint8.tflite"),
+    ("tflite", "coco_ssd_mobilenet_v1_uint8.tflite"),
+    ("onnx", "RFB-320.onnx"),
+]
+
+
+@pytest.mark.parametrize(("name", "file"), MANY_OUTPUTS)
+def test_model_of_many_outputs_reads_all_of_them(name: str, file: str) -> None:
+    """The end-to-end time of a detector holds only its first output."""
+    need_runtime(PACKAGES[name])
+    (path,) = need_shared("models/suite").rglob(file)
+    loaded = imported(name).load(str(path), ONE_THREAD)
+    (setter,) = loaded.prepare([make_inputs(loaded.inputs, seed=1, memory_bytes=MEMORY_BYTES)])
+    setter()
+    loaded.invoker()()
+    read = loaded.reader()()
+    assert len(read) == len(loaded.outputs) > 1
+    for one, other in zip(read, loaded.read_outputs(), strict=True):
+        assert np.array_equal(one, other)
+    loaded.close()
+
+
+MANY_INPUTS = [
+    ("litert", "dtln_1_float.tflite"),
+    ("tflite", "dtln_1_float.tflite"),
+    ("onnx", "dtln_1_float.onnx"),
+]
+
+
+@pytest.mark.parametrize(("name", "file"), MANY_INPUTS)
+def test_model_of_many_inputs_gets_all_of_them(name: str, file: str) -> None:
+    """Only the first input of a sample is set, the others stay those of the sample before."""
+    need_runtime(PACKAGES[name])
+    (path,) = need_shared("models/suite").rglob(file)
+    loaded = imported(name).load(str(path), ONE_THREAD)
+    samples = [make_inputs(loaded.inputs, seed=seed, memory_bytes=MEMORY_BYTES) for seed in (1, 2)]
+    samples.append([samples[0][0], samples[1][1]])
+    invoke = loaded.invoker()
+    expected = []
+    for sample in samples:
+        loaded.set_inputs(sample)
+        invoke()
+        expected.append(loaded.read_outputs())
+    setters = loaded.prepare(samples)
+    for k in (0, 2, 1, 0):
+        setters[k]()
+        invoke()
+        for answer, wanted in zip(loaded.read_outputs(), expected[k], strict=True):
+            assert np.array_equal(answer, wanted)
+    assert not np.array_equal(expected[0][0], expected[2][0])
+    loaded.close()
+
+
+def test_onnx_samples_of_different_shapes_are_bound_one_by_one() -> None:
+    """A batch of another size is written over the end of the first one's buffer."""
+    need_runtime(PACKAGES["onnx"])
+    path = need_shared("models/bad/odd_but_valid/dyn_all.onnx")
+    loaded = imported("onnx").load(str(path), ONE_THREAD)
+    random = np.random.default_rng(1)
+    shapes = [(1, 2, 4, 4), (3, 2, 5, 7), (1, 2, 4, 4)]
+    samples = [[random.random(shape, np.float32)] for shape in shapes]
+    invoke = loaded.invoker()
+    expected = []
+    for sample in samples:
+        loaded.set_inputs(sample)
+        invoke()
+        expected.append(loaded.read_outputs()[0])
+    setters = loaded.prepare(samples)
+    for k in (1, 0, 2, 1):
+        setters[k]()
+        invoke()
+        assert np.array_equal(loaded.read_outputs()[0], expected[k])
+    loaded.close()
+
+
+def test_onnx_outputs_may_change_their_shape(tmp_path: Path) -> None:
+    """A detector that finds another number of things in the next image ends the run."""
+    need_runtime(PACKAGES["onnx"])
+    path = tmp_path / "positions.onnx"
+    path.write_bytes(positions())
+    loaded = imported("onnx").load(str(path), ONE_THREAD)
+    samples = [np.array(values, np.float32) for values in ([0, 1, 0, 1], [1, 1, 1, 0])]
+    setters = loaded.prepare([[sample] for sample in samples])
+    invoke, read = loaded.invoker(), loaded.reader()
+    for k in (0, 1, 1, 0):
+        setters[k]()
+        invoke()
+        assert read()[0].tolist() == [np.flatnonzero(samples[k]).tolist()]
+    loaded.close()
+
+
+def test_onnx_strings_are_prepared_too(tmp_path: Path) -> None:
+    """A text model ends in an error about tensors that cannot be bound."""
+    need_runtime(PACKAGES["onnx"])
+    path = tmp_path / "strings.onnx"
+    path.write_bytes(identity_of_strings())
+    loaded = imported("onnx").load(str(path), ONE_THREAD)
+    words = [np.array([word], object) for word in ("one", "two")]
+    setters = loaded.prepare([[word] for word in words])
+    invoke, read = loaded.invoker(), loaded.reader()
+    for k in (1, 0, 1):
+        setters[k]()
+        invoke()
+        assert read()[0].tolist() == loaded.read_outputs()[0].tolist() == words[k].tolist()
+    loaded.close()
+
+
+@pytest.mark.parametrize("precision", ["float", "int8"])
+@pytest.mark.parametrize("name", ["litert", "tflite"])
+def test_reset_puts_a_model_with_a_memory_back(name: str, precision: str) -> None:
+    """The accuracy of a recurrent model depends on what it saw before."""
+    need_runtime(PACKAGES[name])
+    path = need_shared(f"models/suite/03_mnist_lstm/mnist_lstm_{precision}.tflite")
+    loaded = imported(name).load(str(path), ONE_THREAD)
+    (spec,) = loaded.inputs
+    random = np.random.default_rng(0)
+    samples = [(random.random(spec.shape) * 100).astype(spec.dtype) for _ in range(2)]
+    first, second = loaded.prepare([[sample] for sample in samples])
+    invoke = loaded.invoker()
+    answers = []
+    for setter in (first, second, first, loaded.reset, first):
+        setter()
+        if setter != loaded.reset:
+            invoke()
+            answers.append(loaded.read_outputs()[0])
+    loaded.close()
+    assert not np.array_equal(answers[0], answers[2])
+    assert np.array_equal(answers[0], answers[3])
+
+
+def test_reset_leaves_a_model_without_a_memory_alone(model: LoadedModel) -> None:
+    """A reset between samples loses the inputs, or the timed callables."""
+    (setter,) = model.prepare([make_inputs(model.inputs, seed=1, memory_bytes=MEMORY_BYTES)])
+    invoke = model.invoker()
+    setter()
+    invoke()
+    before = model.read_outputs()[0]
+    model.reset()
+    invoke()
+    assert np.array_equal(model.read_outputs()[0], before)
