@@ -1,0 +1,132 @@
+"""Early stopping: which order statistic may stand for a percentile after so many queries.
+
+A short run may report a percentile if it reports a pessimistic one. With n queries of which t
+are slower than the number that is reported, the number is an upper bound on the p-th percentile
+at 99 % confidence when
+
+    P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
+
+and the largest t that satisfies it is the one that counts. The number reported is then one order
+statistic above that bound, and at least one query must be slower: so MLPerf's load generator does
+it, and so the numbers here are its numbers.
+
+It scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
+The probability falls with the count of fast queries and rises with t, so for a given n the answer
+is one bisection over t: 22 evaluations for four million queries.
+
+LoadGen sums a series where scipy evaluates the same function; they agree to about 1e-9 of 0.01,
+while neighbouring t lie 1e-3 and more apart, so they choose the same t but for one n in millions.
+
+Queries are taken to be independent. Under drift or autocorrelation the promise does not hold;
+`latency.py` has the intervals for that.
+
+Source: mlcommons/inference, loadgen/early_stopping.cc and loadgen/results.cc (6.0.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.protocol.errors import UsageError
+
+DOUBT = 1 - 0.99
+"""Probability that the estimate is below the percentile; a few ulp above 0.01, as LoadGen's is."""
+
+
+def estimate(ordered: NDArray[np.int64], p: float) -> int | None:
+    """The early-stopping estimate of a percentile; None below `min_query_count(p)` queries.
+
+    For single_stream, `ordered` holds latencies of samples, for multi_stream those of queries.
+
+    Args:
+        ordered: Latencies in ascending order, shape (n,), nanoseconds.
+        p: Which percentile, ratio in (0, 1).
+
+    Raises:
+        UsageError: p is not inside (0, 1).
+    """
+    slower_count = allowed_over_latency_count(int(ordered.size), p)
+    return None if slower_count is None else int(ordered[ordered.size - slower_count])
+
+
+def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
+    """Whether a server run with so many late queries keeps its latency limit.
+
+    Args:
+        query_count: Queries of the run.
+        over_latency_count: Those that took longer than the limit, counted from scheduled times.
+        p: The part of all queries that must be in time, ratio in (0, 1).
+
+    Raises:
+        UsageError: p is not inside (0, 1), or more queries are late than there are.
+    """
+    _check(p)
+    if not 0 <= over_latency_count <= query_count:
+        raise UsageError(f"{over_latency_count} late queries of {query_count}")
+    return _passes(query_count - over_latency_count, over_latency_count, p)
+
+
+def min_query_count(p: float) -> int:
+    """The smallest number of queries that has an estimate: 64 for p90, 662 for p99.
+
+    Raises:
+        UsageError: p is not inside (0, 1).
+    """
+    return min_under_latency_count(1, p) + 1
+
+
+def min_under_latency_count(over_latency_count: int, p: float) -> int:
+    """The smallest number of fast queries that makes up for so many slow ones.
+
+    Raises:
+        UsageError: p is not inside (0, 1), or the count is negative.
+    """
+    _check(p)
+    if over_latency_count < 0:
+        raise UsageError(f"over-latency count {over_latency_count} is negative")
+
+    def passes(count: int) -> bool:
+        return _passes(count, over_latency_count, p)
+
+    above = 1
+    while not passes(above):
+        above *= 2
+    return _first(passes, above // 2 + 1, above)
+
+
+def allowed_over_latency_count(query_count: int, p: float) -> int | None:
+    """How many queries may be slower, at least one; None where there are too few queries.
+
+    Raises:
+        UsageError: p is not inside (0, 1).
+    """
+    _check(p)
+    if query_count < 2 or not _passes(query_count - 1, 1, p):
+        return None
+    return _first(lambda count: not _passes(query_count - count, count, p), 2, query_count) - 1
+
+
+def _passes(under_count: int, over_count: int, p: float) -> bool:
+    """Whether so few slow queries would be a surprise if the percentile were higher."""
+    from scipy.special import betainc
+
+    return under_count > 0 and bool(betainc(under_count, over_count + 1, p) < DOUBT)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest number in low…high from which on a condition holds; it holds at `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _check(p: float) -> None:
+    if not 0 < p < 1:
+        raise UsageError(f"percentile {p} is not between 0 and 1")
