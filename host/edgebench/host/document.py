@@ -124,7 +124,8 @@ def _accuracy(measured: Measurement, facts: HostFacts) -> dict[str, Any] | None:
         return None
     drop = accuracy_drop(found, facts.reference)
     reference = to_plain(facts.reference) if facts.reference else None
-    return to_plain(found) | {
+    plain: dict[str, Any] = to_plain(found)
+    return plain | {
         "dataset": facts.dataset,
         "drop_vs_reference": drop,
         "reference": reference,

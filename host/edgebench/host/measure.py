@@ -11,15 +11,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from edgebench.host.analysis.measurement import HostFacts, ReferenceAccuracy
 from edgebench.host.client import Client
+from edgebench.host.dataset import Dataset
 from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
 from edgebench.host.store.files import (
     file_digests,
     read_record,
+    read_traces,
     unpack_traces,
     write_clock,
     write_document,
     write_events,
+    write_facts,
     write_power,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
@@ -110,6 +114,8 @@ def measure(
     model: Model,
     spec: RunSpec,
     *,
+    dataset: Dataset | None = None,
+    reference: ReferenceAccuracy | None = None,
     meter: OpenMeter | None,
     on_progress: OnProgress,
     on_bytes: OnBytes,
@@ -123,6 +129,8 @@ def measure(
     store.check_writable()
     client.acquire()
     client.push_model(model.path, model.sha256, on_bytes)
+    if dataset:
+        client.push_model(dataset.path, dataset.sha256, on_bytes)
     run_id = new_run_id()
     probes = [client.probe_clock()]
     session = meter.meter.session() if meter else None
@@ -135,7 +143,7 @@ def measure(
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     power = Power(meter.capability, session) if meter and session else None
-    document = collect(client, store, run_id, Beside(probes, power))
+    document = collect(client, store, run_id, Beside(probes, power, dataset, reference))
     if is_interrupted:
         raise Interrupted(document)
     if document is None:
@@ -157,6 +165,15 @@ class Beside:
 
     probes: list[list[ClockProbe]]
     power: Power | None = None
+    dataset: Dataset | None = None
+    reference: ReferenceAccuracy | None = None
+
+    @property
+    def facts(self) -> HostFacts:
+        """What goes into the store beside the raw files."""
+        if self.dataset is None:
+            return HostFacts()
+        return HostFacts(self.dataset.name, self.dataset.metric, self.reference)
 
 
 def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
@@ -223,10 +240,11 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     write_clock(directory, beside.probes)
     if beside.power:
         write_power(directory, beside.power.capability, beside.power.session)
+    write_facts(directory, beside.facts, beside.dataset.labels if beside.dataset else {})
     write_events(directory, record.events)
     document = build_document(
         record,
-        queries,
+        read_traces(directory, queries),
         created_utc=created_utc(record.run_id) or _now().isoformat(timespec="seconds"),
         clock=fit_clock(beside.probes, record),
     )

@@ -156,27 +156,32 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlacement:
-    """Operators of a model, and what ran them: the proof that a delegate took part."""
+    """Where the operators of one kind ran."""
 
     place: str
-    """A delegate or execution provider, or `cpu` for the runtime's own kernels."""
+    """A delegate or execution provider by its name, or `builtin`: the runtime's own kernels."""
     operator: str
+    """Kind of operator as the runtime names it, as CONV_2D or Conv."""
     count: int
+    """Operators of this kind in this place."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """One operator of a profile; the profile is a pass of its own."""
+    """Time that one operator of the model took, over all runs of a profile."""
 
     index: int
-    """Place in the order of execution."""
+    """Position in the order of execution, from 0."""
     operator: str
+    """Kind of operator or kernel, as the runtime names it."""
     name: str
+    """The model's own name of this operator; empty where the runtime does not tell."""
     place: str
+    """As in `OperatorPlacement`."""
     count: int
     """How often it ran."""
     total_ns: int
-    """Time of all those together."""
+    """Over all `count` times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from edgebench.protocol.record import OperatorPlacement as OperatorPlacement
+from edgebench.protocol.record import OperatorTime as OperatorTime
 from edgebench.protocol.record import TensorSpec
 
 if TYPE_CHECKING:
@@ -50,36 +52,6 @@ class LoadOptions:
     every other way to load the model are held against. `threads` and `delegate` do not count."""
     is_profiled: bool = False
     """Prepare for `LoadedModel.profile`; such a load is never timed, it runs slower."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorPlacement:
-    """Where the operators of one kind ran."""
-
-    place: str
-    """A delegate or execution provider by its name, or `builtin`: the runtime's own kernels."""
-    operator: str
-    """Kind of operator as the runtime names it, as CONV_2D or Conv."""
-    count: int
-    """Operators of this kind in this place."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorTime:
-    """Time that one operator of the model took, over all runs of a profile."""
-
-    index: int
-    """Position in the order of execution, from 0."""
-    operator: str
-    """Kind of operator or kernel, as the runtime names it."""
-    name: str
-    """The model's own name of this operator; empty where the runtime does not tell."""
-    place: str
-    """As in `OperatorPlacement`."""
-    count: int
-    """How often it ran."""
-    total_ns: int
-    """Over all `count` times."""
 
 
 class LoadedModel(Protocol):

@@ -141,9 +141,7 @@ class RunSpec:
             0 < self.target_percentile < 1,
             f"target percentile must be a ratio between 0 and 1, got {self.target_percentile}",
         )
-        _require(
-            all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}"
-        )
+        _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
         is_server = self.scenario is Scenario.SERVER
         _require(
             not is_server or self.target_qps is not None,

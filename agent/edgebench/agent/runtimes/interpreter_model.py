@@ -120,4 +120,12 @@ def _precision(inputs: Sequence[Any], interpreter: Any) -> str | None:
 
 def _tensor_spec(detail: Any) -> TensorSpec:
     shape = tuple(int(size) for size in detail["shape"])
-    return TensorSpec(str(detail["name"]), shape, str(detail["dtype"].__name__))
+    scale, zero_point = detail["quantization"]
+    is_quantized = scale > 0  # a tensor of real values has the scale 0
+    return TensorSpec(
+        name=str(detail["name"]),
+        shape=shape,
+        dtype=str(detail["dtype"].__name__),
+        scale=float(scale) if is_quantized else None,
+        zero_point=int(zero_point) if is_quantized else None,
+    )

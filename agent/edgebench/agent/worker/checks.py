@@ -78,9 +78,7 @@ def run_checks(subject: Subject, directory: Path) -> CheckFacts:
     return facts
 
 
-def _answer_dataset(
-    subject: Subject, facts: CheckFacts, answers: dict[str, Tensor]
-) -> CheckFacts:
+def _answer_dataset(subject: Subject, facts: CheckFacts, answers: dict[str, Tensor]) -> CheckFacts:
     def answer() -> CheckFacts:
         samples = _dataset_samples(subject)
         outputs = [_answer(subject.model, sample) for sample in samples]
@@ -123,9 +121,7 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
     return _attempt(profile, lambda text: replace(facts, profile_error=text))
 
 
-def _attempt(
-    action: Callable[[], CheckFacts], failed: Callable[[str], CheckFacts]
-) -> CheckFacts:
+def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFacts]) -> CheckFacts:
     try:
         return action()
     except (EdgebenchError, OSError, ValueError) as exc:

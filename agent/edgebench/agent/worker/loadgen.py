@@ -10,12 +10,11 @@ One test a process: a second one writes wrong times into the log.
 from __future__ import annotations
 
 import importlib
-from array import array
 from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any
 
-from edgebench.agent.worker.loop import Calls, Times
+from edgebench.agent.worker.loop import Calls, Times, new_times
 from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, Scenario
 
@@ -56,8 +55,8 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
         RuntimeUnavailable: LoadGen is not installed.
     """
     library = import_loadgen()
-    columns = [array("q") for _ in range(6)]
-    test = library.ConstructSUT(_issuer(library, calls, columns), lambda: None)
+    times = new_times()
+    test = library.ConstructSUT(_issuer(library, calls, times), lambda: None)
     count = len(calls.set_inputs)
     samples = library.ConstructQSL(count, count, lambda _: None, lambda _: None)
     try:
@@ -67,14 +66,13 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
     finally:
         library.DestroyQSL(samples)
         library.DestroySUT(test)
-    return Times(*columns)
+    return times
 
 
-def _issuer(library: Any, calls: Calls, columns: Sequence[array[int]]) -> Any:
+def _issuer(library: Any, calls: Calls, times: Times) -> Any:
     clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
     set_inputs, complete = calls.set_inputs, library.QuerySamplesComplete
     response = library.QuerySampleResponse
-    scheduled_ns, start_ns, ready_ns, done_ns, end_ns, sample = columns
 
     def issue(queries: Sequence[Any]) -> None:
         due = begin = clock()
@@ -86,12 +84,12 @@ def _issuer(library: Any, calls: Calls, columns: Sequence[array[int]]) -> Any:
             read_outputs()
             end = clock()
             complete([response(query.id, 0, 0)])
-            scheduled_ns.append(due)
-            start_ns.append(begin)
-            ready_ns.append(ready)
-            done_ns.append(done)
-            end_ns.append(end)
-            sample.append(query.index)
+            times.scheduled_ns.append(due)
+            times.start_ns.append(begin)
+            times.invoke_start_ns.append(ready)
+            times.invoke_end_ns.append(done)
+            times.end_ns.append(end)
+            times.sample.append(query.index)
             begin = end
 
     return issue

@@ -74,12 +74,12 @@ class _Block:
 
     @classmethod
     def of(cls, size: int) -> _Block:
-        return cls(*(array("q", bytes(8 * size)) for _ in range(3)))
+        return cls(_zeros(size), _zeros(size), _zeros(size))
 
 
 def new_times() -> Times:
     """No inference yet."""
-    return Times(*(array("q") for _ in range(6)))
+    return Times(_zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0))
 
 
 def run_closed(
@@ -142,7 +142,7 @@ def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> 
     count = len(due_ns)
     samples = array("q", islice(_repeat(order), count))
     prepared = [calls.set_inputs[sample] for sample in samples]
-    block, starts = _Block.of(count), array("q", bytes(8 * count))
+    block, starts = _Block.of(count), _zeros(count)
     is_interrupted = False
     with _no_collection():
         origin_ns = perf_counter_ns()
@@ -273,6 +273,10 @@ def _first_of_each(starts: array[int], group: int) -> array[int]:
 
 def _make_due(times: Times, origin_ns: int) -> None:
     times.scheduled_ns[:] = array("q", [origin_ns]) * len(times)
+
+
+def _zeros(count: int) -> array[int]:
+    return array("q", bytes(8 * count))
 
 
 def _whole(count: int, group: int) -> int:

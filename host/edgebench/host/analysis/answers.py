@@ -127,9 +127,7 @@ def _auc(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
     return _auc_of(real[:, -1], labels)
 
 
-def _reconstruction_auc(
-    real: Values, labels: NDArray[Any], inputs: NDArray[Any] | None
-) -> Judged:
+def _reconstruction_auc(real: Values, labels: NDArray[Any], inputs: NDArray[Any] | None) -> Judged:
     """Area under the ROC curve of the mean squared reconstruction error (anomaly detection)."""
     if inputs is None:
         raise MeasurementError("the samples themselves are needed for a reconstruction error")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     raw = directory / RAW_DIRECTORY
     columns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
     warmup_count = record.worker.warmup_query_count if record.worker else 0
-    queries = Queries(*columns, warmup_count)
+    queries = _queries(columns, warmup_count)
     write_queries(directory / QUERIES_FILE, queries, samples_per_query(record.spec))
     if (raw / traces.TELEMETRY_FILE).exists():
         _unpack_telemetry(directory, raw)
@@ -110,7 +110,14 @@ def read_queries(directory: Path) -> Queries:
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:
         raise StoreError(f"{directory / QUERIES_FILE}: no column {exc}") from exc
-    return Queries(*columns, int(np.count_nonzero(warmup)))
+    return _queries(columns, int(np.count_nonzero(warmup)))
+
+
+def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:
+    scheduled_ns, start_ns, invoke_start_ns, invoke_end_ns, end_ns, sample = columns
+    return Queries(
+        scheduled_ns, start_ns, invoke_start_ns, invoke_end_ns, end_ns, sample, warmup_count
+    )
 
 
 def read_traces(directory: Path, queries: Queries) -> Traces:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgebench.host.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
-from edgebench.host.store.files import file_digests, read_clock, read_queries, read_record, read_traces
+from edgebench.host.store.files import (
+    file_digests,
+    read_clock,
+    read_queries,
+    read_record,
+    read_traces,
+)
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import MeasurementError, StoreError
 
