@@ -176,7 +176,11 @@ def test_reader_that_goes_away_is_no_error_of_ours(host: Host, words: list[str])
     os.close(read_end)
     command = [sys.executable, "-m", "edgebench.host.cli", *words]
     process = subprocess.Popen(
-        command, env=os.environ | host.environment, stdout=write_end, stderr=subprocess.PIPE, text=True
+        command,
+        env=os.environ | host.environment,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     os.close(write_end)
     assert "Traceback" not in process.communicate(timeout=60)[1]
