@@ -110,12 +110,16 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--scenario", "turbo"), "unknown scenario 'turbo': there are single_stream"),
         (("--threads", "0"), "threads must be 1..256"),
         (("--threads", "-3"), "threads must be 1..256"),
-        (("--min-queries", "0"), "min queries must be >= 1"),
-        (("--warmup", "-1"), "warm-up query count must be >= 0"),
+        (("--min-queries", "0"), "min queries must be 1..4000000, got 0"),
+        (("--warmup", "-1"), "warm-up queries must be 0..1099511627776, got -1"),
         (("--duration", "0s"), "duration must be > 0 s"),
         (("--seed", "-1"), "seed must be"),
         (("--timeout", "0"), "load_timeout_s must be > 0"),
-        (("--memory-limit", "0"), "memory_bytes must be > 0"),
+        (("--min-queries", "5000000"), "min queries must be 1..4000000, got 5000000"),
+        (("--warmup", "9" * 20), "warm-up queries must be 0..1099511627776"),
+        (("--memory-limit", "0"), "memory limit must be 128 MiB to 16 TiB"),
+        (("--memory-limit", "999999999TiB"), "memory limit must be 128 MiB to 16 TiB"),
+        (("--on", ""), "no paired device is called ''"),
         (("--on", "nowhere"), "no paired device is called 'nowhere'"),
         (("--meter", "joulescope9"), "unknown meter 'joulescope9'"),
     ],
@@ -143,7 +147,7 @@ def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:
     """A directory ends in a traceback."""
     said = edgebench("bench", str(tmp_path))
     assert (said.code, said.out) == (2, "")
-    assert_is_usage_error(said.err, "model not readable: Is a directory")
+    assert_is_usage_error(said.err, "model is not a file")
 
 
 @pytest.mark.parametrize("text", ["nonsense", "edgebench://", "", "https://example.org"])
@@ -163,3 +167,50 @@ def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
     assert error == "error: cannot reach device (127.0.0.1:9): Connection refused"
     assert hint.startswith("hint: ")
     assert not (host.folder / "config" / "edgebench" / "host" / "devices.json").exists()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"], ["runs"]], ids=" ".join)
+def test_reader_that_goes_away_is_no_error_of_ours(host: Host, words: list[str]) -> None:
+    """`edgebench runs | head -1` ends in a traceback."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "edgebench.host.cli", *words]
+    process = subprocess.Popen(
+        command,
+        env=os.environ | host.environment,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write_end)
+    assert "Traceback" not in process.communicate(timeout=60)[1]
+
+
+def test_full_output_device_is_one_line() -> None:
+    """A log file on a full disk shows a traceback, or the loss goes unnoticed."""
+    command = [sys.executable, "-m", "edgebench.host.cli", "--help"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    error, hint = result.stderr.splitlines()
+    assert error == "error: not written or read: No space left on device: standard output"
+    assert hint.startswith("hint: ")
+
+
+def test_name_that_is_no_text_is_refused_or_measured_in_one_line(host: Host) -> None:
+    """A file from an old archive has a name that is not UTF-8, and bench ends in a traceback."""
+    path = os.fsdecode(os.fsencode(host.folder) + b"/bad\xff\n.tflite")
+    host.folder.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(b"not a model")
+    result = host.run("bench", path, "--runtime", "litert")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "error: bad??.tflite on litert: " in result.stderr
+
+
+def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
+    """Bench waits for ever for the first byte of a named pipe."""
+    os.mkfifo(tmp_path / "pipe.tflite")
+    said = edgebench("bench", str(tmp_path / "pipe.tflite"))
+    assert said.code == 2
+    assert_is_usage_error(said.err, "model is not a file")

@@ -10,7 +10,13 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from edgebench.protocol.spec import MAX_THREADS, Limits, RunSpec
+from edgebench.protocol.spec import (
+    MAX_MEMORY_BYTES,
+    MAX_THREADS,
+    MIN_MEMORY_BYTES,
+    Limits,
+    RunSpec,
+)
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 """What MessagePack can carry."""
@@ -48,7 +54,7 @@ def _tuples(arguments: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 def _limits() -> st.SearchStrategy[Limits]:
     return st.builds(
         Limits,
-        memory_bytes=st.none() | st.integers(1, 2**63 - 1),
+        memory_bytes=st.none() | st.integers(MIN_MEMORY_BYTES, MAX_MEMORY_BYTES),
         load_timeout_s=POSITIVE_SECONDS,
         measure_timeout_s=st.none() | POSITIVE_SECONDS,
     )

@@ -1,4 +1,4 @@
-"""The command line on the device: `edgebench-agent serve | pair | status`."""
+"""The command line on the device: `edgebench-agent serve | pair | status | stop`."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show how the running agent is")
     status.add_argument("--json", action="store_true", help="print one JSON document")
     status.set_defaults(command=_status)
+    stop = commands.add_parser("stop", help="stop the run in progress, whoever asked for it")
+    stop.set_defaults(command=_stop)
     return parser
 
 
@@ -150,6 +152,14 @@ def _status(options: argparse.Namespace) -> None:
     quota = status.models_quota_bytes
     print(f"models   {status.models_count}, {status.models_bytes} of {quota} bytes")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
+
+
+def _stop(options: argparse.Namespace) -> None:
+    from edgebench.agent.control import ask
+    from edgebench.protocol.messages import Done, RunStop
+
+    asyncio.run(ask(options.state / CONTROL_SOCKET, RunStop(), Done))
+    print("stopped; what it had measured waits for its host")
 
 
 def _parse_listen(text: str) -> tuple[str | None, int]:

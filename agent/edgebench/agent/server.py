@@ -244,6 +244,13 @@ class Session:
         await self._agent.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
         await self._send(frame.number, m.Done())
 
+    async def _run_stop(self, frame: Frame, _: m.RunStop) -> None:
+        run = self._agent.runner.current
+        if run is None:
+            raise UsageError("nothing runs here")
+        await run.worker.stop()
+        await self._send(frame.number, m.Done())
+
     async def _run_list(self, frame: Frame, _: m.RunList) -> None:
         finished = self._agent.spool.finished(self._peer.identity)[: m.MAX_LISTED_RUNS]
         running = self._agent.runner.running_for(self._peer.identity)
@@ -330,6 +337,7 @@ _REMOTE: dict[type[m.Message], Handler] = {
 _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.PairingOpen: _handler(Session._pairing_open),
     m.StatusAsk: _handler(Session._status),
+    m.RunStop: _handler(Session._run_stop),
 }
 """What a process of the same user may ask."""
 _PAIRING: dict[type[m.Message], Handler] = {

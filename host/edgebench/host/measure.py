@@ -77,6 +77,8 @@ def open_model(path: Path, name: str | None = None) -> Model:
         UsageError: there is no such file, or it cannot be read.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"model is not a file: {path}")
         with path.open("rb") as file:
             digest = hashlib.sha256()
             while block := file.read(1 << 20):
@@ -84,7 +86,12 @@ def open_model(path: Path, name: str | None = None) -> Model:
             size_bytes = file.tell()
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
-    return Model(path, name or path.name, digest.hexdigest(), size_bytes)
+    return Model(path, name or _printable(path.name), digest.hexdigest(), size_bytes)
+
+
+def _printable(name: str) -> str:
+    """A name for people and for the wire: file names may hold anything but a slash."""
+    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 @dataclass(frozen=True, slots=True)

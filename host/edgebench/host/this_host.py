@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from importlib.metadata import PackageNotFoundError, version
@@ -17,4 +18,8 @@ def software() -> str:
 
 def host_name() -> str:
     """The user and the machine, for people who wonder who holds a device."""
-    return f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that nobody knows
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -14,7 +14,8 @@
     │   └── PortTaken                another program listens there already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              nobody answers at that address
-    │   ├── NotPaired                the other side does not know us, or is not who it should be
+    │   ├── NotPaired                the other side does not know us
+    │   │   └── WrongAgent               it is not who it should be
     │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no answer in time
@@ -141,6 +142,10 @@ class NotPaired(TransportError):
 
     code = ErrorCode.NOT_PAIRED
     retryable = False
+
+
+class WrongAgent(NotPaired):
+    """Another agent than the pinned one answers."""
 
 
 class AccessDenied(TransportError):

@@ -182,6 +182,11 @@ class RunCancel:
 
 
 @dataclass(frozen=True, slots=True)
+class RunStop:
+    """Local only: stop the run in progress, whoever asked for it; its host can fetch the rest."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunList:
     """Ask for the asker's own runs that wait in the spool."""
 
@@ -311,7 +316,7 @@ class Status:
 Message = Union[
     Hello, Welcome, Problem, Done, Describe, Described, Acquire, Granted, Release,
     ModelOffer, ModelState, ModelChunk, ModelCommit,
-    RunStart, RunAccepted, RunWatch, Progress, RunEnded, RunCancel,
+    RunStart, RunAccepted, RunWatch, Progress, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
 ]  # fmt: skip

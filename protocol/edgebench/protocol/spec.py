@@ -43,6 +43,11 @@ class Priority(Enum):
     """SCHED_FIFO: nothing of normal priority takes the CPU away. Needs a permission."""
 
 
+MIN_MEMORY_BYTES = 128 * 2**20
+"""With less, Python and a runtime hardly start, and fail in odd places."""
+MAX_MEMORY_BYTES = 2**44
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on a worker, so that a hostile or broken model cannot take the device down."""
@@ -55,7 +60,11 @@ class Limits:
     """Warm-up and timed loop; None: derived from the first inference and the duration."""
 
     def __post_init__(self) -> None:
-        _require(self.memory_bytes is None or self.memory_bytes > 0, "memory_bytes must be > 0")
+        _require(
+            self.memory_bytes is None or MIN_MEMORY_BYTES <= self.memory_bytes <= MAX_MEMORY_BYTES,
+            f"memory limit must be {MIN_MEMORY_BYTES >> 20} MiB to {MAX_MEMORY_BYTES >> 40} TiB, "
+            "a runtime alone takes some 100 MiB",
+        )
         _require(_positive(self.load_timeout_s), "load_timeout_s must be > 0")
         _require(
             self.measure_timeout_s is None or _positive(self.measure_timeout_s),
@@ -110,12 +119,14 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
-        _require(self.min_query_count >= 1, f"min queries must be >= 1, got {self.min_query_count}")
         _require(
-            self.max_query_count >= self.min_query_count,
-            f"max queries {self.max_query_count} is below min queries {self.min_query_count}",
+            1 <= self.min_query_count <= self.max_query_count,
+            f"min queries must be 1..{self.max_query_count}, got {self.min_query_count}",
         )
-        _require(self.warmup_query_count >= 0, "warm-up query count must be >= 0")
+        _require(
+            0 <= self.warmup_query_count <= MAX_WARMUP_QUERIES,
+            f"warm-up queries must be 0..{MAX_WARMUP_QUERIES}, got {self.warmup_query_count}",
+        )
         _require(
             math.isfinite(self.warmup_duration_s) and self.warmup_duration_s >= 0,
             "warm-up duration must be >= 0 s",
@@ -154,6 +165,7 @@ class RunSpec:
         _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 
 
+MAX_WARMUP_QUERIES = 2**40
 MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 
@@ -192,6 +204,10 @@ def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: there are {', '.join(sorted(PRESETS))}")
     given = {name: value for name, value in overrides.items() if value is not None}
+    unknown = given.keys() - RunSpec.__dataclass_fields__.keys()
+    if unknown:
+        known = ", ".join(RunSpec.__dataclass_fields__)
+        raise UsageError(f"unknown setting {', '.join(sorted(unknown))}: there are {known}")
     scenario = given.get("scenario", Scenario.SINGLE_STREAM)
     special = SCENARIO_PRESETS.get((preset, scenario), {})
     return RunSpec(runtime=runtime, preset=preset, **(PRESETS[preset] | special | given))

@@ -52,6 +52,7 @@ def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
     [
         {"duration_s": 1e-9},
         {"min_query_count": 1, "max_query_count": 1},
+        {"warmup_query_count": 2**40},
         {"warmup_query_count": 0, "warmup_duration_s": 0.0},
         {"threads": MAX_THREADS},
         {"seed": 2**63 - 1},

@@ -6,8 +6,11 @@ Nothing is imported before it is known which command is wanted: help must not wa
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 DONE, FAILED, USAGE, INVALID, INTERRUPTED = 0, 1, 2, 3, 130
@@ -30,6 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ is no reason to fail
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()  # the reader of our output is gone: nothing is left to say
+        return FAILED
+    except OSError as exc:
+        _discard_output()
+        where = exc.filename or "standard output"
+        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
+        print("hint: see whether the disk is full: df -h", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return DONE if words else USAGE
@@ -49,6 +68,7 @@ def _run(command: str, words: list[str]) -> int:
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     module = import_module(f"edgebench.host.cli.{command}")
+    _end_like_ctrl_c()
     try:
         code: int = module.run(module.parser().parse_args(words))
     except EdgebenchError as exc:
@@ -63,10 +83,21 @@ def _run(command: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone: nothing is left to say
-        return FAILED
     return code
+
+
+def _end_like_ctrl_c() -> None:
+    """A closed terminal or a `kill` stops the device's run too, unless it is to be ignored."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, signal.default_int_handler)
+
+
+def _discard_output() -> None:
+    """Else Python complains at its end that it could not write what is left."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _help() -> str:

@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Show it."""
     from edgebench.host.show.tables import console, run_page
     from edgebench.host.store.layout import Store
+    from edgebench.protocol.errors import StoreError
 
     store = Store(options.store)
     run_id = store.resolve(options.run)
@@ -29,6 +30,10 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1))
     else:
         out = console()
-        out.print(run_page(document, out.width))
+        try:
+            page = run_page(document, out.width)
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise StoreError(f"run {run_id} is damaged: {type(exc).__name__} {exc}") from exc
+        out.print(page)
         out.print(str(store.directory(run_id)), soft_wrap=True)
     return 0

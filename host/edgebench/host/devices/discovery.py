@@ -81,13 +81,13 @@ def open_device(
 def _by_name(devices: Sequence[KnownDevice], name: str) -> KnownDevice:
     exact = [device for device in devices if name in (device.name, device.id, device.pin)]
     partly = [device for device in devices if name in device.name or device.id.startswith(name)]
-    found = exact or partly
+    found = exact or (partly if name else [])
     if len(found) == 1:
         return found[0]
-    names = ", ".join([LOCAL_NAME, *(device.name for device in devices)])
     if not found:
+        names = ", ".join([LOCAL_NAME, *(device.name for device in devices)])
         raise UsageError(f"no paired device is called {name!r}: there are {names}")
-    raise UsageError(f"{len(found)} devices match {name!r}: {names}")
+    raise UsageError(f"{len(found)} devices match {name!r}: {', '.join(d.name for d in found)}")
 
 
 def _connect(files: HostFiles, device: KnownDevice) -> Client:

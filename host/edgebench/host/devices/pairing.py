@@ -10,7 +10,7 @@ from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.this_host import host_name
 from edgebench.host.transports import tls
-from edgebench.protocol.errors import NotPaired
+from edgebench.protocol.errors import NotPaired, WrongAgent
 from edgebench.protocol.identity import pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
 
@@ -38,6 +38,8 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
                 identity_path=once,
                 name="device",
             )
+        except WrongAgent:
+            raise  # nobody there has seen the string yet
         except NotPaired as exc:
             raise NotPaired("pairing string was refused: used already, or expired") from exc
         with Client(link) as client:

@@ -9,7 +9,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
-    (e.LeaseHeld, "wait for it to end, or see who it is: edgebench-agent status (on the device)"),
+    (e.LeaseHeld, "wait for it, or end it: edgebench-agent stop (on the device)"),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
     (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
@@ -18,7 +18,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
     (
         e.LinkLost,
-        "if the device is still on, its run goes on; fetch it: edgebench bench --on DEVICE",
+        "if its agent still runs, so does its run; the next bench fetches it: edgebench devices",
     ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),

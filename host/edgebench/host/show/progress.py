@@ -11,8 +11,8 @@ from rich.text import Text
 
 from edgebench.host.lab import Place
 from edgebench.host.measure import Model
-from edgebench.host.show.tables import console, safe, verdict_lines
-from edgebench.host.show.units import format_bytes, format_duration, format_ns
+from edgebench.host.show.tables import INVALID, console, safe, verdict_lines
+from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
@@ -31,6 +31,8 @@ _PHASES = {
 REFRESH_HZ = 2
 """Slow on purpose: with a local device, this drawing is load beside the timed loop."""
 BAR_WIDTH = 30
+BAR_FROM_WIDTH = 100
+"""On a narrower terminal the line would break."""
 
 
 class ClockBar(ProgressColumn):
@@ -67,7 +69,7 @@ class ProgressWatcher:
         self._console: Console = console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            ClockBar(),
+            *([ClockBar()] if self._console.width >= BAR_FROM_WIDTH else []),
             TextColumn("{task.fields[what]}", markup=False),
             Seconds(),
             console=self._console,
@@ -117,7 +119,9 @@ class ProgressWatcher:
 
     def collected(self, document: dict[str, Any]) -> None:
         """A run that had finished earlier was fetched."""
-        self._say(f"note: run {document['run_id']} had finished while no host was there; stored")
+        self._say(
+            f"note: run {document['run_id']} had finished while no host was there; stored here"
+        )
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
@@ -128,8 +132,11 @@ class ProgressWatcher:
         self._clear()
         self.documents.append(document)
         if not self._console.is_terminal:
-            p50 = format_ns(document["metrics"]["latency_ns"]["p50"])
-            self._say(f"done: {self._title}: p50 {p50}, {document['verdict']['state']}")
+            state = document["verdict"]["state"]
+            p50 = (
+                ABSENT if state == INVALID else format_ns(document["metrics"]["latency_ns"]["p50"])
+            )
+            self._say(f"done: {self._title}: p50 {p50}, {state}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.sync.client import connect as websocket_connect
 
 from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
-from edgebench.protocol.errors import NotPaired, Unreachable
+from edgebench.protocol.errors import NotPaired, Unreachable, WrongAgent
 from edgebench.protocol.identity import fingerprint
 
 
@@ -52,7 +52,7 @@ def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) 
     try:
         found = fingerprint(secured.getpeercert(binary_form=True) or b"")
         if found != pin:
-            raise NotPaired(f"{peer} is not the paired agent: it shows {found[:12]}…")
+            raise WrongAgent(f"{peer} is not the paired agent: it shows {found[:12]}…")
         secured.settimeout(None)
         uri = f"ws://{_joined(address, port)}/"
         return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)

@@ -46,4 +46,4 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
     named = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench"]
     assert set(named) <= {*COMMANDS, "--help", "--version"}
     agent = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench-agent"]
-    assert set(agent) <= {"serve", "pair", "status"}
+    assert set(agent) <= {"serve", "pair", "status", "stop"}
