@@ -112,9 +112,10 @@ class LoadedModel(Protocol):
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Which operators of the main graph run where; empty where the runtime does not tell.
+        """Which operators run where; empty where the runtime does not tell.
 
-        Sorted by place, then operator. An operator that holds graphs of its own counts as one.
+        These are the operators of the file, or what the runtime made of them before it divided
+        them up. Sorted by place, then operator.
         """
         ...
 

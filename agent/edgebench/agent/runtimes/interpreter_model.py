@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.runtimes.interpreter_placement import place, read_nodes
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import TensorSpec
 from edgebench.protocol.runtime import OperatorPlacement, OperatorTime
@@ -73,8 +74,10 @@ class InterpreterModel:
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Not told yet."""
-        return ()
+        """Found by the lists of nodes and their tensors; see `interpreter_placement`."""
+        nodes = read_nodes(self._interpreter._interpreter)
+        wanted = [int(detail["index"]) for detail in self._output_details]
+        return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
         """Not profiled yet."""

@@ -1,0 +1,112 @@
+"""Which operators of a TensorFlow Lite graph a delegate took over.
+
+Theory of operation. A delegate does not remove what it takes over: the interpreter keeps the
+original nodes in its list and appends one DELEGATE node for each part, which is run in their
+place. The inputs of that node are all tensors, constants too, that the part uses and does not make;
+its outputs are those that it makes and anybody else uses, the caller included.
+
+    inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
+
+So walking back from the outputs of a DELEGATE node, and not past its inputs, meets nodes that were
+taken over and no other. A node that no walk meets was surely left alone when something needs its
+output: the caller, a DELEGATE node, or another node that was left alone. What remains are nodes
+whose output nobody uses, as an assignment to a variable; of these the list does not say who runs
+them, and nothing is reported then.
+
+Only the main graph is listed; the bodies of loops and branches are not.
+
+Source: tensorflow/lite/core/subgraph.cc `ReplaceNodeSubsetsWithDelegateKernels`,
+tensorflow/lite/graph_info.cc `PartitionGraphIntoIndependentNodeSubsets`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgebench.protocol.runtime import OperatorPlacement
+
+BUILTIN = "builtin"
+_ABSENT = -1
+"""Index of an optional tensor that is left out: `kTfLiteOptionalTensor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One entry of the interpreter's list."""
+
+    operator: str
+    inputs: frozenset[int]
+    outputs: frozenset[int]
+
+
+def read_nodes(native: Any) -> list[Node]:
+    """The nodes of the main graph of a native interpreter, in the order of its list."""
+    return [
+        Node(
+            operator=str(native.NodeName(index)),
+            inputs=_tensors(native.NodeInputs(index)),
+            outputs=_tensors(native.NodeOutputs(index)),
+        )
+        for index in range(native.NumNodes())
+    ]
+
+
+def place(
+    nodes: Sequence[Node], delegates: Mapping[int, str], wanted: Iterable[int]
+) -> tuple[OperatorPlacement, ...]:
+    """Count the operators by where they run.
+
+    Args:
+        nodes: The interpreter's list.
+        delegates: The DELEGATE nodes by index, each with the name of its delegate.
+        wanted: The tensors that the caller reads.
+
+    Returns:
+        Sorted by place, then operator; empty where it cannot be told of every node.
+    """
+    originals = [index for index in range(len(nodes)) if index not in delegates]
+    places: dict[int, str] = {}
+    for index, delegate in delegates.items():
+        for taken in _taken_over(nodes, originals, nodes[index]):
+            if taken in places:
+                return ()  # by two delegates: the list is not what this module takes it for
+            places[taken] = delegate
+    rest = [index for index in originals if index not in places]
+    needed = set(wanted).union(*(nodes[index].inputs for index in delegates))
+    if delegates and len(_needed(nodes, rest, needed)) < len(rest):
+        return ()
+    counts = Counter((places.get(i, BUILTIN), nodes[i].operator) for i in originals)
+    return tuple(OperatorPlacement(*kind, count) for kind, count in sorted(counts.items()))
+
+
+def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> set[int]:
+    """The nodes that lie between the outputs and the inputs of a part."""
+    producers = {tensor: index for index in originals for tensor in nodes[index].outputs}
+    found: set[int] = set()
+    tensors = list(part.outputs)
+    while tensors:
+        index = producers.get(tensors.pop())
+        if index is not None and index not in found:
+            found.add(index)
+            tensors.extend(nodes[index].inputs - part.inputs)
+    return found
+
+
+def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
+    """Those of the rest whose outputs are needed for these tensors, by way of the rest."""
+    producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
+    found: set[int] = set()
+    waiting = list(tensors)
+    while waiting:
+        index = producers.get(waiting.pop())
+        if index is not None and index not in found:
+            found.add(index)
+            waiting.extend(nodes[index].inputs)
+    return found
+
+
+def _tensors(indices: Iterable[Any]) -> frozenset[int]:
+    return frozenset(int(index) for index in indices if int(index) != _ABSENT)
