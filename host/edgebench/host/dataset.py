@@ -84,9 +84,7 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
         return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
     metric = str(arrays["metric"])
     if metric not in METRICS:
-        raise UsageError(
-            f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}"
-        )
+        raise UsageError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}")
     return metric
 
 

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
+from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.measure import Model, OpenMeter, collect_waiting, measure, open_meter
+from edgebench.host.references import (
+    find_references,
+    reference_accuracy,
+    with_references_first,
+)
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -138,9 +144,10 @@ class Run:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """The timed queries and the warm-up, with `latency_ns` computed."""
+        """One row an inference, the warm-up included; `latency_ns` is the invocation alone."""
         frame = self._frame(QUERIES_FILE)
-        frame["latency_ns"] = frame["end_ns"] - frame["start_ns"]
+        frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
+        frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
         return frame
 
     @cached_property
@@ -218,6 +225,8 @@ class Lab:
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
         limits: Limits | None = None,
+        accuracy: str | None = None,
+        reference: str | Path | None = None,
         meter: str | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
@@ -230,6 +239,9 @@ class Lab:
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
             limits: Bounds on the worker.
+            accuracy: A labelled data set, a .npz file or "digits", that every model answers.
+            reference: The unquantised model whose accuracy the others are held against; the
+                built-in models have theirs.
             meter: Energy meter on this machine that records its power beside each run.
             watcher: Hears of every step; a failure is raised when there is none.
             **settings: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
@@ -246,6 +258,11 @@ class Lab:
         if meter and elsewhere:
             raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
         recorder = open_meter(meter) if meter else None
+        dataset = open_dataset(accuracy) if accuracy else None
+        references = find_references(opened, reference) if dataset else {}
+        if dataset:
+            settings |= {"dataset_sha256": dataset.sha256}
+            opened = with_references_first(opened, references)
         documents: list[dict[str, Any]] = []
         for device in on:
             with self.connect(device) as client:
@@ -253,7 +270,15 @@ class Lab:
                 client.acquire()
                 for document in collect_waiting(client, self.store, watcher.doubted):
                     watcher.collected(document)
-                plan = _Plan(opened, runtime, preset, settings | {"limits": limits}, recorder)
+                plan = _Plan(
+                    opened,
+                    runtime,
+                    preset,
+                    settings | {"limits": limits},
+                    recorder,
+                    dataset,
+                    references,
+                )
                 try:
                     documents += self._bench_device(client, plan, watcher)
                 finally:
@@ -272,7 +297,7 @@ class Lab:
             for model in plan.models
             for runtime in _runtimes_for(model, plan.runtime, system)
         ]
-        documents = []
+        documents: list[dict[str, Any]] = []
         for number, (model, runtime) in enumerate(pairs, 1):
             watcher.run(client.device.name, model, runtime, Place(number, len(pairs)))
             spec = from_preset(plan.preset, runtime=runtime, **plan.settings)
@@ -282,6 +307,8 @@ class Lab:
                     self.store,
                     model,
                     spec,
+                    dataset=plan.dataset,
+                    reference=reference_accuracy(plan.references.get(model), runtime, documents),
                     meter=plan.meter,
                     on_progress=watcher.progress,
                     on_bytes=watcher.pushed,
@@ -303,6 +330,8 @@ class _Plan:
     preset: str
     settings: dict[str, Any]
     meter: OpenMeter | None
+    dataset: Dataset | None
+    references: dict[Model, Model]
 
 
 def _runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

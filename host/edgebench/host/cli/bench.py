@@ -7,14 +7,24 @@ import json
 import shlex
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from edgebench.host.cli.options import add_json, add_store, new_parser, seconds, size_bytes
+from edgebench.host.cli.options import (
+    add_json,
+    add_store,
+    new_parser,
+    numbers,
+    seconds,
+    size_bytes,
+)
 
 if TYPE_CHECKING:
     from edgebench.host.lab import Lab
     from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.spec import Limits
+
+_Choice = TypeVar("_Choice", bound=Enum)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,12 +41,47 @@ def parser() -> argparse.ArgumentParser:
         "--threads", type=int, metavar="N", help="threads of the runtime (default: 1)"
     )
     made.add_argument("--delegate", metavar="D", help="delegate or execution provider")
-    made.add_argument("--scenario", metavar="S", help="single_stream (default)")
+    made.add_argument(
+        "--scenario",
+        metavar="S",
+        help="single_stream (default), multi_stream, server, offline: MLPerf's",
+    )
+    made.add_argument(
+        "--qps", type=float, metavar="N", help="server: arrivals a second, by a Poisson process"
+    )
+    made.add_argument(
+        "--target-latency",
+        type=seconds,
+        metavar="50ms",
+        help="server: its p99 must not exceed this",
+    )
+    made.add_argument(
+        "--samples-per-query", type=int, metavar="N", help="multi_stream (default: 8)"
+    )
+    made.add_argument("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
+    made.add_argument(
+        "--cpus", type=numbers, metavar="2,3", help="bind the model's process to these"
+    )
+    made.add_argument("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
+    made.add_argument(
+        "--accuracy",
+        metavar="DATASET",
+        help="answer a labelled data set too: a .npz file, or digits",
+    )
+    made.add_argument(
+        "--reference", metavar="MODEL", help="unquantised model to hold the accuracy against"
+    )
+    made.add_argument(
+        "--profile", action="store_true", help="time every operator, in a run of its own"
+    )
+    made.add_argument(
+        "--no-check", action="store_true", help="do not compare the answers with reference kernels"
+    )
     made.add_argument("--duration", type=seconds, metavar="60s", help="measure at least this long")
     made.add_argument("--min-queries", type=int, metavar="N", help="measure at least this many")
     made.add_argument("--warmup", type=int, metavar="N", help="queries before the timed ones")
     made.add_argument("--quick", action="store_true", help="the same as --preset quick")
-    made.add_argument("--preset", metavar="P", help="default or quick")
+    made.add_argument("--preset", metavar="P", help="default, quick or mlperf")
     made.add_argument("--seed", type=int, metavar="N", help="seed of the generated inputs")
     made.add_argument(
         "--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference"
@@ -70,6 +115,8 @@ def run(options: argparse.Namespace) -> int:
                 runtime=options.runtime,
                 preset=_preset(options),
                 limits=_limits(options),
+                accuracy=options.accuracy,
+                reference=options.reference,
                 meter=options.meter,
                 watcher=watcher,
                 **_settings(options),
@@ -136,14 +183,18 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    from edgebench.protocol.errors import UsageError
-    from edgebench.protocol.spec import Scenario
+    from edgebench.protocol.spec import Engine, Priority, Scenario
 
-    scenarios = [scenario.value for scenario in Scenario]
-    if options.scenario not in (None, *scenarios):
-        raise UsageError(f"unknown scenario {options.scenario!r}: there are {', '.join(scenarios)}")
     return {
-        "scenario": Scenario(options.scenario) if options.scenario else None,
+        "scenario": _choice(Scenario, "scenario", options.scenario),
+        "engine": _choice(Engine, "engine", options.engine),
+        "priority": _choice(Priority, "priority", options.priority),
+        "cpus": options.cpus,
+        "target_qps": options.qps,
+        "target_latency_s": options.target_latency,
+        "samples_per_query": options.samples_per_query,
+        "is_profiled": options.profile or None,
+        "is_checked": False if options.no_check else None,
         "duration_s": options.duration,
         "min_query_count": options.min_queries,
         "warmup_query_count": options.warmup,
@@ -151,3 +202,12 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "delegate": options.delegate,
         "seed": options.seed,
     }
+
+
+def _choice(kind: type[_Choice], what: str, text: str | None) -> _Choice | None:
+    from edgebench.protocol.errors import UsageError
+
+    names = [member.value for member in kind]
+    if text not in (None, *names):
+        raise UsageError(f"unknown {what} {text!r}: there are {', '.join(names)}")
+    return kind(text) if text else None

@@ -52,3 +52,18 @@ def size_bytes(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"not a size: {text!r}; write 512M or 4GiB")
     return int(float(match[1]) * _BYTES[match[2]])
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Numbers and ranges of them: 2,3 or 0-3.
+
+    >>> numbers("2,3"), numbers("0-2,5")
+    ((2, 3), (0, 1, 2, 5))
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        if match is None:
+            raise argparse.ArgumentTypeError(f"not a list of numbers: {text!r}; write 2,3 or 0-3")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(dict.fromkeys(found))
