@@ -6,10 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.measurement import HostFacts, Traces
+from edgebench.host.analysis.queries import Queries
 from edgebench.host.document import build_document, created_utc, fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
@@ -62,7 +65,7 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         model=MODEL,
         runtime=r.RuntimeFacts("tflite", "2.14.0", (), ("xnnpack",)),
         inputs=(r.TensorSpec("in", (1, 8, 8, 1), "int8"),),
-        outputs=(r.TensorSpec("out", (1, 10), "int8"),),
+        outputs=(r.TensorSpec("out", (1, 10), "int8", 0.5, 0),),
         cold_start=r.ColdStart(50_000_000, 2_000_000, 300_000),
         memory=r.MemoryFacts(40 * 2**20, 2**20),
         harness=r.HarnessFacts(60, 110.5),
@@ -70,12 +73,49 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         warmup_query_count=WARMUP_COUNT,
         query_count=len(latency_ns),
         is_interrupted=False,
-        cpu_affinity=(0, 1, 2, 3),
-        monotonic_ns=(1_000_000, 1_000_000 + span_ns),
-        wall_ns=(9_000_000, 9_000_000 + span_ns),
-        involuntary_switch_count=3,
-        background_busy_ratio=0.01,
+        before=moment(0),
+        after=moment(span_ns),
+        scheduling=r.Scheduling((0, 1, 2, 3), "other", 0),
+        sample_count=16,
+        placement=(r.OperatorPlacement("xnnpack", "CONV_2D", 3),),
+        check=r.CheckFacts(sample_count=4, reference="tflite reference kernels"),
     )
+
+
+def moment(after_ns: int, **fields: Any) -> r.Moment:
+    """Clocks and counters of a quiet machine with four CPUs, so long after the start."""
+    passed_s = after_ns / 1e9
+    found = r.Moment(
+        monotonic_ns=1_000_000 + after_ns,
+        wall_ns=9_000_000 + after_ns,
+        own_cpu_s=1.0 + passed_s,
+        involuntary_switch_count=3,
+        cpu_busy_s=50.0 + 1.04 * passed_s,
+        cpu_total_s=100.0 + 4 * passed_s,
+        swapped_page_count=7,
+        cpu_stall_s=0.5,
+        memory_stall_s=0.0,
+        io_stall_s=0.0,
+        freq_hz=(2_400_000_000,) * 4,
+        governors=("performance",),
+    )
+    return replace(found, **fields)
+
+
+def queries_of(latency_ns: NDArray[np.int64], warmup_count: int = WARMUP_COUNT) -> Queries:
+    """Queries with these latencies, one right after another; copying takes no time."""
+    end_ns = 1_000_000 + np.cumsum(latency_ns, dtype=np.int64)
+    start_ns = end_ns - latency_ns
+    sample = np.arange(len(latency_ns), dtype=np.int64) % 16
+    return Queries(start_ns, start_ns, start_ns, end_ns, end_ns, sample, warmup_count)
+
+
+def answers() -> dict[str, NDArray[Any]]:
+    """What the model and the reference answered to four samples: one number differs by one."""
+    reference = np.arange(40, dtype=np.int8).reshape(4, 1, 10)
+    used = reference.copy()
+    used[0, 0, 0] += 1
+    return {"used.0": used, "reference.0": reference}
 
 
 def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunRecord:
@@ -97,9 +137,15 @@ def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunReco
 
 def query_trace(latency_ns: NDArray[np.int64]) -> bytes:
     """The packed query trace, as an agent spools it."""
-    end_ns = 1_000_000 + np.cumsum(latency_ns, dtype=np.int64)
-    packed: bytes = np.concatenate([end_ns - latency_ns, end_ns]).astype("<i8").tobytes()
+    made = queries_of(latency_ns)
+    columns = [getattr(made, column.name) for column in traces.QUERY_COLUMNS]
+    packed: bytes = np.concatenate(columns).astype("<i8").tobytes()
     return packed
+
+
+def traces_of(latency_ns: NDArray[np.int64], warmup_count: int = WARMUP_COUNT) -> Traces:
+    """The traces of a good run with these latencies."""
+    return Traces(queries_of(latency_ns, warmup_count), answers())
 
 
 def telemetry_trace(count: int = 20) -> bytes:
@@ -126,6 +172,7 @@ def spool_files(directory: Path, record: r.RunRecord, latency_ns: NDArray[np.int
     (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns))
     (directory / traces.TELEMETRY_FILE).write_bytes(telemetry_trace())
     (directory / traces.SENSORS_FILE).write_text(json.dumps(SENSORS))
+    np.savez(directory / traces.ANSWERS_FILE, **answers())  # pyright: ignore[reportArgumentType]
     (directory / traces.WORKER_LOG_FILE).write_text("INFO: Created XNNPACK delegate.\n")
 
 
@@ -140,7 +187,9 @@ def store_run(store: Store, run_id: str = RUN_ID) -> Path:
         files.write_events(directory, record.events)
         clock = fit_clock(clock_probes(), record)
         made_utc = created_utc(run_id) or CREATED_UTC
-        document = build_document(record, queries, created_utc=made_utc, clock=clock)
+        files.write_facts(directory, HostFacts(), {})
+        run_traces = files.read_traces(directory, queries)
+        document = build_document(record, run_traces, created_utc=made_utc, clock=clock)
         document |= {"files": files.file_digests(directory)}
         files.write_document(directory, document)
     return store.directory(run_id)

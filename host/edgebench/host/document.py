@@ -22,7 +22,7 @@ from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import RunSpec, Scenario
 
 SCHEMA_VERSION = 2
 RUN_ID_TIME = "%Y%m%d-%H%M%S"
@@ -59,6 +59,18 @@ def build_document(
         "conditions": _conditions(record, worker, clock),
         "verdict": _verdict(verdict),
     }
+
+
+def headline_ns(document: dict[str, Any]) -> dict[str, Any]:
+    """The latencies that a run is about.
+
+    Of invocations in a single stream, of queries in the other scenarios; empty for a profile,
+    which is about its operators.
+    """
+    metrics = document["metrics"]
+    is_single = document["spec"]["scenario"] == Scenario.SINGLE_STREAM.value
+    found = None if is_single else metrics["end_to_end_ns"]
+    return found or metrics["latency_ns"] or {}
 
 
 def created_utc(run_id: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         raise MeasurementError(
             f"query trace has {len(queries)} rows, the worker made {worker.query_count}"
         )
-    steady = find_steady_state(queries.invoke_ns)
+    steady = _steady_state(queries, spec)
     first_row = _first_row(queries, steady, spec)
     invoke_ns = queries.invoke_ns[first_row:]
     if not len(invoke_ns):
@@ -127,6 +127,19 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         accuracy=_accuracy(worker, traces),
         agreement=agreement(traces.answers, worker.outputs, worker.check.reference or ""),
     )
+
+
+def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
+    """The steady state of all inferences, of the warm-up too where it was issued the same way.
+
+    Between the arrivals of a server run the caches cool down; its warm-up had no such gaps.
+    """
+    if spec.scenario is not Scenario.SERVER:
+        return find_steady_state(queries.invoke_ns)
+    found = find_steady_state(queries.invoke_ns[queries.warmup_count :])
+    if found.first_steady_index is None:
+        return found
+    return replace(found, first_steady_index=found.first_steady_index + queries.warmup_count)
 
 
 def _first_row(queries: Queries, steady: SteadyState, spec: RunSpec) -> int:

@@ -9,6 +9,7 @@ from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from edgebench.host.document import headline_ns
 from edgebench.host.lab import Place
 from edgebench.host.measure import Model
 from edgebench.host.show.tables import INVALID, console, safe, verdict_lines
@@ -133,9 +134,7 @@ class ProgressWatcher:
         self.documents.append(document)
         if not self._console.is_terminal:
             state = document["verdict"]["state"]
-            p50 = (
-                ABSENT if state == INVALID else format_ns(document["metrics"]["latency_ns"]["p50"])
-            )
+            p50 = ABSENT if state == INVALID else format_ns(headline_ns(document).get("p50"))
             self._say(f"done: {self._title}: p50 {p50}, {state}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:

@@ -11,7 +11,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.verdict import MILDER
 from edgebench.host.devices.discovery import Access, Found
+from edgebench.host.document import headline_ns
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
@@ -125,14 +127,18 @@ def run_page(document: dict[str, Any], width: int = PIPE_WIDTH) -> Group:
     for rule in document["verdict"]["rules"]:
         style = {"pass": "green", "fail": "red"}.get(rule["outcome"], "yellow")
         rules.add_row(rule["id"], Text(rule["outcome"], style=style), _text(rule["detail"]))
-    return Group(facts, "", results_table([document], width), "", rules, "")
+    parts: list[Any] = [facts, "", results_table([document], width), ""]
+    if document["metrics"]["profile"] is not None:
+        parts += [operators_table(document), ""]
+    return Group(*parts, rules, "")
 
 
 def verdict_lines(document: dict[str, Any]) -> list[str]:
     """Why a run is not valid, on one line; nothing for a valid one."""
     failed = {r["id"]: r["detail"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"}
-    if "harness_dominates" in failed:
-        failed.pop("harness_share", None)  # the same share, and a milder limit
+    for stricter, milder in MILDER.items():
+        if stricter in failed:
+            failed.pop(milder, None)
     if not failed:
         return []
     model, runtime = document["model"]["name"], document["runtime"]["name"]
@@ -148,16 +154,56 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("run", f"{document['run_id']}, {document['created_utc']}"),
         ("model", f"{model['name']}, {format_bytes(model['size_bytes'])}, {model['sha256'][:12]}"),
         ("runtime", f"{runtime['name']} {runtime['version']}, delegates used: {delegates}"),
+        ("kind", _kind(document)),
         ("scenario", f"{spec['scenario']}, {spec['duration_s']:g} s, {spec['threads']} thread(s)"),
+        *_more_facts(document["metrics"]),
         ("device", f"{device['name']}, {device['soc']}, {device['os']}"),
         ("virtual", environment["virtualization"] or "no sign of it"),
         ("governor", environment["cpu"]["governor"] or "not told by the kernel"),
-        ("load", f"{environment['load_1m']:.2f} before the run"),
+        ("load average", f"{environment['load_1m']:.2f} before the run"),
     ]
 
 
+def _kind(document: dict[str, Any]) -> str:
+    profile = document["metrics"]["profile"]
+    if profile is None:
+        return "measurement"
+    p50 = format_ns(profile["unprofiled_p50_ns"])
+    return f"profile over {profile['run_count']} inferences; without the profiler p50 is {p50}"
+
+
+def _more_facts(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+    """Throughput, warm-up, accuracy, as far as they were measured."""
+    warmup, accuracy, per_s = metrics["warmup"], metrics["accuracy"], metrics["throughput_per_s"]
+    facts = [("warm-up", f"{warmup['class'] or 'unknown'}, {warmup['query_count']} queries cut")]
+    if per_s is not None:
+        facts.append(("throughput", f"{per_s:.4g} inferences a second"))
+    if accuracy is not None:
+        low, high = accuracy["ci95"] or (None, None)
+        between = f" ({low:.4g}..{high:.4g})" if low is not None else ""
+        facts.append(("accuracy", f"{accuracy['metric']} {accuracy['value']:.4g}{between}"))
+    return facts
+
+
+def operators_table(document: dict[str, Any]) -> Table:
+    """The operators of a profile in the order of execution, with their share of the time."""
+    profile = document["metrics"]["profile"]
+    total_ns = sum(operator["total_ns"] for operator in profile["operators"]) or 1
+    table = _table("#", "operator", "place", "time", "share", "name")
+    for operator in profile["operators"]:
+        table.add_row(
+            str(operator["index"]),
+            _text(operator["operator"]),
+            _text(operator["place"]),
+            format_ns(operator["total_ns"] / max(1, operator["count"])),
+            f"{operator['total_ns'] / total_ns:.1%}",
+            _text(operator["name"]),
+        )
+    return table
+
+
 def _latency(name: str) -> Callable[[dict[str, Any]], str]:
-    return lambda document: format_ns(document["metrics"]["latency_ns"][name])
+    return lambda document: format_ns(headline_ns(document).get(name))
 
 
 def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
@@ -165,8 +211,8 @@ def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
 
 
 def _half_width(document: dict[str, Any]) -> str:
-    latency = document["metrics"]["latency_ns"]
-    return format_half_width(latency["p50"], latency["p50_ci95"])
+    latency = headline_ns(document)
+    return format_half_width(latency.get("p50"), latency.get("p50_ci95"))
 
 
 _RESULT_COLUMNS = (
@@ -178,7 +224,7 @@ _RESULT_COLUMNS = (
     _Column("± 95 %", 0, _half_width),
     _Column("p90", 0, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
-    _Column("queries", 112, lambda d: str(d["metrics"]["latency_ns"]["count"])),
+    _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),
     _Column("peak memory", 132, lambda d: format_bytes(d["metrics"]["memory_bytes"]["peak_rss"])),

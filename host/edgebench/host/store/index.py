@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
+from edgebench.host.document import headline_ns
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import StoreError
 
@@ -82,7 +83,7 @@ def _row(store: Store, run_id: str) -> Row | None:
 def row_of(document: dict[str, Any]) -> Row:
     """The list entry of a run document."""
     metrics = document["metrics"]
-    latency = metrics["latency_ns"]
+    latency = headline_ns(document)
     return Row(
         run_id=document["run_id"],
         created_utc=document["created_utc"],
@@ -91,9 +92,9 @@ def row_of(document: dict[str, Any]) -> Row:
         precision=document["model"]["precision"],
         runtime=document["runtime"]["name"],
         threads=document["spec"]["threads"],
-        latency_ns_p50=latency["p50"],
-        latency_ns_p90=latency["p90"],
-        latency_ns_p99=latency["p99"],
+        latency_ns_p50=latency.get("p50"),
+        latency_ns_p90=latency.get("p90"),
+        latency_ns_p99=latency.get("p99"),
         throughput_per_s=metrics["throughput_per_s"],
         peak_rss_bytes=metrics["memory_bytes"]["peak_rss"],
         verdict=document["verdict"]["state"],

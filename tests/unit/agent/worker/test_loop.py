@@ -5,16 +5,25 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.agent.worker import loop
-from edgebench.agent.worker.loop import BLOCK_QUERIES, Times, run_single_stream
+from edgebench.agent.worker.loop import (
+    BLOCK_INFERENCES,
+    SPIN_NS,
+    Calls,
+    Times,
+    run_closed,
+    run_scheduled,
+)
 from edgebench.agent.worker.stop import StopSwitch
 
 
@@ -64,8 +73,19 @@ def _quiet_process() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
+def nothing() -> None:
+    """A call that takes no time."""
+
+
 def run(
-    clock: Clock, model: Model, *, duration_ns: int, min_count: int, max_count: int, block: int = 4
+    clock: Clock,
+    model: Model,
+    *,
+    duration_ns: int,
+    min_count: int,
+    max_count: int,
+    block: int = 4,
+    group: int = 1,
 ) -> Times:
     """Run the loop with this clock, and with small blocks."""
     switch = StopSwitch()
@@ -73,49 +93,118 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "STOP", switch)
         patch.setattr(loop, "perf_counter_ns", clock)
-        patch.setattr(loop, "BLOCK_QUERIES", block)
-        return run_single_stream(
-            model, duration_ns=duration_ns, min_count=min_count, max_count=max_count
+        patch.setattr(loop, "BLOCK_INFERENCES", block)
+        return run_closed(
+            Calls([nothing], model, nothing),
+            [0] * 64,
+            duration_ns=duration_ns,
+            min_count=min_count,
+            max_count=max_count,
+            group=group,
         )
 
 
-def expected_count(clock: Clock, takes_ns: int, duration_ns: int, low: int, high: int) -> int:
-    """The definition: enough queries and enough time, but never more than the maximum."""
-    deadline_ns = clock.now_ns + 1 + duration_ns
-    per_query_ns = takes_ns + 2  # each query looks at the clock twice
-    until_deadline = -(-(deadline_ns - clock.now_ns - 1) // per_query_ns)
-    return min(high, max(low, until_deadline, 1))
+LOOKS = 3
+"""Looks at the clock in one inference; a block begins with one more."""
 
 
 @given(
     takes_ns=st.integers(0, 50),
     duration_ns=st.integers(0, 1000),
-    low=st.integers(0, 40),
+    low=st.integers(1, 40),
     more=st.integers(0, 40),
     block=st.integers(1, 9),
+    group=st.integers(1, 4),
 )
 def test_loop_ends_when_time_and_count_are_met_or_at_the_maximum(
-    takes_ns: int, duration_ns: int, low: int, more: int, block: int
+    takes_ns: int, duration_ns: int, low: int, more: int, block: int, group: int
 ) -> None:
-    """A run is too short, too long, or loses queries where one block ends and the next begins."""
+    """A run is too short, too long, or loses inferences between two blocks."""
     clock = Clock()
     model = Model(clock, takes_ns)
-    count = expected_count(clock, takes_ns, duration_ns, low, low + more)
+    least, most = low * group, (low + more) * group
+    begin_ns = clock.now_ns
     times = run(
-        clock, model, duration_ns=duration_ns, min_count=low, max_count=low + more, block=block
+        clock,
+        model,
+        duration_ns=duration_ns,
+        min_count=least,
+        max_count=most,
+        block=block,
+        group=group,
     )
-    assert len(times) == len(times.start_ns) == len(times.end_ns) == model.calls == count
+    assert len(times) == model.calls
+    assert len(times) % group == 0, "only whole queries are issued"
+    assert least <= len(times) <= most
     assert not times.is_interrupted
     assert_in_order(times)
-    assert [e - s for s, e in zip(times.start_ns, times.end_ns, strict=True)] == (
-        [takes_ns + 1] * count
-    )
+    deadline_ns = begin_ns + 1 + duration_ns
+    assert times.end_ns[-1] >= deadline_ns or len(times) == most
+    if len(times) > least:
+        assert times.end_ns[-1 - group] < deadline_ns, "one query less would have been enough"
+    spans = zip(times.invoke_start_ns, times.invoke_end_ns, strict=True)
+    assert [end - begin for begin, end in spans] == [takes_ns + 1] * len(times)
+
+
+def columns(times: Times) -> list[array[int]]:
+    """The times of all inferences."""
+    return [times.start_ns, times.invoke_start_ns, times.invoke_end_ns, times.end_ns]
 
 
 def assert_in_order(times: Times) -> None:
-    """No query starts before the one before has ended."""
-    moments = [moment for pair in zip(times.start_ns, times.end_ns, strict=True) for moment in pair]
+    """No span starts before the one before has ended, and no time goes unseen inside a block."""
+    moments = [moment for row in zip(*columns(times), strict=True) for moment in row]
     assert moments == sorted(moments)
+    due = zip(times.scheduled_ns, times.start_ns, strict=True)
+    assert all(scheduled <= start for scheduled, start in due)
+    assert len(times.sample) == len(times)
+
+
+@given(count=st.integers(1, 40), group=st.integers(1, 5), block=st.integers(5, 9))
+def test_every_sample_of_a_query_is_due_when_its_query_is(
+    count: int, group: int, block: int
+) -> None:
+    """The samples of a multi-stream query are counted as if each had come when it was issued."""
+    clock = Clock()
+    times = run(
+        clock,
+        Model(clock, 7),
+        duration_ns=0,
+        min_count=count * group,
+        max_count=count * group,
+        block=block,
+        group=group,
+    )
+    for index in range(0, len(times), group):
+        assert set(times.scheduled_ns[index : index + group]) == {times.start_ns[index]}
+
+
+def test_end_of_one_inference_is_the_start_of_the_next() -> None:
+    """What the loop itself does between two inferences is in no latency at all."""
+    clock = Clock()
+    times = run(clock, Model(clock, 5), duration_ns=0, min_count=12, max_count=12, block=4)
+    for index in range(1, 12):
+        is_new_block = index % 4 == 0
+        gap_ns = times.start_ns[index] - times.end_ns[index - 1]
+        assert (gap_ns == 0) != is_new_block
+
+
+def test_offline_samples_are_all_due_at_the_start() -> None:
+    """An offline run has as many queries as samples."""
+    calls = Calls([nothing], nothing, nothing)
+    times = run_closed(calls, [0] * 8, duration_ns=0, min_count=20, max_count=20, is_one_query=True)
+    assert set(times.scheduled_ns) == {times.start_ns[0]}
+
+
+def test_samples_are_set_in_the_order_that_is_written_down() -> None:
+    """The trace names a sample, and another one was measured."""
+    seen: list[int] = []
+    setters = [lambda number=number: seen.append(number) for number in range(3)]
+    order = [2, 0, 1, 1, 0]
+    times = run_closed(
+        Calls(setters, nothing, nothing), order, duration_ns=0, min_count=12, max_count=12
+    )
+    assert seen == list(times.sample) == (order * 3)[:12]
 
 
 @given(stop_at_look=st.integers(1, 60), block=st.integers(1, 9))
@@ -126,10 +215,20 @@ def test_stop_at_any_moment_keeps_exactly_the_complete_queries(
     clock = Clock(stop_at_look=stop_at_look)
     times = run(clock, Model(clock, 3), duration_ns=0, min_count=100, max_count=100, block=block)
     assert times.is_interrupted
-    # The first look makes the deadline; then each query looks twice.
-    assert len(times) == max(0, (stop_at_look - 2) // 2)
+    # The first look makes the deadline, each block looks once, each inference three times.
+    assert len(times) == complete_before(stop_at_look, block)
     assert_in_order(times)
     assert 0 not in times.end_ns
+
+
+def complete_before(look: int, block: int) -> int:
+    """Inferences that are complete when the clock is looked at for the n-th time."""
+    left, count = look - 2, 0  # the look at the deadline, and this one
+    while left > 0:
+        inside = min(block, (left - 1) // LOOKS)
+        count += inside
+        left -= 1 + LOOKS * block
+    return count
 
 
 @given(stop_in_call=st.integers(1, 20), block=st.integers(1, 5))
@@ -151,14 +250,17 @@ def test_stop_that_was_requested_before_the_loop_measures_nothing(
     switch.install()
     os.kill(os.getpid(), signal.SIGTERM)
     monkeypatch.setattr(loop, "STOP", switch)
-    times = run_single_stream(Model(clock, 1), duration_ns=0, min_count=5, max_count=5)
+    calls = Calls([nothing], Model(clock, 1), nothing)
+    times = run_closed(calls, [0], duration_ns=0, min_count=5, max_count=5)
     assert (len(times), times.is_interrupted) == (0, True)
 
 
-@pytest.mark.parametrize("count", [BLOCK_QUERIES - 1, BLOCK_QUERIES, BLOCK_QUERIES + 1])
+@pytest.mark.parametrize("count", [BLOCK_INFERENCES - 1, BLOCK_INFERENCES, BLOCK_INFERENCES + 1])
 def test_block_boundary_loses_nothing(count: int) -> None:
-    """The query at 65536 is lost, doubled, or zero; on the real clock with a real block."""
-    times = run_single_stream(lambda: None, duration_ns=0, min_count=count, max_count=2 * count)
+    """The inference at 65536 is lost, doubled, or zero; on the real clock with a real block."""
+    calls = Calls([nothing], nothing, nothing)
+    order = [0] * BLOCK_INFERENCES
+    times = run_closed(calls, order, duration_ns=0, min_count=count, max_count=2 * count)
     assert len(times) == len(times.start_ns) == count
     assert_in_order(times)
     assert min(times.start_ns) > 0
@@ -180,14 +282,57 @@ def test_failing_inference_leaves_the_collector_working() -> None:
         raise RuntimeError("the model is broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        run_single_stream(fail, duration_ns=0, min_count=1, max_count=1)
+        run_closed(Calls([nothing], fail, nothing), [0], duration_ns=0, min_count=1, max_count=1)
     assert gc.isenabled()
 
 
 def test_times_are_64_bit_integers() -> None:
     """Nanoseconds since boot overflow after two seconds."""
-    times = run_single_stream(lambda: None, duration_ns=0, min_count=1, max_count=1)
+    calls = Calls([nothing], nothing, nothing)
+    times = run_closed(calls, [0], duration_ns=0, min_count=1, max_count=1)
     assert all(
         isinstance(column, array) and (column.typecode, column.itemsize) == ("q", 8)
-        for column in (times.start_ns, times.end_ns)
+        for column in columns(times)
     )
+
+
+def test_queries_that_arrive_during_a_stall_count_from_their_arrival() -> None:
+    """Coordinated omission: a stall of 100 ms at 100 queries a second delays one query only."""
+    calls_made = 0
+
+    def stall_once() -> None:
+        nonlocal calls_made
+        calls_made += 1
+        if calls_made == 21:
+            time.sleep(0.1)
+
+    due_ns = [number * 10_000_000 for number in range(60)]
+    times = run_scheduled(Calls([nothing], stall_once, nothing), [0], due_ns)
+    late = [end - due for due, end in zip(times.scheduled_ns, times.end_ns, strict=True)]
+    assert len(times) == 60
+    over = [latency for latency in late if latency > 5_000_000]
+    assert 8 <= len(over) <= 14, over
+    # The stall is worked off in the order of arrival: each is 10 ms less late than the one before.
+    assert over[0] >= 100_000_000
+    assert over == sorted(over, reverse=True)
+
+
+def test_query_is_never_issued_before_it_is_due() -> None:
+    """A wait ends early, and a latency is negative."""
+    due_ns = [number * 700_000 for number in range(50)]
+    times = run_scheduled(Calls([nothing], nothing, nothing), [0], due_ns)
+    assert_in_order(times)
+    gaps = [b - a for a, b in pairwise(times.scheduled_ns)]
+    assert gaps == [700_000] * 49
+    assert SPIN_NS < 700_000, "the sleep is part of this test"
+
+
+def test_stop_in_a_schedule_keeps_what_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted server run loses everything, or keeps queries that never came."""
+    switch = StopSwitch()
+    switch.install()
+    monkeypatch.setattr(loop, "STOP", switch)
+    model = Model(Clock(), 0, stop_in_call=5)
+    times = run_scheduled(Calls([nothing], model, nothing), [0], [0] * 20)
+    assert times.is_interrupted
+    assert len(times) == len(times.start_ns) == len(times.sample) == 4

@@ -8,29 +8,50 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import latencies, run_record, worker_record
+from support.records import latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.latency import summarize
+from edgebench.host.analysis.answers import Accuracy, Agreement
+from edgebench.host.analysis.measurement import (
+    EarlyStopping,
+    HostFacts,
+    ReferenceAccuracy,
+    measure_traces,
+)
 from edgebench.host.analysis.verdict import (
+    MILDER,
     RULES,
     Evidence,
     RuleOutcome,
     RuleResult,
     State,
     Verdict,
+    accuracy_drop,
     judge,
 )
-from edgebench.protocol.record import HarnessFacts, MemoryFacts, Outcome, OutputFacts, RuntimeFacts
+from edgebench.host.analysis.warmup import SteadyClass, SteadyState
+from edgebench.protocol.record import (
+    HarnessFacts,
+    MemoryFacts,
+    OperatorTime,
+    Outcome,
+    OutputFacts,
+    RuntimeFacts,
+    Scheduling,
+)
+from edgebench.protocol.spec import Scenario
 
 Change = Callable[[Evidence], Evidence]
 
 
 def good() -> Evidence:
     """Evidence that nothing is wrong with."""
-    latency_ns = latencies()
-    worker = worker_record(latency_ns)
+    worker = worker_record(latencies())
     record = run_record(worker)
-    return Evidence(record, worker, summarize(latency_ns), latency_ns, int(latency_ns.sum()))
+    measured = measure_traces(record, worker, traces_of(latencies()))
+    accuracy = Accuracy("top1", 0.97, (0.95, 0.99), 360)
+    reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", 0.98)
+    facts = HostFacts("digits", "top1", reference)
+    return Evidence(record, worker, replace(measured, accuracy=accuracy), facts)
 
 
 def record(**fields: Any) -> Change:
@@ -50,47 +71,157 @@ def worker(**fields: Any) -> Change:
     return lambda evidence: replace(evidence, worker=replace(evidence.worker, **fields))
 
 
+def measured(**fields: Any) -> Change:
+    """Other numbers."""
+    return lambda evidence: replace(evidence, measured=replace(evidence.measured, **fields))
+
+
+def after(**fields: Any) -> Change:
+    """Other clocks and counters after the timed loop."""
+    return lambda evidence: worker(after=replace(evidence.worker.after, **fields))(evidence)
+
+
+def both(**fields: Any) -> Change:
+    """Other clocks and counters before and after."""
+    return lambda evidence: worker(
+        before=replace(evidence.worker.before, **fields),
+        after=replace(evidence.worker.after, **fields),
+    )(evidence)
+
+
+def accuracy(value: float, metric: str = "top1") -> Change:
+    """Another accuracy."""
+    return measured(accuracy=Accuracy(metric, value, None, 360))
+
+
+def steady(what: SteadyClass | None) -> Change:
+    """Another class of the run."""
+    return measured(steady=SteadyState(what, None, (), 1))
+
+
+def differs(relative_rms: float) -> Change:
+    """Answers that differ so much from those of the reference."""
+    return measured(agreement=Agreement("tflite reference kernels", 4, 1.0, 0.5, 0.5, relative_rms))
+
+
+def served(*, is_met: bool | None) -> Change:
+    """A server run that met its target, or did not."""
+    wanted = spec(scenario=Scenario.SERVER, target_qps=10.0, target_latency_s=0.1)
+    return lambda evidence: measured(early_stopping=EarlyStopping(None, None, 9, is_met))(
+        wanted(evidence)
+    )
+
+
 def delegates(requested: tuple[str, ...], used: tuple[str, ...]) -> Change:
     """Delegates that were asked for, and what became of them."""
     return worker(runtime=RuntimeFacts("tflite", "2.14.0", requested, used))
 
 
+def profiled(**fields: Any) -> Change:
+    """A profile was asked for, and this is what became of it."""
+    return lambda evidence: worker(check=replace(evidence.worker.check, **fields))(
+        spec(is_profiled=True)(evidence)
+    )
+
+
 def full(evidence: Evidence) -> Evidence:
     """As many queries as allowed, in too short a time."""
-    count = evidence.latency.count
-    return spec(duration_s=3600.0, max_query_count=count)(evidence)
+    return spec(duration_s=3600.0, max_query_count=evidence.worker.query_count)(evidence)
 
 
+def own_clock(ratio: float) -> Change:
+    """A wall clock that goes so much faster than the monotonic one."""
+    return lambda evidence: after(
+        wall_ns=evidence.worker.before.wall_ns + int(_loop_ns(evidence) * ratio)
+    )(evidence)
+
+
+def _loop_ns(evidence: Evidence) -> int:
+    return evidence.worker.after.monotonic_ns - evidence.worker.before.monotonic_ns
+
+
+def busy(ratio: float) -> Change:
+    """Others took this share of all CPU time."""
+
+    def change(evidence: Evidence) -> Evidence:
+        before, now = evidence.worker.before, evidence.worker.after
+        total_s = (now.cpu_total_s or 0.0) - (before.cpu_total_s or 0.0)
+        own_s = now.own_cpu_s - before.own_cpu_s
+        return after(cpu_busy_s=(before.cpu_busy_s or 0.0) + own_s + ratio * total_s)(evidence)
+
+    return change
+
+
+OPERATOR = OperatorTime(0, "CONV_2D", "", "builtin", 10, 1000)
 FAILING: list[tuple[str, State, Change]] = [
     ("complete", State.INVALID, record(outcome=Outcome.INTERRUPTED)),
     ("complete", State.INVALID, record(outcome=Outcome.FAILED)),
     ("real_time", State.INVALID, record(emulated=True)),
     ("enough_queries", State.INVALID, spec(min_query_count=501)),
     ("enough_time", State.INVALID, spec(duration_s=3600.0)),
+    ("latency_target", State.INVALID, served(is_met=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
+    ("accuracy_floor", State.INVALID, accuracy(0.90)),
+    ("accuracy", State.SUSPECT, accuracy(0.95)),
+    ("agreement", State.INVALID, differs(0.51)),
     ("delegation", State.INVALID, delegates(("xnnpack",), ())),
     ("delegation", State.INVALID, delegates(("cuda",), ("cpu",))),
+    ("profile", State.INVALID, profiled(profile_error="no profiler")),
+    ("profile", State.INVALID, profiled(operators=())),
     ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
-    ("clock", State.INVALID, worker(wall_ns=(0, 1_000_000_000))),
-    ("clock", State.INVALID, worker(monotonic_ns=(5, 5_000_000_005))),
-    ("clock", State.INVALID, worker(wall_ns=(9_000_000, 8_000_000))),
-    ("background_load", State.SUSPECT, worker(background_busy_ratio=0.11)),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN)),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE)),
+    ("clock", State.INVALID, own_clock(1.011)),
+    ("clock", State.INVALID, own_clock(0.989)),
+    ("clock", State.INVALID, own_clock(-1.0)),
+    ("frequency", State.SUSPECT, after(freq_hz=(2_400_000_000, 1_500_000_000) * 2)),
+    ("frequency", State.SUSPECT, after(governors=("powersave",))),
+    ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
+    ("background_load", State.SUSPECT, busy(0.11)),
+    ("cpu_pressure", State.SUSPECT, after(cpu_stall_s=0.8)),
+    ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
+    ("swap", State.SUSPECT, after(swapped_page_count=8)),
 ]
 UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", delegates(("/opt/libedgetpu.so",), ())),
-    ("background_load", worker(background_busy_ratio=None)),
+    ("latency_target", served(is_met=None)),
+    ("accuracy", measured(accuracy=None)),
+    ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
+    ("agreement", measured(agreement=None)),
+    ("steady_state", steady(None)),
+    ("frequency", both(freq_hz=())),
+    ("background_load", both(cpu_total_s=None)),
+    (
+        "background_load",
+        lambda e: after(
+            monotonic_ns=e.worker.before.monotonic_ns + 99_000_000,
+            wall_ns=e.worker.before.wall_ns + 99_000_000,
+        )(e),
+    ),
+    ("cpu_pressure", both(cpu_stall_s=None)),
+    ("memory_pressure", both(memory_stall_s=None)),
+    ("swap", both(swapped_page_count=None)),
     ("thermal", lambda evidence: evidence),
 ]
 PASSING: list[tuple[str, Change]] = [
-    ("enough_queries", spec(min_query_count=500)),
+    ("enough_queries", spec(min_query_count=490)),
     ("enough_time", full),
+    ("latency_target", served(is_met=True)),
+    ("accuracy_floor", accuracy(0.93 * 0.98)),
+    ("accuracy", accuracy(0.98 * 0.98)),
+    ("agreement", differs(0.5)),
     ("delegation", delegates(("none",), ())),
     ("delegation", delegates(("xnnpack",), ("xnnpack",))),
+    ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
     ("harness_dominates", worker(harness=HarnessFacts(1_030, 1_030.0))),
     ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
-    ("background_load", worker(background_busy_ratio=0.10)),
+    ("steady_state", steady(SteadyClass.WARMUP)),
+    ("clock", own_clock(1.0099)),
+    ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
+    ("background_load", busy(0.0999)),
+    ("cpu_pressure", after(cpu_stall_s=0.6)),
 ]
 NEVER_FAILS = {"thermal"}
 """Rules that say unknown until their analysis exists; this set may only shrink."""
@@ -126,7 +257,7 @@ def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Chang
     assert (rule.severity, verdict.state) == (state, state)
     assert rule.detail
     assert "\n" not in rule.detail
-    also = {"harness_share"} if name == "harness_dominates" else set()
+    also = {MILDER[name]} if name in MILDER else set()
     assert {failed.id for failed in verdict.failures} == {name} | also
 
 
@@ -148,8 +279,7 @@ def test_rule_passes_at_its_limit(name: str, change: Change) -> None:
 
 def test_worst_rule_decides_and_comes_first() -> None:
     """A suspect detail hides that the number is worthless."""
-    both = worker(background_busy_ratio=0.5, output=OutputFacts("", is_finite=False))(good())
-    verdict = judge(both)
+    verdict = judge(busy(0.5)(worker(output=OutputFacts("", is_finite=False))(good())))
     assert verdict.state is State.INVALID
     assert [rule.id for rule in verdict.failures] == ["finite_outputs", "background_load"]
 
@@ -157,11 +287,26 @@ def test_worst_rule_decides_and_comes_first() -> None:
 def test_details_tell_the_value_and_the_limit() -> None:
     """A person reads that something is wrong, but not by how much."""
     verdict = judge(spec(min_query_count=501)(good()))
-    assert rule_of(verdict, "enough_queries").detail == "500 queries, at least 501"
+    assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501"
 
 
 def test_zero_latencies_do_not_divide_by_zero() -> None:
     """A clock that does not move crashes the analysis."""
-    latency_ns = np.zeros(500, np.int64)
-    evidence = replace(good(), latency=summarize(latency_ns), latency_ns=latency_ns)
+    assert judge(measured(invoke_ns=np.zeros(500, np.int64))(good())).state is State.INVALID
+
+
+def test_error_is_better_when_it_is_lower() -> None:
+    """A model with half the error of its reference is called invalid."""
+    reference = ReferenceAccuracy("run-1", "fp32", 2.0)
+    better = replace(accuracy(1.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
+    worse = replace(accuracy(4.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
+    assert rule_of(judge(better), "accuracy").outcome is RuleOutcome.PASS
+    assert rule_of(judge(worse), "accuracy_floor").outcome is RuleOutcome.FAIL
+    assert accuracy_drop(Accuracy("mean_abs_error", 4.0, None, 1), reference) == 2.0
+    assert accuracy_drop(Accuracy("top1", 0.5, None, 1), ReferenceAccuracy("", "", 0.75)) == 0.25
+
+
+def test_data_set_that_was_not_answered_fails() -> None:
+    """Accuracy was asked for, the device could not give it, and the run is valid."""
+    evidence = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
     assert judge(evidence).state is State.INVALID

@@ -16,10 +16,11 @@ from support.records import (
     WARMUP_COUNT,
     latencies,
     run_record,
+    traces_of,
     worker_record,
 )
 
-from edgebench.host.document import Queries, build_document
+from edgebench.host.document import build_document
 from edgebench.host.show.tables import (
     devices_table,
     results_table,
@@ -38,10 +39,9 @@ EVIL = "a\x1b[2J\x07\u202eb\r[red]c[/red]"
 def document(count: int = 500) -> dict[str, Any]:
     """The document of a made-up run with so many queries."""
     latency_ns = latencies(count)
-    end_ns = 1_000_000 + latency_ns.cumsum()
-    queries = Queries(end_ns - latency_ns, end_ns, min(WARMUP_COUNT, count - 1))
     record = run_record(worker_record(latency_ns))
-    return build_document(record, queries, created_utc=CREATED_UTC, clock=None)
+    traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))
+    return build_document(record, traces, created_utc=CREATED_UTC, clock=None)
 
 
 def printed(what: RenderableType, width: int = 200) -> str:

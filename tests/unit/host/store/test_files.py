@@ -44,7 +44,7 @@ def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
         assert np.array_equal(queries.end_ns - queries.start_ns, latencies())
         assert queries.warmup_count == WARMUP_COUNT
     table = files.read_table(directory / QUERIES_FILE)
-    assert table.column_names[:4] == ["index", "start_ns", "end_ns", "sample"]
+    assert table.column_names[:4] == ["index", "query", "scheduled_ns", "start_ns"]
     assert table["index"].to_pylist() == list(range(len(latencies())))
     assert np.count_nonzero(table["warmup"].to_numpy()) == WARMUP_COUNT
 
@@ -62,7 +62,7 @@ def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory:
     """Every run is stored twice, or its raw account is lost."""
     files.unpack_traces(directory, RECORD)
     kept = {path.name for path in (directory / "raw").iterdir()}
-    assert kept == {traces.RECORD_FILE, traces.WORKER_LOG_FILE}
+    assert kept == {traces.RECORD_FILE, traces.ANSWERS_FILE, traces.WORKER_LOG_FILE}
     assert files.read_record(directory) == RECORD
 
 
