@@ -48,6 +48,7 @@ def build_document(
         "run_id": record.run_id,
         "created_utc": created_utc,
         "kind": "profile" if record.spec.is_profiled else "measurement",
+        "pair": to_plain(traces.facts.pair),
         "simulated": record.simulated,
         "emulated": record.emulated,
         "spec": spec,

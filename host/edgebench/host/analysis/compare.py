@@ -141,20 +141,24 @@ def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> 
 
 
 def compare_many(
-    sides: Mapping[str, tuple[Floats, Floats]], rules: Rules | None = None
+    sides: Mapping[str, tuple[Floats, Floats]], rules: Rules | Mapping[str, Rules] | None = None
 ) -> dict[str, Comparison]:
     """Compare many pairs of sides; p values are adjusted for their number.
+
+    Args:
+        sides: Baseline and candidate by name, as for `compare`.
+        rules: For all of them, or by name.
 
     Raises:
         MeasurementError: as `compare`.
     """
-    rules = rules or Rules()
+    given = rules if isinstance(rules, Mapping) else dict.fromkeys(sides, rules or Rules())
     logs = {name: (_logs(a, name), _logs(b, name)) for name, (a, b) in sides.items()}
-    tests = {name: _test(a, b, rules.design) for name, (a, b) in logs.items()}
+    tests = {name: _test(a, b, given[name].design) for name, (a, b) in logs.items()}
     adjusted = holm([test.p_value for test in tests.values()])
     smallest = holm([test.smallest_p for test in tests.values()])
     return {
-        name: _compare(sides[name], test, rules, p_adjusted=p, smallest_p=least)
+        name: _compare(sides[name], test, given[name], p_adjusted=p, smallest_p=least)
         for (name, test), p, least in zip(tests.items(), adjusted, smallest, strict=True)
     }
 

@@ -30,6 +30,17 @@ class ReferenceAccuracy:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Which pair of a comparison a run belongs to."""
+
+    comparison_id: str
+    number: int
+    """From 0."""
+    side: str
+    """baseline or candidate."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What only the host knows of a run; kept beside the raw files, so that it can be verified."""
 
@@ -38,6 +49,7 @@ class HostFacts:
     metric: str | None = None
     """How its labels judge the answers."""
     reference: ReferenceAccuracy | None = None
+    pair: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True)
