@@ -99,12 +99,18 @@ class LoadedModel(Protocol):
     def reader(self) -> Callable[[], Any]:
         """The thinnest callable that copies all outputs of the last inference into numpy arrays.
 
-        What it returns differs between runtimes; `read_outputs` gives the same arrays as a list.
+        Ask for it after the first inference: before, some runtimes can only give a slower one
+        that checks. What it returns differs between runtimes; `read_outputs` gives the same
+        arrays as a list.
         """
         ...
 
     def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs of the last inference, in the order of `outputs`."""
+        """Copies of the outputs of the last inference, in the order of `outputs`.
+
+        Raises:
+            TargetError: there was none since the inputs were set, where that can be told.
+        """
         ...
 
     def reset(self) -> None:
