@@ -12,7 +12,8 @@ import pytest
 from support.digits import FOLDER, ONE_THREAD, PACKAGES, Case, a_model_for, imported
 from support.tools import need_root, need_runtime, need_shared, need_tool
 
-from edgebench.protocol.runtime import LoadedModel, LoadOptions, OperatorPlacement
+from edgebench.protocol.record import OperatorPlacement
+from edgebench.protocol.runtime import LoadedModel, LoadOptions
 
 MASK_CPUS = """
 mount -t tmpfs none /sys/devices/system/cpu && mount -t tmpfs none /proc && exec "$@"

@@ -14,9 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgebench.protocol.record import OperatorPlacement as OperatorPlacement
-from edgebench.protocol.record import OperatorTime as OperatorTime
-from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np

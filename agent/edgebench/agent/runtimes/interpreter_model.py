@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgebench.agent.runtimes.interpreter_placement import place, read_nodes
 from edgebench.agent.runtimes.litert_profile import ModelTensors
-from edgebench.protocol.record import TensorSpec
-from edgebench.protocol.runtime import OperatorPlacement, OperatorTime
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor

@@ -33,7 +33,7 @@ from edgebench.agent.runtimes.litert_events import Event, make_room, operators, 
 from edgebench.agent.runtimes.litert_library import Library
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.runtime import OperatorTime
+from edgebench.protocol.record import OperatorTime
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor

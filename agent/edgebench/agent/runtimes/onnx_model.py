@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
 from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import TensorSpec
-from edgebench.protocol.runtime import OperatorPlacement, OperatorTime
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor

@@ -19,7 +19,7 @@ from typing import Any
 
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.runtime import OperatorTime
+from edgebench.protocol.record import OperatorTime
 
 FILE_PREFIX = "profile-of-operators"
 """In the directory where the worker runs."""

@@ -16,7 +16,8 @@ from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profile
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
-from edgebench.protocol.runtime import LoadOptions, Missing, OperatorTime, Usable
+from edgebench.protocol.record import OperatorTime
+from edgebench.protocol.runtime import LoadOptions, Missing, Usable
 
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"

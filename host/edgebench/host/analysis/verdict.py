@@ -181,17 +181,29 @@ def _finite_outputs(evidence: Evidence) -> tuple[bool | None, str]:
 
 def _delegation(evidence: Evidence) -> tuple[bool | None, str]:
     runtime = evidence.worker.runtime
-    used = ", ".join(runtime.delegates_used) or "none"
     asked = [name for name in runtime.delegates_requested if name != "none"]
+    ran = _placement_text(evidence.worker)
     if not asked:
-        return True, f"no delegate was asked for, used: {used}"
+        return True, f"no delegate was asked for, {ran}"
+    text = f"asked for {', '.join(asked)}, {ran}"
     missing = [name for name in asked if name not in runtime.delegates_used]
-    if missing and all("/" in name for name in missing):
-        return (
-            None,
-            f"asked for {', '.join(missing)}; the runtime does not tell whether it was used",
-        )
-    return not missing, f"asked for {', '.join(asked)}, used: {used}"
+    if missing and not all("/" in name for name in missing):
+        return False, text
+    if missing or not evidence.worker.placement:
+        return None, f"{text}; the runtime does not tell whether it was used"
+    return True, text
+
+
+def _placement_text(worker: WorkerRecord) -> str:
+    """How many operators ran where, as far as the runtime tells."""
+    counts: dict[str, int] = {}
+    for part in worker.placement:
+        counts[part.place] = counts.get(part.place, 0) + part.count
+    if not counts:
+        return f"used: {', '.join(worker.runtime.delegates_used) or 'none'}"
+    total = sum(counts.values())
+    places = ", ".join(f"{place} {count}" for place, count in counts.items())
+    return f"of {total} operators: {places}"
 
 
 def _harness_share(limit: float) -> Rule:

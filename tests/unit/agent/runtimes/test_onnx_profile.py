@@ -15,7 +15,7 @@ from edgebench.agent.runtimes.onnx_profile import (
     read_profile,
 )
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.runtime import OperatorTime
+from edgebench.protocol.record import OperatorTime
 
 RUN_IS_OVER = {"cat": "Session", "name": "model_run", "ts": 0, "dur": 99, "args": {}}
 LOADING = {"cat": "Session", "name": "model_loading_uri", "ts": 0, "dur": 9, "args": {}}

@@ -186,6 +186,7 @@ FAILING: list[tuple[str, State, Change]] = [
 ]
 UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", delegates(("/opt/libedgetpu.so",), ())),
+    ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", measured(accuracy=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
