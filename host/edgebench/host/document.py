@@ -127,6 +127,7 @@ def _metrics(
         },
         "accuracy": _accuracy(measured, facts),
         "agreement": to_plain(measured.agreement),
+        "loadgen": to_plain(measured.loadgen),
         "profile": _profile(worker, measured) if spec.is_profiled else None,
     }
 

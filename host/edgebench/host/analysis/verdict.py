@@ -16,7 +16,7 @@ from edgebench.host.analysis.answers import LOWER_IS_BETTER, Accuracy
 from edgebench.host.analysis.measurement import HostFacts, Measurement, ReferenceAccuracy
 from edgebench.host.analysis.warmup import SteadyClass
 from edgebench.protocol.record import Outcome, RunRecord, WorkerRecord
-from edgebench.protocol.spec import RunSpec, Scenario
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
 
 class State(str, Enum):
@@ -172,6 +172,17 @@ def _target(evidence: Evidence) -> tuple[bool | None, str]:
         f"{found.over_latency_count} of {evidence.measured.query_count} queries took over "
         f"{spec.target_latency_s:g} s, p{100 * spec.target_percentile:g} must not"
     )
+
+
+def _loadgen(evidence: Evidence) -> tuple[bool | None, str]:
+    result = evidence.measured.loadgen
+    if evidence.record.spec.engine is not Engine.LOADGEN:
+        return True, "the queries were issued by the timed loop"
+    if result is None:
+        return False, "LoadGen left no log"
+    reason = f": {result.invalid_reason}" if result.invalid_reason else ""
+    verdict = "VALID" if result.is_valid else "INVALID"
+    return result.is_valid, f"LoadGen calls its run {verdict}{reason}"
 
 
 def _finite_outputs(evidence: Evidence) -> tuple[bool | None, str]:
@@ -368,6 +379,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("enough_queries", State.INVALID, _enough_queries),
     ("enough_time", State.INVALID, _enough_time),
     ("latency_target", State.INVALID, _target),
+    ("loadgen", State.INVALID, _loadgen),
     ("finite_outputs", State.INVALID, _finite_outputs),
     ("accuracy_floor", State.INVALID, _accuracy(ACCURACY_INVALID_RATIO)),
     ("accuracy", State.SUSPECT, _accuracy(ACCURACY_SUSPECT_RATIO)),

@@ -17,6 +17,7 @@ from edgebench.host.analysis.measurement import (
     ReferenceAccuracy,
     measure_traces,
 )
+from edgebench.host.analysis.mllog import LoadgenResult
 from edgebench.host.analysis.verdict import (
     MILDER,
     RULES,
@@ -38,7 +39,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
 )
-from edgebench.protocol.spec import Scenario
+from edgebench.protocol.spec import Engine, Scenario
 
 Change = Callable[[Evidence], Evidence]
 
@@ -117,6 +118,12 @@ def delegates(requested: tuple[str, ...], used: tuple[str, ...]) -> Change:
     return worker(runtime=RuntimeFacts("tflite", "2.14.0", requested, used))
 
 
+def issued_by_loadgen(*, is_valid: bool) -> Change:
+    """LoadGen issued the queries, and says this of its run."""
+    result = LoadgenResult(is_valid, None, 64, 1, 1, 1, 1, 1, None, 0)
+    return lambda evidence: measured(loadgen=result)(spec(engine=Engine.LOADGEN)(evidence))
+
+
 def profiled(**fields: Any) -> Change:
     """A profile was asked for, and this is what became of it."""
     return lambda evidence: worker(check=replace(evidence.worker.check, **fields))(
@@ -160,6 +167,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("enough_queries", State.INVALID, spec(min_query_count=501)),
     ("enough_time", State.INVALID, spec(duration_s=3600.0)),
     ("latency_target", State.INVALID, served(is_met=False)),
+    ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
+    ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
@@ -210,6 +219,7 @@ PASSING: list[tuple[str, Change]] = [
     ("enough_queries", spec(min_query_count=490)),
     ("enough_time", full),
     ("latency_target", served(is_met=True)),
+    ("loadgen", issued_by_loadgen(is_valid=True)),
     ("accuracy_floor", accuracy(0.93 * 0.98)),
     ("accuracy", accuracy(0.98 * 0.98)),
     ("agreement", differs(0.5)),
