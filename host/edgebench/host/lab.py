@@ -173,7 +173,7 @@ class Lab:
             models=with_references_first(opened, references),
             runtime=runtime,
             preset=preset,
-            settings=_settings(settings, limits, dataset),
+            settings=_settings(preset, settings, limits, dataset),
             meter=_recorder(meter, on),
             dataset=dataset,
             references=references,
@@ -224,7 +224,7 @@ class Lab:
             models=[find_model(str(baseline))],
             runtime=runtime,
             preset=preset,
-            settings=_settings(settings, limits, None),
+            settings=_settings(preset, settings, limits, None),
             meter=_recorder(meter, on),
             against=find_model(str(candidate)),
             pair_count=pairs,
@@ -278,7 +278,7 @@ class Lab:
 
 
 def _settings(
-    settings: dict[str, Any], limits: Limits | None, dataset: Dataset | None
+    preset: str, settings: dict[str, Any], limits: Limits | None, dataset: Dataset | None
 ) -> dict[str, Any]:
     """Fields of `RunSpec`, checked before the first connection.
 
@@ -288,7 +288,7 @@ def _settings(
     found = settings | {"limits": limits}
     if dataset:
         found |= {"dataset_sha256": dataset.sha256}
-    from_preset(DEFAULT_PRESET, runtime="?", **found)
+    from_preset(preset, runtime="?", **found)
     return found
 
 
