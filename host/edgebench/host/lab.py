@@ -258,6 +258,8 @@ class Lab:
         if meter and elsewhere:
             raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
         recorder = open_meter(meter) if meter else None
+        if reference is not None and not accuracy:
+            raise UsageError("a reference model needs a data set that both answer: --accuracy")
         dataset = open_dataset(accuracy) if accuracy else None
         references = find_references(opened, reference) if dataset else {}
         if dataset:
