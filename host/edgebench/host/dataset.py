@@ -7,10 +7,11 @@ device, which answers `x`; the labels stay here and judge the answers.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
+import shutil
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.answers import METRICS
+from edgebench.host.analysis.answers import METRICS, NEED_BOTH_LABELS
+from edgebench.host.arrays import load_arrays
 from edgebench.protocol.errors import UsageError
 
 BUILT_IN = "digits"
@@ -54,11 +56,10 @@ def open_dataset(text: str) -> Dataset:
 def _open(path: Path, name: str) -> Dataset:
     try:
         content = path.read_bytes()
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        arrays = load_arrays(content, is_compression_allowed=True)
     except OSError as exc:
         raise UsageError(f"data set not readable: {exc.strerror or exc}: {path}") from exc
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as exc:
+    except ValueError as exc:
         raise UsageError(f"data set is not a .npz file of numbers: {path}") from exc
     labels = _labels(arrays, path)
     metric = _metric(arrays, labels, path)
@@ -75,6 +76,9 @@ def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
             f"data set needs one label a sample: x has shape {list(samples.shape)}, "
             f"y has {list(labels.shape)}: {path}"
         )
+    for name, array in (("x", samples), ("y", labels)):
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise UsageError(f"data set needs finite numbers in {name}: {path}")
     return labels
 
 
@@ -85,6 +89,8 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
     metric = str(arrays["metric"])
     if metric not in METRICS:
         raise UsageError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}")
+    if metric in NEED_BOTH_LABELS and len(np.unique(labels > 0)) < 2:
+        raise UsageError(f"data set needs samples of both labels for the metric {metric}: {path}")
     return metric
 
 
@@ -94,6 +100,8 @@ def _write_builtin() -> Path:
     with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
         images, labels = file["images"], file["labels"]
     divisor = manifest["models"][0]["input_divisor"]
-    path = Path(tempfile.mkdtemp(prefix="edgebench-")) / f"{BUILT_IN}.npz"
+    folder = Path(tempfile.mkdtemp(prefix="edgebench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / f"{BUILT_IN}.npz"
     np.savez(path, x=images.astype(np.float32) / divisor, y=labels.astype(np.int64))
     return path

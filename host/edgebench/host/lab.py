@@ -167,6 +167,8 @@ class Lab:
             EdgebenchError: a measurement failed, and nobody watches.
         """
         opened = [find_model(str(name)) for name in models] or builtin_models()
+        if reference is not None and not accuracy:
+            raise UsageError("a reference model needs a data set that both answer: --accuracy")
         dataset = open_dataset(accuracy) if accuracy else None
         references = find_references(opened, reference) if dataset else {}
         plan = Plan(

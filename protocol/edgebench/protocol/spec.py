@@ -141,8 +141,8 @@ class RunSpec:
             f"sample count must be 1..{MAX_SAMPLES}, got {self.sample_count}",
         )
         _require(
-            self.target_qps is None or 0 < self.target_qps <= MAX_QPS,
-            f"arrivals must be > 0 and at most {MAX_QPS:g} a second, got {self.target_qps}",
+            self.target_qps is None or MIN_QPS <= self.target_qps <= MAX_QPS,
+            f"arrivals must be {MIN_QPS:g} to {MAX_QPS:g} a second, got {self.target_qps}",
         )
         _require(
             self.target_latency_s is None or _positive(self.target_latency_s),
@@ -159,6 +159,17 @@ class RunSpec:
             "the server scenario needs the arrivals a second: --qps 100",
         )
         _require(
+            is_server or (self.target_qps is None and self.target_latency_s is None),
+            f"the {self.scenario.value} scenario has no arrivals and no target latency, "
+            "the server scenario has",
+        )
+        arrival_count = max(self.min_query_count, (self.target_qps or 0.0) * self.duration_s)
+        arrival_limit = min(self.max_query_count, MAX_ARRIVALS)
+        _require(
+            not is_server or arrival_count <= arrival_limit,
+            f"{arrival_count:g} arrivals are more than {arrival_limit}: choose a shorter duration",
+        )
+        _require(
             not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
             "a profile is taken in the single_stream scenario only",
         )
@@ -170,7 +181,9 @@ MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 
 MAX_SAMPLES = 65536
-MAX_QPS = 1e6
+MIN_QPS, MAX_QPS = 1e-3, 1e6
+MAX_ARRIVALS = 4_000_000
+"""A schedule is held in memory; at 1000 arrivals a second it lasts an hour."""
 MAX_CPUS = 4096
 
 DEFAULT_PRESET = "default"
@@ -208,9 +221,26 @@ def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
     if unknown:
         known = ", ".join(RunSpec.__dataclass_fields__)
         raise UsageError(f"unknown setting {', '.join(sorted(unknown))}: there are {known}")
+    given |= {name: _member(kind, name, given[name]) for name, kind in _ENUMS if name in given}
     scenario = given.get("scenario", Scenario.SINGLE_STREAM)
     special = SCENARIO_PRESETS.get((preset, scenario), {})
     return RunSpec(runtime=runtime, preset=preset, **(PRESETS[preset] | special | given))
+
+
+_ENUMS: tuple[tuple[str, type[Enum]], ...] = (
+    ("scenario", Scenario),
+    ("engine", Engine),
+    ("priority", Priority),
+)
+
+
+def _member(kind: type[Enum], name: str, value: Any) -> Enum:
+    """The member, also where its name is given."""
+    try:
+        return kind(value)
+    except ValueError:
+        names = ", ".join(member.value for member in kind)
+        raise UsageError(f"unknown {name} {value!r}: there are {names}") from None
 
 
 def _positive(value: float) -> bool:

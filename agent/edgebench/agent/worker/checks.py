@@ -64,28 +64,48 @@ def run_checks(subject: Subject, directory: Path) -> CheckFacts:
     """Answer, compare, profile, as far as the run asks for it; each on its own may fail."""
     facts = CheckFacts()
     answers: dict[str, Tensor] = {}
-    checked = subject.samples[:CHECKED_SAMPLES]
     if subject.dataset_path:
         facts = _answer_dataset(subject, facts, answers)
-    used = [_answer(subject.model, sample) for sample in checked]
-    subject.model.close()
+    used: list[list[Tensor]] = []
     if subject.spec.is_checked:
+        facts = _answer_samples(subject, facts, used)
+    subject.model.close()  # two models at once take more memory than a run may have
+    if used:
         facts = _answer_again(subject, facts, answers, used)
     if subject.spec.is_profiled:
         facts = _profile(subject, facts)
     if answers:
-        np.savez(directory / ANSWERS_FILE, **answers)  # pyright: ignore[reportArgumentType]
+        _write_answers(directory / ANSWERS_FILE, answers)
     return facts
+
+
+def _write_answers(path: Path, answers: dict[str, Tensor]) -> None:
+    """Whole or not at all: the worker may die in the middle of it."""
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(file, **answers)  # pyright: ignore[reportArgumentType]
+    part.replace(path)
 
 
 def _answer_dataset(subject: Subject, facts: CheckFacts, answers: dict[str, Tensor]) -> CheckFacts:
     def answer() -> CheckFacts:
         samples = _dataset_samples(subject)
         outputs = [_answer(subject.model, sample) for sample in samples]
-        _put(answers, "dataset", outputs)
+        if not all(map(are_finite, outputs)):
+            raise MeasurementError("answers to the data set hold NaN or infinity")
+        answers.update(_stack("dataset", outputs))
         return replace(facts, dataset_sample_count=len(outputs))
 
     return _attempt(answer, lambda text: replace(facts, dataset_error=text))
+
+
+def _answer_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
+    def answer() -> CheckFacts:
+        samples = subject.samples[:CHECKED_SAMPLES]
+        used[:] = [_answer(subject.model, sample) for sample in samples]
+        return facts
+
+    return _attempt(answer, lambda text: replace(facts, reference_error=text))
 
 
 def _answer_again(
@@ -100,8 +120,8 @@ def _answer_again(
             outputs.append(_answer(model, sample))
             if time.monotonic() > deadline_s:
                 break
-        _put(answers, "used", used[: len(outputs)])
-        _put(answers, "reference", outputs)
+        stacked = _stack("used", used[: len(outputs)]) | _stack("reference", outputs)
+        answers.update(stacked)
         name = f"{subject.runtime.name} reference kernels"
         return replace(facts, sample_count=len(outputs), reference=name)
 
@@ -148,8 +168,8 @@ def _answer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
     return model.read_outputs()
 
 
-def _put(answers: dict[str, Tensor], name: str, outputs: list[list[Tensor]]) -> None:
-    """Stack the answers of all samples, one array for each output.
+def _stack(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
+    """The answers to all samples, one array for each output.
 
     Raises:
         MeasurementError: they are texts, change their shape, or are too large to keep.
@@ -157,9 +177,11 @@ def _put(answers: dict[str, Tensor], name: str, outputs: list[list[Tensor]]) -> 
     size = sum(tensor.nbytes for tensors in outputs for tensor in tensors)
     if size > MAX_ANSWER_BYTES:
         raise MeasurementError(f"answers take {size} bytes, limit {MAX_ANSWER_BYTES}")
+    stacked: dict[str, Tensor] = {}
     for number, tensors in enumerate(zip(*outputs, strict=True)):
         if any(tensor.dtype.kind not in "biuf" for tensor in tensors):
             raise MeasurementError("answers are not numbers")
         if len({tensor.shape for tensor in tensors}) > 1:
             raise MeasurementError("answers change their shape from sample to sample")
-        answers[f"{name}.{number}"] = np.stack(tensors)
+        stacked[f"{name}.{number}"] = np.stack(tensors)
+    return stacked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +25,17 @@ class Agreement:
 
     reference: str
     sample_count: int
-    max_abs_diff: float
-    """In the unit of the output, after scale and zero point."""
+    max_abs_diff: float | None
+    """In the unit of the output, after scale and zero point; None where a difference is not
+    finite: one of the two answered NaN or infinity, and the other something else."""
     fraction_equal: float
-    """Elements that are equal to the last bit, ratio."""
+    """Elements that are equal to the last bit, ratio; NaN equals NaN."""
     top1_equal_ratio: float | None
-    """Samples with the same largest element; None for outputs of a single number."""
-    relative_rms: float
-    """RMS of the difference over the standard deviation of the reference, worst output."""
+    """Samples with the same largest element of the first output; None where that is a single
+    number, or the reference has none."""
+    relative_rms: float | None
+    """RMS of the difference over the standard deviation of the reference, worst output; over the
+    RMS of the reference where that is constant. None where a difference is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,17 @@ def agreement(answers: Answers, outputs: Sequence[TensorSpec], reference: str) -
         raise MeasurementError("answers and reference answers have different shapes")
     real = [(to_real(used, spec), to_real(other, spec)) for used, other, spec in pairs]
     sizes = sum(used.size for used, _, _ in pairs)
-    equal = sum(int(np.count_nonzero(used == other)) for used, other, _ in pairs)
+    equal = sum(int(np.count_nonzero(_are_equal(used, other))) for used, other in real)
+    differences = [_difference(used, other) for used, other in real]
+    is_finite = all(bool(np.isfinite(difference).all()) for difference in differences)
+    worst = max(map(_relative_rms, differences, (other for _, other in real)))
     return Agreement(
         reference=reference,
         sample_count=len(pairs[0][0]),
-        max_abs_diff=max(_largest(used - other) for used, other in real),
+        max_abs_diff=max(map(_largest, differences)) if is_finite else None,
         fraction_equal=equal / sizes if sizes else 1.0,
         top1_equal_ratio=_top1_equal(*real[0]),
-        relative_rms=max(_relative_rms(used, other) for used, other in real),
+        relative_rms=worst if math.isfinite(worst) else None,
     )
 
 
@@ -95,6 +102,8 @@ def accuracy(
     real = to_real(answers["dataset.0"], outputs[0])
     if len(real) != len(labels) or not len(labels):
         raise MeasurementError(f"{len(real)} answers for {len(labels)} labels")
+    if not np.isfinite(real).all():
+        raise MeasurementError("answers to the data set hold NaN or infinity")
     value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
     return Accuracy(metric, value, interval, len(labels))
 
@@ -176,24 +185,39 @@ METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]
 }
 """How a data set may be judged; `mean_abs_error` is better when lower, the others when higher."""
 LOWER_IS_BETTER = frozenset({"mean_abs_error"})
+NEED_BOTH_LABELS = frozenset({"auc", "reconstruction_auc"})
 
 
 def _largest(difference: Values) -> float:
     return float(np.max(np.abs(difference))) if difference.size else 0.0
 
 
-def _relative_rms(used: Values, reference: Values) -> float:
-    if not reference.size:
+def _are_equal(used: Values, reference: Values) -> NDArray[np.bool_]:
+    equal: NDArray[np.bool_] = (used == reference) | (np.isnan(used) & np.isnan(reference))
+    return equal
+
+
+def _difference(used: Values, reference: Values) -> Values:
+    """Zero where both are equal; infinity where only one of them is a number."""
+    with np.errstate(invalid="ignore"):
+        difference: Values = np.where(_are_equal(used, reference), 0.0, used - reference)
+    return np.where(np.isnan(difference), np.inf, difference)
+
+
+def _relative_rms(difference: Values, reference: Values) -> float:
+    if not difference.any():
         return 0.0
-    rms = float(np.sqrt(np.mean((used - reference) ** 2)))
-    spread = float(np.std(reference))
-    if rms == 0.0:
-        return 0.0
-    return rms / spread if spread > 0 else float("inf")
+    if not np.isfinite(difference).all():
+        return math.inf
+    finite = reference[np.isfinite(reference)]
+    scale = float(np.std(finite)) or float(np.sqrt(np.mean(finite**2)))
+    return float(np.sqrt(np.mean(difference**2))) / scale if scale > 0 else math.inf
 
 
 def _top1_equal(used: Values, reference: Values) -> float | None:
+    if not used.size:
+        return None
     used, reference = used.reshape(len(used), -1), reference.reshape(len(reference), -1)
-    if used.shape[1] < 2:
+    if used.shape[1] < 2 or not np.isfinite(reference).all():
         return None
     return float(np.mean(used.argmax(axis=1) == reference.argmax(axis=1)))

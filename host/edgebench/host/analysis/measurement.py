@@ -141,7 +141,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         accuracy=_accuracy(worker, traces),
-        agreement=agreement(traces.answers, worker.outputs, worker.check.reference or ""),
+        agreement=_agreement(worker, traces),
         loadgen=None if traces.loadgen_log is None else read_result(traces.loadgen_log),
     )
 
@@ -188,6 +188,11 @@ def _early_stopping(query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStoppin
         p90_ns=early_stopping.estimate(ordered, 0.90),
         p99_ns=early_stopping.estimate(ordered, 0.99),
     )
+
+
+def _agreement(worker: WorkerRecord, traces: Traces) -> Agreement | None:
+    reference = worker.check.reference
+    return agreement(traces.answers, worker.outputs, reference) if reference else None
 
 
 def _accuracy(worker: WorkerRecord, traces: Traces) -> Accuracy | None:

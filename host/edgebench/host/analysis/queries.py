@@ -57,6 +57,8 @@ class Queries:
             raise MeasurementError("query trace is not in order: the device clock went backwards")
         if np.any(self.start_ns < self.scheduled_ns):
             raise MeasurementError("query trace is not in order: a query started before it was due")
+        if np.any(self.scheduled_ns[1:] < self.scheduled_ns[:-1]):
+            raise MeasurementError("query trace is not in order: a query was due before the last")
 
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).

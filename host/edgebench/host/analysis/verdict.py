@@ -283,7 +283,8 @@ def _frequency(evidence: Evidence) -> tuple[bool | None, str]:
     if not before.freq_hz or len(before.freq_hz) != len(after.freq_hz):
         return None, "the kernel tells neither governor nor frequency"
     governors = ", ".join(after.governors) or "unknown"
-    change = max(abs(b / a - 1) for a, b in zip(before.freq_hz, after.freq_hz, strict=True) if a)
+    pairs = zip(before.freq_hz, after.freq_hz, strict=True)
+    change = max((abs(b / a - 1) for a, b in pairs if a), default=0.0)
     text = f"governor {governors}; frequency changed by {change:.1%}, limit {FREQ_LIMIT_RATIO:.0%}"
     if before.governors != after.governors:
         return False, f"governor changed from {', '.join(before.governors)} to {governors}"
@@ -319,6 +320,8 @@ def _agreement(evidence: Evidence) -> tuple[bool | None, str]:
     found, check = evidence.measured.agreement, evidence.worker.check
     if found is None:
         return None, f"not compared: {check.reference_error or 'it was not asked for'}"
+    if found.relative_rms is None or found.max_abs_diff is None:
+        return False, f"differs from {found.reference} without bound: one is not a number, or 0"
     top1 = found.top1_equal_ratio
     same = "" if top1 is None else f", same largest output in {top1:.0%} of the samples"
     return found.relative_rms <= AGREEMENT_LIMIT, (
@@ -339,9 +342,7 @@ def _accuracy(limit: float) -> Rule:
     def rule(evidence: Evidence) -> tuple[bool | None, str]:
         found, reference = evidence.measured.accuracy, evidence.facts.reference
         if found is None:
-            asked = evidence.record.spec.dataset_sha256 is not None
-            error = evidence.worker.check.dataset_error or "the data set was not answered"
-            return (False, error) if asked else (None, "no data set was given")
+            return _without_accuracy(evidence)
         text = f"{found.metric} {found.value:.4g} on {found.sample_count} samples"
         if reference is None:
             return None, f"{text}; no reference to compare with"
@@ -351,6 +352,15 @@ def _accuracy(limit: float) -> Rule:
         )
 
     return rule
+
+
+def _without_accuracy(evidence: Evidence) -> tuple[bool | None, str]:
+    check = evidence.worker.check
+    if evidence.record.spec.dataset_sha256 is None:
+        return None, "no data set was given"
+    if check.dataset_sample_count:
+        return None, "the data set was answered, but its labels are on another host"
+    return False, check.dataset_error or "the data set was not answered"
 
 
 def _accuracy_ratio(found: Accuracy, reference: ReferenceAccuracy) -> float:

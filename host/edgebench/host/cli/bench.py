@@ -7,8 +7,7 @@ import json
 import shlex
 import sys
 from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from edgebench.host.lab import Lab
     from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.spec import Limits
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -228,12 +225,10 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    from edgebench.protocol.spec import Engine, Priority, Scenario
-
     return {
-        "scenario": _choice(Scenario, "scenario", options.scenario),
-        "engine": _choice(Engine, "engine", options.engine),
-        "priority": _choice(Priority, "priority", options.priority),
+        "scenario": options.scenario,
+        "engine": options.engine,
+        "priority": options.priority,
         "cpus": options.cpus,
         "target_qps": options.qps,
         "target_latency_s": options.target_latency,
@@ -247,12 +242,3 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "delegate": options.delegate,
         "seed": options.seed,
     }
-
-
-def _choice(kind: type[_Choice], what: str, text: str | None) -> _Choice | None:
-    from edgebench.protocol.errors import UsageError
-
-    names = [member.value for member in kind]
-    if text not in (None, *names):
-        raise UsageError(f"unknown {what} {text!r}: there are {', '.join(names)}")
-    return kind(text) if text else None

@@ -65,7 +65,10 @@ def numbers(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
         if match is None:
             raise argparse.ArgumentTypeError(f"not a list of numbers: {text!r}; write 2,3 or 0-3")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
+        found += range(first, last + 1)
     return tuple(dict.fromkeys(found))
 
 

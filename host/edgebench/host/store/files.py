@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.measurement import HostFacts, Traces
 from edgebench.host.analysis.queries import Queries, samples_per_query
+from edgebench.host.arrays import load_arrays
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
@@ -162,13 +162,13 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not path.exists():
         return {}
     try:
-        with zipfile.ZipFile(path) as archive:
-            if any(item.file_size > item.compress_size for item in archive.infolist()):
-                raise ValueError("it is compressed, and may unpack to anything")
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as exc:
+        found = load_arrays(path.read_bytes(), is_compression_allowed=False)
+    except (OSError, ValueError) as exc:
         raise StoreError(f"answers are not readable: {exc}: {path}") from exc
+    for name, array in found.items():
+        if array.ndim < 1 or array.dtype.kind not in "biuf":
+            raise StoreError(f"answers are not numbers, one a sample: {name[:40]!r}: {path}")
+    return found
 
 
 def read_table(path: Path) -> Any:
