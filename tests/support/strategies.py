@@ -11,11 +11,20 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from edgebench.protocol.spec import (
+    MAX_ARRIVALS,
+    MAX_CPUS,
     MAX_MEMORY_BYTES,
+    MAX_QPS,
+    MAX_SAMPLES,
     MAX_THREADS,
+    MAX_WARMUP_QUERIES,
     MIN_MEMORY_BYTES,
+    MIN_QPS,
+    Engine,
     Limits,
+    Priority,
     RunSpec,
+    Scenario,
 )
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -60,23 +69,44 @@ def _limits() -> st.SearchStrategy[Limits]:
     )
 
 
-def _run_specs() -> st.SearchStrategy[RunSpec]:
-    counts = st.lists(st.integers(1, 2**40), min_size=2, max_size=2).map(sorted)
-    return counts.flatmap(
-        lambda bounds: st.builds(
-            RunSpec,
-            runtime=st.text(),
-            preset=st.text(),
-            duration_s=POSITIVE_SECONDS,
-            min_query_count=st.just(bounds[0]),
-            max_query_count=st.just(bounds[1]),
-            warmup_query_count=st.integers(0, 2**40),
-            warmup_duration_s=st.floats(0, 1e9),
-            threads=st.integers(1, MAX_THREADS),
-            delegate=st.none() | st.text(),
-            seed=st.integers(0, 2**63 - 1),
-            limits=_limits(),
-        )
+@st.composite
+def _run_specs(draw: st.DrawFn) -> RunSpec:
+    """Any valid combination."""
+    scenario = draw(st.sampled_from(Scenario))
+    is_server = scenario is Scenario.SERVER
+    low, high = sorted(draw(st.lists(st.integers(1, 2**40), min_size=2, max_size=2)))
+    duration_s = draw(POSITIVE_SECONDS)
+    if is_server:
+        low = min(low, MAX_ARRIVALS)
+        # So slow, or so short, that the arrivals stay below the limit.
+        duration_s = min(duration_s, 0.99 * low / MIN_QPS)
+    most_qps = min(MAX_QPS, max(MIN_QPS, 0.99 * low / duration_s))
+    qps = draw(st.floats(MIN_QPS, most_qps)) if is_server else None
+    latency_s = draw(st.none() | POSITIVE_SECONDS) if is_server else None
+    return RunSpec(
+        runtime=draw(st.text()),
+        scenario=scenario,
+        preset=draw(st.text()),
+        engine=draw(st.sampled_from(Engine)),
+        duration_s=duration_s,
+        min_query_count=low,
+        max_query_count=high,
+        warmup_query_count=draw(st.integers(0, MAX_WARMUP_QUERIES)),
+        warmup_duration_s=draw(st.floats(0, 1e9)),
+        samples_per_query=draw(st.integers(1, MAX_SAMPLES)),
+        target_qps=qps,
+        target_latency_s=latency_s,
+        target_percentile=draw(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+        sample_count=draw(st.integers(1, MAX_SAMPLES)),
+        threads=draw(st.integers(1, MAX_THREADS)),
+        delegate=draw(st.none() | st.text()),
+        seed=draw(st.integers(0, 2**63 - 1)),
+        cpus=tuple(draw(st.lists(st.integers(0, MAX_CPUS - 1), max_size=4))),
+        priority=draw(st.sampled_from(Priority)),
+        is_profiled=scenario is Scenario.SINGLE_STREAM and draw(st.booleans()),
+        is_checked=draw(st.booleans()),
+        dataset_sha256=draw(st.none() | st.text()),
+        limits=draw(_limits()),
     )
 
 

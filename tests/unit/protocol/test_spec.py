@@ -12,13 +12,27 @@ from hypothesis import strategies as st
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
+    MAX_ARRIVALS,
+    MAX_CPUS,
+    MAX_QPS,
+    MAX_SAMPLES,
     MAX_THREADS,
+    MIN_QPS,
     PRESETS,
+    Engine,
     Limits,
+    Priority,
     RunSpec,
     Scenario,
     from_preset,
 )
+
+SERVER: dict[str, Any] = {
+    "scenario": Scenario.SERVER,
+    "target_qps": 10.0,
+    "duration_s": 1.0,
+    "min_query_count": 10,
+}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +52,33 @@ from edgebench.protocol.spec import (
         {"threads": MAX_THREADS + 1},
         {"seed": -1},
         {"seed": 2**63},
+        {"samples_per_query": 0},
+        {"samples_per_query": MAX_SAMPLES + 1},
+        {"sample_count": 0},
+        {"sample_count": MAX_SAMPLES + 1},
+        {"cpus": (-1,)},
+        {"cpus": (0, MAX_CPUS)},
+        {"target_percentile": 0.0},
+        {"target_percentile": 1.0},
+        {"target_percentile": math.nan},
+        {"scenario": Scenario.SERVER},
+        {"target_qps": 100.0},
+        {"target_latency_s": 0.1},
+        {"scenario": Scenario.OFFLINE, "target_qps": 100.0},
+        {"scenario": Scenario.MULTI_STREAM, "target_latency_s": 0.1},
+        {"scenario": Scenario.OFFLINE, "is_profiled": True},
+        {**SERVER, "is_profiled": True},
+        {**SERVER, "target_qps": 0.0},
+        {**SERVER, "target_qps": -1.0},
+        {**SERVER, "target_qps": math.nan},
+        {**SERVER, "target_qps": math.inf},
+        {**SERVER, "target_qps": MIN_QPS / 1.01},
+        {**SERVER, "target_qps": MAX_QPS * 1.01, "duration_s": 1e-3},
+        {**SERVER, "target_latency_s": 0.0},
+        {**SERVER, "target_latency_s": math.nan},
+        {**SERVER, "target_qps": 1e5, "duration_s": 41.0},
+        {**SERVER, "min_query_count": MAX_ARRIVALS + 1, "max_query_count": 2**40},
+        {**SERVER, "target_qps": 11.0, "duration_s": 10.0, "max_query_count": 109},
     ],
     ids=str,
 )
@@ -56,6 +97,19 @@ def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
         {"warmup_query_count": 0, "warmup_duration_s": 0.0},
         {"threads": MAX_THREADS},
         {"seed": 2**63 - 1},
+        {"samples_per_query": 1},
+        {"samples_per_query": MAX_SAMPLES},
+        {"sample_count": 1},
+        {"sample_count": MAX_SAMPLES},
+        {"cpus": (0, MAX_CPUS - 1)},
+        {"target_percentile": 1e-12},
+        {"target_percentile": 1 - 1e-12},
+        {"is_profiled": True},
+        {**SERVER, "target_qps": MIN_QPS},
+        {**SERVER, "target_qps": MAX_QPS, "duration_s": 4.0},
+        {**SERVER, "target_latency_s": 1e-9},
+        {**SERVER, "min_query_count": MAX_ARRIVALS},
+        {**SERVER, "target_qps": 11.0, "duration_s": 10.0, "max_query_count": 110},
     ],
     ids=str,
 )
@@ -119,3 +173,63 @@ def test_presets_are_checked_with_their_overrides() -> None:
     """An override that breaks a rule of the specification goes through the preset unchecked."""
     with pytest.raises(UsageError, match="threads"):
         from_preset("quick", runtime="tflite", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "more", "expected"),
+    [
+        ("single_stream", {}, 100),
+        ("multi_stream", {}, 662),
+        ("offline", {}, 24576),
+        ("server", {"target_qps": 100.0}, 100),
+    ],
+)
+def test_mlperf_preset_has_the_numbers_of_each_scenario(
+    scenario: str, more: dict[str, Any], expected: int
+) -> None:
+    """A run that says mlperf breaks MLPerf's rules.
+
+    Source: mlcommons/inference, loadgen/mlperf.conf.
+    """
+    spec = from_preset("mlperf", runtime="onnx", scenario=Scenario(scenario), **more)
+    assert (spec.duration_s, spec.min_query_count) == (600.0, expected)
+    assert (spec.samples_per_query, spec.target_percentile) == (8, 0.99)
+    assert spec.scenario is Scenario(scenario)
+    few = from_preset("mlperf", runtime="onnx", scenario=scenario, min_query_count=7, **more)
+    assert few.min_query_count == 7, "what was asked for wins"
+
+
+def test_choices_may_be_given_by_their_names() -> None:
+    """A script that says scenario="offline" measures a single stream, and is told nothing."""
+    spec = from_preset(
+        "quick", runtime="onnx", scenario="offline", engine="loadgen", priority="realtime"
+    )
+    assert spec.scenario is Scenario.OFFLINE
+    assert spec.engine is Engine.LOADGEN
+    assert spec.priority is Priority.REALTIME
+
+
+@pytest.mark.parametrize(
+    ("field", "there_are"),
+    [
+        ("scenario", "single_stream, multi_stream, server, offline"),
+        ("engine", "native, loadgen"),
+        ("priority", "normal, realtime"),
+    ],
+)
+@pytest.mark.parametrize("value", ["x", "", 3, ["offline"], None])
+def test_unknown_choice_is_named_with_the_ones_there_are(
+    field: str, there_are: str, value: Any
+) -> None:
+    """A mistyped scenario is another one."""
+    if value is None:
+        assert from_preset("quick", runtime="onnx", **{field: None})
+        return
+    with pytest.raises(UsageError, match=f"unknown {field} .*: there are {there_are}"):
+        from_preset("quick", runtime="onnx", **{field: value})
+
+
+def test_unknown_setting_is_named() -> None:
+    """A misspelt setting is ignored."""
+    with pytest.raises(UsageError, match="unknown setting durations: there are runtime"):
+        from_preset("quick", runtime="onnx", durations=3)

@@ -138,7 +138,10 @@ class WorkerProcess:
     def _unchecked(self, reason: str) -> WorkerRecord:
         """The record from before the checks: what was measured is not lost with the worker."""
         record = self._read_record()
-        return replace(record, check=replace(record.check, reference_error=reason))
+        check = replace(
+            record.check, reference_error=reason, dataset_error=reason, profile_error=reason
+        )
+        return replace(record, check=check)
 
     async def stop(self) -> None:
         """Ask the worker to end and keep what it measured; insist after a while."""

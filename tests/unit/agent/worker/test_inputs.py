@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.agent.worker.inputs import are_finite, make_inputs
-from edgebench.protocol.errors import ModelRefused
+from edgebench.agent.worker.inputs import are_finite, arrange, make_inputs, make_samples
+from edgebench.protocol.errors import MeasurementError, ModelRefused
 from edgebench.protocol.record import TensorSpec
 
 MEMORY_BYTES = 2**20
@@ -75,3 +75,97 @@ def test_one_bad_number_among_many_is_found(bad: float) -> None:
     assert not are_finite([fine, wrong])
     assert not are_finite([np.array([complex(0, bad)], np.complex64)])
     assert are_finite([])
+
+
+IMAGE = [TensorSpec("in", (1, 8, 8, 3), "float32")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_samples_are_as_many_as_asked_for_and_all_different(count: int) -> None:
+    """The device's caches learn one input, and the latency is that of a cached answer."""
+    made = make_samples(IMAGE, count=count, seed=5, memory_bytes=MEMORY_BYTES)
+    assert len({sample[0].tobytes() for sample in made}) == len(made) == count
+
+
+def test_first_sample_is_the_one_that_the_seed_has_always_given() -> None:
+    """The output digests of older runs can no longer be compared."""
+    made = make_samples(IMAGE, count=3, seed=5, memory_bytes=MEMORY_BYTES)
+    (alone,) = make_inputs(IMAGE, seed=5, memory_bytes=MEMORY_BYTES)
+    assert np.array_equal(made[0][0], alone)
+
+
+def test_same_seed_gives_the_same_samples() -> None:
+    """Two devices measure different samples, and their answers cannot be compared."""
+    first, again, other = (
+        make_samples(IMAGE, count=4, seed=seed, memory_bytes=MEMORY_BYTES) for seed in (1, 1, 2)
+    )
+    assert [s[0].tobytes() for s in first] == [s[0].tobytes() for s in again]
+    assert not {s[0].tobytes() for s in first} & {s[0].tobytes() for s in other}
+    more = make_samples(IMAGE, count=8, seed=1, memory_bytes=MEMORY_BYTES)
+    assert [s[0].tobytes() for s in more[:4]] == [s[0].tobytes() for s in first]
+
+
+@pytest.mark.parametrize(("mebibytes", "expected"), [(4, 16), (8, 8), (40, 1), (100, 1)])
+def test_of_large_inputs_there_are_fewer(mebibytes: int, expected: int) -> None:
+    """Sixteen inputs of 100 MiB are the end of a small device."""
+    specs = [TensorSpec("in", (mebibytes, 2**20), "uint8")]
+    made = make_samples(specs, count=16, seed=0, memory_bytes=2**30)
+    assert len(made) == expected
+
+
+def test_samples_of_a_model_without_inputs_are_empty() -> None:
+    """A model that takes nothing divides by its size."""
+    assert make_samples([], count=3, seed=0, memory_bytes=MEMORY_BYTES) == [[], [], []]
+
+
+def test_image_of_a_data_set_becomes_channels_first_where_the_model_wants_it() -> None:
+    """A model in the other layout answers a scrambled image, with the right shape."""
+    image = np.arange(4 * 5 * 3, dtype=np.float64).reshape(4, 5, 3)
+    first = arrange(image, TensorSpec("in", (1, 3, 4, 5), "float32"))
+    assert (first.shape, first.dtype) == ((1, 3, 4, 5), np.float32)
+    assert np.array_equal(first[0], image.transpose(2, 0, 1))
+    last = arrange(image, TensorSpec("in", (1, 4, 5, 3), "float32"))
+    assert np.array_equal(last[0], image)
+    assert first.flags.c_contiguous
+    flat = arrange(image, TensorSpec("in", (1, 60), "float32"))
+    assert np.array_equal(flat[0], image.ravel())
+
+
+def test_image_that_fits_both_layouts_is_taken_as_it_is() -> None:
+    """A 3×3 image of 3 channels is turned around."""
+    image = np.arange(27.0).reshape(3, 3, 3)
+    assert np.array_equal(arrange(image, TensorSpec("in", (1, 3, 3, 3), "float32"))[0], image)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero_point", "values", "expected"),
+    [
+        ("int8", -3, [0.0, 0.25, 0.374, 0.376, -0.25], [-3, -2, -2, -1, -4]),
+        ("int8", -3, [1e6, -1e6, np.float64(31.0)], [127, -128, 121]),
+        ("uint8", 128, [0.0, -32.0, 31.75, 99.0, -99.0], [128, 0, 255, 255, 0]),
+        ("int8", None, [0.125, 0.375, -0.125], [0, 2, 0]),
+    ],
+)
+def test_real_values_become_numbers_of_a_quantised_input(
+    dtype: str, zero_point: int | None, values: list[float], expected: list[int]
+) -> None:
+    """Values are cut instead of rounded, or wrap around at the ends; halves go to the even one."""
+    spec = TensorSpec("in", (1, len(values)), dtype, 0.25, zero_point)
+    made = arrange(np.array(values), spec)
+    assert made.tolist() == [expected]
+    assert made.dtype == np.dtype(dtype)
+
+
+def test_real_input_is_not_quantised() -> None:
+    """A float input with a scale beside it is divided."""
+    spec = TensorSpec("in", (1, 2), "float32", 0.5, 3)
+    assert arrange(np.array([0.25, 1.0]), spec).tolist() == [[0.25, 1.0]]
+    raw = TensorSpec("in", (1, 2), "uint8")
+    assert arrange(np.array([7.0, 255.0]), raw).tolist() == [[7, 255]]
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8, 4), (0,), ()])
+def test_sample_of_the_wrong_size_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
+    """A data set for another model is answered with half of each image."""
+    with pytest.raises(MeasurementError, match=r"has shape .*, the model takes \[1, 8, 8, 3\]"):
+        arrange(np.zeros(shape), IMAGE[0])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgebench.host.cli.options import seconds, size_bytes
+from edgebench.host.cli.options import numbers, seconds, size_bytes
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
@@ -78,3 +78,34 @@ def test_units_are_multiples_of_each_other(number: str) -> None:
     assert seconds(f"{number}m") == pytest.approx(60 * seconds(f"{number}s"))
     assert seconds(f"{number}s") == pytest.approx(1000 * seconds(f"{number}ms"))
     assert size_bytes(f"{number}M") == pytest.approx(1024 * size_bytes(f"{number}k"), abs=1024)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", (0,)),
+        ("2,3", (2, 3)),
+        ("0-3", (0, 1, 2, 3)),
+        ("2-2", (2,)),
+        (" 1 , 4-5 ", (1, 4, 5)),
+        ("3,1,3", (3, 1)),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(text: str, expected: tuple[int, ...]) -> None:
+    """A range is read without its end, or a number twice."""
+    assert numbers(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "a-b", "1-", "-1", "1.5", "0x3", "1-2-3", "9" * 7])
+def test_what_are_no_numbers_is_refused_with_examples(text: str) -> None:
+    """A mistyped list of CPUs is another one, or none."""
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"not a list of numbers.*write 2,3 or 0-3"
+    ):
+        numbers(text)
+
+
+def test_range_that_goes_backwards_is_refused() -> None:
+    """`--cpus 3-1` binds to nothing, and the run is on all of them."""
+    with pytest.raises(argparse.ArgumentTypeError, match="not a range: '3-1'; write 0-3"):
+        numbers("0,3-1")

@@ -1,0 +1,387 @@
+"""Looking at the answers: each part may fail on its own, and says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.digits import CASES, PACKAGES, Case, images, imported
+from support.tools import need_runtime
+
+from edgebench.agent.worker import checks
+from edgebench.agent.worker.checks import CHECKED_SAMPLES, Subject, answer_facts, run_checks
+from edgebench.agent.worker.inputs import make_samples
+from edgebench.agent.worker.stop import StopRequested
+from edgebench.host.dataset import open_dataset
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import CheckFacts, OperatorTime, TensorSpec
+from edgebench.protocol.runtime import LoadOptions
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import ANSWERS_FILE
+
+Tensor = NDArray[Any]
+Answer = Callable[[Tensor, int], list[Tensor]]
+"""From a sample and the number of the answer."""
+
+
+def double(sample: Tensor, _: int) -> list[Tensor]:
+    """What a model that works answers."""
+    return [sample * 2]
+
+
+@dataclass
+class FakeModel:
+    """A model that answers as a test wants; real ones do not fail on demand."""
+
+    answer: Answer = double
+    inputs: tuple[TensorSpec, ...] = (TensorSpec("in", (1, 3), "float32"),)
+    outputs: tuple[TensorSpec, ...] = (TensorSpec("out", (1, 3), "float32"),)
+    delegates_used: tuple[str, ...] = ()
+    precision: str | None = "fp32"
+    is_closed: bool = False
+    reset_count: int = 0
+    answer_count: int = 0
+    _inputs: list[Tensor] = field(default_factory=list)
+    _outputs: list[Tensor] = field(default_factory=list)
+
+    def set_inputs(self, values: Sequence[Tensor]) -> None:
+        self._inputs = list(values)
+
+    def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
+        return [lambda: None for _ in samples]
+
+    def invoker(self) -> Callable[[], Any]:
+        return self._invoke
+
+    def _invoke(self) -> None:
+        assert not self.is_closed
+        self._outputs = self.answer(self._inputs[0], self.answer_count)
+        self.answer_count += 1
+
+    def reader(self) -> Callable[[], Any]:
+        return self.read_outputs
+
+    def read_outputs(self) -> list[Tensor]:
+        return self._outputs
+
+    def reset(self) -> None:
+        self.reset_count += 1
+
+    def placement(self) -> tuple[Any, ...]:
+        return ()
+
+    def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
+        return (OperatorTime(0, "Mul", "", "builtin", run_count, 10 * run_count),)
+
+    def arena_bytes(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        assert not self.is_closed, "closed twice"
+        self.is_closed = True
+
+
+@dataclass
+class FakeRuntime:
+    """Loads what a test wants; a number of loads is kept."""
+
+    load_model: Callable[[LoadOptions], FakeModel]
+    name: str = "fake"
+    formats: tuple[str, ...] = ("tflite",)
+    loaded: list[LoadOptions] = field(default_factory=list)
+
+    def probe(self) -> Any:
+        raise NotImplementedError
+
+    def import_library(self) -> str:
+        return "1.0"
+
+    def load(self, path: str, options: LoadOptions) -> FakeModel:
+        self.loaded.append(options)
+        return self.load_model(options)
+
+
+SAMPLES = [[np.full((1, 3), number, np.float32)] for number in range(12)]
+
+
+def subject(
+    model: FakeModel,
+    *,
+    reference: FakeModel | Exception | None = None,
+    dataset: Path | None = None,
+    **spec: Any,
+) -> Subject:
+    """What is checked: this model, against that reference."""
+
+    def load(_: LoadOptions) -> FakeModel:
+        assert model.is_closed, "two models at once"
+        if isinstance(reference, Exception):
+            raise reference
+        return reference or FakeModel()
+
+    path = str(dataset) if dataset else None
+    return Subject(RunSpec("fake", **spec), FakeRuntime(load), "model", path, model, SAMPLES, 1_000)
+
+
+def arrays(directory: Path) -> dict[str, Tensor]:
+    """The answers that were kept."""
+    assert not list(directory.glob("*.part"))
+    if not (directory / ANSWERS_FILE).exists():
+        return {}
+    with np.load(directory / ANSWERS_FILE) as file:
+        return dict(file)
+
+
+def dataset(tmp_path: Path, **more: Any) -> Path:
+    """A data set of five samples."""
+    path = tmp_path / "set.npz"
+    np.savez(path, **({"x": np.arange(15.0).reshape(5, 3), "y": np.arange(5)} | more))
+    return path
+
+
+def test_answers_of_model_and_reference_are_kept_side_by_side(tmp_path: Path) -> None:
+    """The answers are compared in another order, or the reference is the model itself."""
+    model, reference = FakeModel(), FakeModel(lambda sample, _: [sample * 2 + 1])
+    found = run_checks(subject(model, reference=reference), tmp_path)
+    kept = arrays(tmp_path)
+    assert (found.sample_count, found.reference) == (CHECKED_SAMPLES, "fake reference kernels")
+    assert found.reference_error is None
+    assert kept["used.0"].shape == (CHECKED_SAMPLES, 1, 3)
+    assert np.array_equal(kept["used.0"][:, 0, 0], 2 * np.arange(CHECKED_SAMPLES))
+    assert np.array_equal(kept["reference.0"], kept["used.0"] + 1)
+    assert model.is_closed
+    assert model.reset_count == reference.reset_count == CHECKED_SAMPLES
+
+
+def test_reference_is_loaded_with_plain_kernels(tmp_path: Path) -> None:
+    """The model is compared with itself on the same delegate."""
+    checked = subject(FakeModel(), threads=4, delegate="xnnpack")
+    run_checks(checked, tmp_path)
+    assert isinstance(checked.runtime, FakeRuntime)
+    (options,) = checked.runtime.loaded
+    assert options.is_reference
+    assert options.delegate is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModelRefused("fake refused the model: no such operator"), "fake refused the model"),
+        (RuntimeError("tensor\n  is wrong"), "RuntimeError: tensor is wrong"),
+        (MemoryError(), "MemoryError"),
+        (ValueError(""), "ValueError"),
+    ],
+)
+def test_reference_that_fails_costs_only_the_comparison(
+    tmp_path: Path, error: Exception, said: str
+) -> None:
+    """A model that has no reference kernels cannot be measured at all."""
+    found = run_checks(subject(FakeModel(), reference=error), tmp_path)
+    assert found.reference is None
+    assert found.reference_error is not None
+    assert found.reference_error.startswith(said)
+    assert "\n" not in found.reference_error
+    assert arrays(tmp_path) == {}
+
+
+def refuse_third(sample: Tensor, number: int) -> list[Tensor]:
+    """Fail at the third answer."""
+    if number == 2:
+        raise RuntimeError("index out of range")
+    return [sample]
+
+
+@pytest.mark.parametrize("is_reference", [False, True])
+def test_inference_that_fails_is_told_in_one_line(tmp_path: Path, is_reference: bool) -> None:
+    """A model that fails at the third sample ends the worker with a traceback."""
+    bad = FakeModel(refuse_third)
+    checked = subject(FakeModel(), reference=bad) if is_reference else subject(bad)
+    found = run_checks(checked, tmp_path)
+    assert found.reference_error == "RuntimeError: index out of range"
+    assert arrays(tmp_path) == {}
+
+
+ODD_ANSWERS: dict[str, Answer] = {
+    "change their shape": lambda sample, number: [np.zeros((1, number + 1))],
+    "are not numbers": lambda sample, number: [np.array(["text"], object)],
+}
+
+
+@pytest.mark.parametrize("what", ODD_ANSWERS)
+@pytest.mark.parametrize("is_second", [False, True])
+def test_answers_that_cannot_be_compared_say_so(tmp_path: Path, what: str, is_second: bool) -> None:
+    """Half of the answers are kept, and are compared with nothing."""
+    odd = ODD_ANSWERS[what]
+
+    def answer(sample: Tensor, number: int) -> list[Tensor]:
+        return [sample, *odd(sample, number)] if is_second else odd(sample, number)
+
+    checked = subject(FakeModel(answer), reference=FakeModel(answer), dataset=dataset(tmp_path))
+    found = run_checks(checked, tmp_path)
+    assert found.reference_error is not None
+    assert what in found.reference_error
+    assert found.dataset_error is not None
+    assert what in found.dataset_error
+    assert arrays(tmp_path) == {}
+
+
+def test_answers_that_are_too_large_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segmentation model fills the disk of the device with its answers."""
+    monkeypatch.setattr(checks, "MAX_ANSWER_BYTES", 90)
+    found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
+    assert found.reference_error == f"answers take {CHECKED_SAMPLES * 12} bytes, limit 90"
+    assert found.dataset_sample_count == 5
+    assert set(arrays(tmp_path)) == {"dataset.0"}
+
+
+def test_slow_reference_answers_fewer_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reference kernels a hundred times slower keep the device for an hour."""
+    monkeypatch.setattr(checks, "REFERENCE_BUDGET_S", -1.0)
+    found = run_checks(subject(FakeModel()), tmp_path)
+    assert found.sample_count == 1
+    assert len(arrays(tmp_path)["used.0"]) == len(arrays(tmp_path)["reference.0"]) == 1
+
+
+def test_run_that_asked_for_nothing_keeps_nothing(tmp_path: Path) -> None:
+    """`--no-check` compares all the same, and takes its time."""
+    model = FakeModel()
+    assert run_checks(subject(model, is_checked=False), tmp_path) == CheckFacts()
+    assert arrays(tmp_path) == {}
+    assert (model.answer_count, model.is_closed) == (0, True)
+
+
+def test_data_set_is_answered_by_the_measured_model(tmp_path: Path) -> None:
+    """The accuracy is that of the reference kernels, or of another order."""
+    model = FakeModel()
+    found = run_checks(subject(model, dataset=dataset(tmp_path)), tmp_path)
+    assert (found.dataset_sample_count, found.dataset_error) == (5, None)
+    expected = np.arange(15.0).reshape(5, 1, 3) * 2
+    assert np.array_equal(arrays(tmp_path)["dataset.0"], expected)
+    assert model.reset_count == 5 + CHECKED_SAMPLES
+
+
+def two_inputs() -> FakeModel:
+    """A model that no data set fits."""
+    spec = TensorSpec("in", (1, 3), "float32")
+    return FakeModel(inputs=(spec, spec))
+
+
+@pytest.mark.parametrize(
+    ("model", "arrays_", "said"),
+    [
+        (FakeModel(), {"x": np.zeros((5, 4))}, r"shape \[4\], the model takes \[1, 3\]"),
+        (two_inputs(), {}, "a data set has one input, the model has 2"),
+        (FakeModel(lambda x, n: [x * np.nan]), {}, "NaN or infinity"),
+    ],
+)
+def test_data_set_that_cannot_be_answered_says_why(
+    tmp_path: Path, model: FakeModel, arrays_: dict[str, Any], said: str
+) -> None:
+    """A data set for another model ends the run, or gives it an accuracy."""
+    model = replace(model)
+    found = run_checks(subject(model, dataset=dataset(tmp_path, **arrays_)), tmp_path)
+    assert found.dataset_error is not None
+    assert re.search(said, found.dataset_error), found.dataset_error
+    assert found.dataset_sample_count == 0
+    assert "dataset.0" not in arrays(tmp_path)
+    assert found.reference == "fake reference kernels", "the other check goes on"
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", None])
+def test_damaged_data_set_on_the_device_says_why(tmp_path: Path, content: bytes | None) -> None:
+    """An artifact that is no data set ends the run."""
+    path = tmp_path / "set.npz"
+    if content is not None:
+        path.write_bytes(content)
+    found = run_checks(subject(FakeModel(), dataset=path), tmp_path)
+    assert found.dataset_error
+    assert "\n" not in found.dataset_error
+
+
+def test_profile_is_a_load_of_its_own(tmp_path: Path) -> None:
+    """The profiler slows down the answers, or the reference is profiled."""
+    checked = subject(FakeModel(), is_profiled=True)
+    found = run_checks(checked, tmp_path)
+    assert isinstance(checked.runtime, FakeRuntime)
+    assert [(o.is_reference, o.is_profiled) for o in checked.runtime.loaded] == [
+        (True, False),
+        (False, True),
+    ]
+    assert found.profile_run_count == checks.PROFILE_RUNS[1]
+    assert found.operators[0].count == found.profile_run_count
+
+
+def test_profile_that_fails_costs_only_the_profile(tmp_path: Path) -> None:
+    """A runtime without a profiler cannot check its answers."""
+    found = run_checks(
+        subject(FakeModel(), reference=ModelRefused("no profiler"), is_profiled=True), tmp_path
+    )
+    assert (found.profile_error, found.operators) == ("no profiler", ())
+    assert found.profile_run_count == 0
+
+
+def test_stop_is_not_an_error_of_the_check(tmp_path: Path) -> None:
+    """A stop is written down as a broken reference, and the checks go on."""
+
+    def stop(sample: Tensor, number: int) -> list[Tensor]:
+        raise StopRequested
+
+    with pytest.raises(StopRequested):
+        run_checks(subject(FakeModel(stop)), tmp_path)
+    with pytest.raises(StopRequested):
+        run_checks(subject(FakeModel(), reference=FakeModel(stop)), tmp_path)
+    assert arrays(tmp_path) == {}
+
+
+def test_death_in_the_middle_of_writing_leaves_no_half_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a file of answers makes the whole run unreadable for every host."""
+
+    def die(file: Any, **_: Any) -> None:
+        file.write(b"PK\x03\x04 half")
+        raise StopRequested
+
+    monkeypatch.setattr(np, "savez", die)
+    with pytest.raises(StopRequested):
+        run_checks(subject(FakeModel()), tmp_path)
+    assert not (tmp_path / ANSWERS_FILE).exists()
+
+
+def test_digest_is_that_of_the_first_answer() -> None:
+    """The digest depends on which sample came last."""
+    first = answer_facts(FakeModel(), [np.ones(1)], SAMPLES[1])
+    assert first == answer_facts(FakeModel(), [np.ones(1)], SAMPLES[1])
+    assert first.sha256 != answer_facts(FakeModel(), [np.ones(1)], SAMPLES[2]).sha256
+    assert first.is_finite
+    assert not answer_facts(FakeModel(), [np.array([np.nan])], SAMPLES[1]).is_finite
+    assert not answer_facts(
+        FakeModel(lambda x, n: [x * np.inf]), [np.ones(1)], SAMPLES[1]
+    ).is_finite
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case) -> None:
+    """Everything fits together in the tests, and a real model answers nonsense."""
+    need_runtime(PACKAGES[case.runtime])
+    model, path = case.load(), str(open_dataset("digits").path)
+    samples = make_samples(model.inputs, count=16, seed=0, memory_bytes=2**30)
+    checked = Subject(
+        RunSpec(case.runtime), imported(case.runtime), case.path, path, model, samples, 100_000
+    )
+    found = run_checks(checked, tmp_path)
+    assert (found.dataset_error, found.reference_error) == (None, None)
+    assert (found.dataset_sample_count, found.sample_count) == (360, CHECKED_SAMPLES)
+    answers = arrays(tmp_path)["dataset.0"]
+    correct = int((answers.reshape(360, -1).argmax(axis=1) == images(case.entry)[1]).sum())
+    assert correct in {known["correct_count"] for known in case.entry["accuracy"]}

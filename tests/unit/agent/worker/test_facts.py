@@ -1,0 +1,214 @@
+"""Clocks, counters and settings of a worker: what the kernel does not tell is None, never zero."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.trees import make_tree
+
+from edgebench.agent.worker import facts
+from edgebench.protocol.spec import MAX_CPUS, Priority, RunSpec
+
+OWN_CPUS = sorted(os.sched_getaffinity(0))
+STALL = "some avg10=0.00 avg60=0.00 avg300=0.00 total={some}\nfull avg10=0.00 total={full}\n"
+
+
+def stalls(**some_us: int) -> Mapping[str, str]:
+    """Pressure files with these microseconds of `some`; `full` is another number."""
+    return {
+        f"proc/pressure/{kind}": STALL.format(some=value, full=value + 77)
+        for kind, value in some_us.items()
+    }
+
+
+def frequencies(*khz: str, governor: str = "ondemand") -> Mapping[str, str]:
+    """A frequency and a governor of each CPU that this process may use."""
+    folder = "sys/devices/system/cpu/cpu{}/cpufreq/"
+    pairs = list(zip(OWN_CPUS, khz, strict=False))
+    return {
+        **{folder.format(cpu) + "scaling_cur_freq": f"{value}\n" for cpu, value in pairs},
+        **{folder.format(cpu) + "scaling_governor": f"{governor}\n" for cpu, _ in pairs},
+    }
+
+
+def test_nothing_is_invented_where_the_kernel_tells_nothing(tmp_path: Path) -> None:
+    """A phone that hides its counters has a load, a stall and a swap of zero."""
+    found = facts.read_moment(tmp_path)
+    assert (found.cpu_busy_s, found.cpu_total_s, found.swapped_page_count) == (None, None, None)
+    assert (found.cpu_stall_s, found.memory_stall_s, found.io_stall_s) == (None, None, None)
+    assert (found.freq_hz, found.governors) == ((), ())
+
+
+def test_pressure_is_the_time_in_which_somebody_waited(tmp_path: Path) -> None:
+    """Microseconds are seconds, memory is I/O, or the line of those who all waited is read."""
+    root = make_tree(tmp_path, stalls(cpu=1_500_000, memory=20, io=3_000_000_000))
+    found = facts.read_moment(root)
+    assert (found.cpu_stall_s, found.memory_stall_s, found.io_stall_s) == (1.5, 2e-5, 3000.0)
+
+
+def test_pressure_without_its_own_line_is_unknown(tmp_path: Path) -> None:
+    """The first number of an odd file is taken for a time."""
+    root = make_tree(tmp_path, {"proc/pressure/cpu": "full avg10=0.00 total=5\n"})
+    assert facts.read_moment(root).cpu_stall_s is None
+
+
+def test_swapped_pages_are_those_in_and_out(tmp_path: Path) -> None:
+    """Page faults of files are taken for swap, or half of the swap is missing."""
+    text = "nr_free_pages 9\npgpgin 1000\npswpin 30\npswpout 12\nxpswpin 500\npswpin_zero 7\n"
+    assert facts.read_moment(make_tree(tmp_path, {"proc/vmstat": text})).swapped_page_count == 42
+
+
+def test_kernel_without_swap_counters_is_unknown(tmp_path: Path) -> None:
+    """A kernel without swap has half a counter."""
+    root = make_tree(tmp_path, {"proc/vmstat": "pswpin 30\n"})
+    assert facts.read_moment(root).swapped_page_count is None
+
+
+def test_cpu_times_are_seconds_of_all_cpus(tmp_path: Path) -> None:
+    """Ticks are taken for seconds, or the time that the hypervisor stole for idleness."""
+    stat = "cpu  100 20 300 4000 500 6 7 80 90 0\ncpu0 1 1 1 1 1 1 1 1 0 0\nintr 5\n"
+    found = facts.read_moment(make_tree(tmp_path, {"proc/stat": stat}))
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert found.cpu_busy_s == pytest.approx((100 + 20 + 300 + 6 + 7 + 80) * tick_s)
+    assert found.cpu_total_s == pytest.approx(5013 * tick_s)
+
+
+@pytest.mark.parametrize("stat", ["", "cpu  1 2\n", "cpu  a b c d e f g h\n", "intr 1 2 3\n"])
+def test_odd_cpu_times_are_unknown(tmp_path: Path, stat: str) -> None:
+    """An odd kernel ends every run."""
+    assert facts.read_moment(make_tree(tmp_path, {"proc/stat": stat})).cpu_total_s is None
+
+
+def test_frequencies_are_those_of_the_own_cpus(tmp_path: Path) -> None:
+    """Kilohertz are hertz, or the frequency of a core that is not used is judged."""
+    foreign = {f"sys/devices/system/cpu/cpu{MAX_CPUS}/cpufreq/scaling_cur_freq": "1\n"}
+    root = make_tree(tmp_path, frequencies(*["1800000"] * len(OWN_CPUS)), foreign)
+    found = facts.read_moment(root)
+    assert found.freq_hz == (1_800_000_000,) * len(OWN_CPUS)
+    assert found.governors == ("ondemand",)
+
+
+@pytest.mark.parametrize("text", ["", "<unknown>", "-1", "1.5e6"])
+def test_frequency_that_is_no_number_is_left_out(tmp_path: Path, text: str) -> None:
+    """A virtual machine's <unknown> ends every run."""
+    assert facts.read_moment(make_tree(tmp_path, frequencies(text))).freq_hz == ()
+
+
+def test_different_governors_are_told_once_each(tmp_path: Path) -> None:
+    """A governor of one core stands for all."""
+    if len(OWN_CPUS) < 2:
+        pytest.skip("needs two CPUs")
+    mixed = dict(frequencies(*["1000000"] * len(OWN_CPUS)))
+    mixed[f"sys/devices/system/cpu/cpu{OWN_CPUS[0]}/cpufreq/scaling_governor"] = "performance\n"
+    found = facts.read_moment(make_tree(tmp_path, mixed))
+    assert found.governors == ("performance", "ondemand")
+
+
+@given(text=st.binary(max_size=300))
+def test_any_content_of_the_kernels_files_is_survived(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes
+) -> None:
+    """One odd file of an odd kernel ends every run on that device."""
+    root = tmp_path_factory.mktemp("tree")
+    names = ("cpu", "memory", "io")
+    tree: dict[str, str | bytes] = {
+        f"proc/pressure/{name}": b"some total=" + text for name in names
+    }
+    tree |= {"proc/vmstat": text, "proc/stat": b"cpu  " + text}
+    tree |= dict.fromkeys(frequencies("1"), text)
+    facts.read_moment(make_tree(root, tree))
+
+
+def test_clocks_of_a_moment_are_those_of_the_trace() -> None:
+    """The span of a run is measured on another clock than its queries."""
+    before = time.perf_counter_ns(), time.time_ns()
+    found = facts.read_moment()
+    after = time.perf_counter_ns(), time.time_ns()
+    assert before[0] <= found.monotonic_ns <= after[0]
+    assert before[1] <= found.wall_ns <= after[1]
+
+
+def test_own_processor_time_grows_with_own_work() -> None:
+    """The model's own work is taken for that of others."""
+    before = facts.read_moment()
+    while time.process_time() < before.own_cpu_s + 0.05:
+        pass
+    after = facts.read_moment()
+    assert after.own_cpu_s >= before.own_cpu_s + 0.04
+    assert after.involuntary_switch_count >= before.involuntary_switch_count
+    assert after.major_fault_count >= before.major_fault_count
+
+
+def test_memory_is_that_of_this_process() -> None:
+    """Memory is counted in KiB, or with that of the parent."""
+    resident, peak = facts.resident_bytes(), facts.resident_bytes("VmHWM")
+    assert 2**23 < resident <= peak < 2**40
+    shared = facts.proportional_bytes()
+    assert shared is None or 2**20 < shared <= 1.1 * peak
+    assert facts.resident_bytes("VmNothing") == 0
+
+
+SCHEDULE = """
+import json, os, sys
+from edgebench.agent.worker import facts
+from edgebench.protocol.spec import Priority, RunSpec
+if sys.argv[1] == "nobody":
+    os.setgid(65534), os.setuid(65534)
+fields = json.loads(sys.argv[2])
+spec = RunSpec("tflite", cpus=tuple(fields["cpus"]), priority=Priority(fields["priority"]))
+refused = facts.apply_scheduling(spec)
+found = facts.describe_scheduling(refused)
+print(json.dumps([found.cpus, found.policy, found.nice, found.refused]))
+"""
+
+
+def schedule(user: str, *, cpus: tuple[int, ...] = (), priority: str = "normal") -> Any:
+    """CPUs, policy, nice value and refusals of a process that was bound so."""
+    fields = json.dumps({"cpus": cpus, "priority": priority})
+    result = subprocess.run(
+        [sys.executable, "-c", SCHEDULE, user, fields], capture_output=True, text=True, check=True
+    )
+    return json.loads(result.stdout)
+
+
+def test_process_is_bound_to_the_cpu_that_was_asked_for() -> None:
+    """A run on the big core is one on all cores."""
+    assert schedule("own", cpus=(OWN_CPUS[-1],)) == [[OWN_CPUS[-1]], "other", os.nice(0), []]
+
+
+def test_nothing_asked_for_is_nothing_changed() -> None:
+    """A run without a wish is bound to CPU 0."""
+    assert schedule("own") == [OWN_CPUS, "other", os.nice(0), []]
+
+
+def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
+    """A run on a core that does not exist is one on all cores, and nobody knows."""
+    cpus, _, _, refused = schedule("own", cpus=(MAX_CPUS - 1,))
+    assert cpus == OWN_CPUS
+    assert refused == [f"not bound to CPU {MAX_CPUS - 1}: Invalid argument"]
+
+
+def test_priority_without_permission_is_refused_with_the_reason() -> None:
+    """A run in real time is one like every other, and nobody knows."""
+    if os.geteuid() != 0:
+        pytest.skip("becomes somebody without permissions, which needs root")
+    _, policy, _, refused = schedule("nobody", priority="realtime")
+    assert policy == "other"
+    assert refused == ["no realtime priority: Operation not permitted"]
+
+
+def test_realtime_is_told_or_the_reason_why_not() -> None:
+    """A run in real time has a record that says nothing of it."""
+    _, policy, _, refused = schedule("own", priority=Priority.REALTIME.value)
+    assert (policy == "fifo") == (not refused)
+    assert RunSpec("tflite").priority is Priority.NORMAL
