@@ -11,13 +11,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, measure_traces
-from edgebench.host.analysis.verdict import (
-    Evidence,
-    Verdict,
-    accuracy_drop,
-    background_busy_ratio,
-    judge,
-)
+from edgebench.host.analysis.rules import Evidence, accuracy_drop, background_busy_ratio
+from edgebench.host.analysis.verdict import Verdict, judge
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError

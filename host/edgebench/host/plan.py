@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgebench.host.analysis.measurement import Pair
@@ -23,7 +23,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from edgebench.protocol.spec import from_preset
+from edgebench.protocol.spec import RunSpec, from_preset
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
@@ -88,6 +88,16 @@ class Plan:
             )
         return [step for runtime in shared for step in self._pairs(baseline, runtime)]
 
+    def spec(self, step: Step) -> RunSpec:
+        """The specification of one of the runs.
+
+        Of a comparison only the first pair is checked: the models do not change meanwhile, and
+        reference kernels may take longer than a run.
+        """
+        made = from_preset(self.preset, runtime=step.runtime, **self.settings)
+        is_repeated = step.pair is not None and step.pair.number > 0
+        return replace(made, is_checked=False) if is_repeated else made
+
     def _pairs(self, baseline: Model, runtime: str) -> list[Step]:
         """Baseline and candidate side by side, the order drawn anew for each pair.
 
@@ -122,7 +132,7 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
     for number, step in enumerate(steps, 1):
         model, runtime = step.model, step.runtime
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
-        spec = from_preset(plan.preset, runtime=runtime, **plan.settings)
+        spec = plan.spec(step)
         try:
             document = measure(
                 client,

@@ -18,17 +18,8 @@ from edgebench.host.analysis.measurement import (
     measure_traces,
 )
 from edgebench.host.analysis.mllog import LoadgenResult
-from edgebench.host.analysis.verdict import (
-    MILDER,
-    RULES,
-    Evidence,
-    RuleOutcome,
-    RuleResult,
-    State,
-    Verdict,
-    accuracy_drop,
-    judge,
-)
+from edgebench.host.analysis.rules import MILDER, RULES, Evidence, State, accuracy_drop
+from edgebench.host.analysis.verdict import RuleOutcome, RuleResult, Verdict, judge
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState
 from edgebench.protocol.record import (
     HarnessFacts,
