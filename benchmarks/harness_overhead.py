@@ -14,7 +14,8 @@ for one of 1 ms and more, on each runtime:
 Each side runs in a process of its own (overhead_side.py), once in every round, in an order that is
 drawn anew. What a harness adds is its wall time per query less that of the plain query loop,
 within the round. Wall time per query is the median time from one query to the next, so that other
-processes on the machine, which stop a loop now and then, do not count.
+processes on the machine, which stop a loop now and then, do not count; to edgebench's is added what
+its pauses between blocks of queries come to for each.
 
 `--agent` adds what an agent reports to a host over TLS, and a plain loop around the library's
 public call. The larger models are not in the repository; they are looked for in ../shared.
@@ -366,8 +367,10 @@ def notes(tables: Tables, options: argparse.Namespace) -> list[str]:
         f"{options.rounds} rounds, {options.duration:g} s each, {options.threads} thread(s); "
         "median (quartiles) of the rounds; differences and ratios are taken within a round. "
         f"A difference is {UNRESOLVED} where a query takes 1 ms and more, or where the quartiles "
-        f"are further apart than {ADDED_BAR_NS:.0f} ns and half the median. LoadGen's callback "
-        "counts its queries, which is about 35 ns of what it adds.",
+        f"are further apart than {ADDED_BAR_NS:.0f} ns and half the median. edgebench's pauses "
+        "between blocks of queries are in its wall time, spread over all. LoadGen's callback "
+        "counts its queries, which is about 35 ns of what it adds. In C, LiteRT's function is that "
+        "of its compiled model, which does more around the kernels than the interpreter.",
         f"{versions}.",
         *(f"No figure: {reason}." for reason in tables.skipped),
     ]
