@@ -21,7 +21,9 @@ def trace(count: int = 12, **columns: list[int]) -> Queries:
     """Inferences of 70 ns, one right after another: 10 in, 50 invocation, 10 out."""
     start = 1000 + 70 * np.arange(count, dtype=np.int64)
     found = Queries(start, start, start + 10, start + 60, start + 70, start * 0, 0)
-    given_columns = {name: np.array(column, np.int64) for name, column in columns.items()}
+    given_columns: dict[str, Any] = {
+        name: np.array(column, np.int64) for name, column in columns.items()
+    }
     return replace(found, **given_columns)
 
 
