@@ -289,15 +289,38 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         pytest.importorskip("mlperf_loadgen")
 
     def stop_soon() -> None:
-        threading.Timer(1.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
+        threading.Timer(3.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
 
     at = At(Phase.MEASURING, stop_soon)
     [run] = bench(
-        paired, "digits_fp32.tflite", "litert", engine=engine, duration_s=60.0, watcher=at
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine=engine,
+        duration_s=60.0,
+        max_query_count=1_000_000,
+        watcher=at,
     )
     assert rules(run)["complete"] == ("fail", "run interrupted")
     assert run.verdict == "invalid"
     assert run.metrics["latency_ns"]["count"] > 30
+
+
+def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
+    """LoadGen makes queries for an hour before it starts, and the worker runs out of memory."""
+    need_runtime("ai-edge-litert")
+    pytest.importorskip("mlperf_loadgen")
+    [run] = bench(
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine="loadgen",
+        duration_s=3600.0,
+        max_query_count=20_000,
+    )
+    rows = run.queries[~run.queries["warmup"]]
+    assert 19_000 <= len(rows) <= 20_000
+    assert rules(run)["complete"][0] == "pass"
 
 
 STALL_S = 0.1
