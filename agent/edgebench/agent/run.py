@@ -138,7 +138,7 @@ class Runner:
         dataset = None
         if spec.dataset_sha256:
             dataset = str(await asyncio.to_thread(self._models.verified_path, spec.dataset_sha256))
-        limit = spec.limits.memory_bytes or default_memory_bytes(size_bytes)
+        limit = spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec)
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,

@@ -208,6 +208,11 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
 """What a preset says about one scenario in particular."""
 
 
+def samples_per_query(spec: RunSpec) -> int:
+    """Inferences in one query."""
+    return spec.samples_per_query if spec.scenario is Scenario.MULTI_STREAM else 1
+
+
 def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
     """The run specification of a preset, with the given fields changed.
 

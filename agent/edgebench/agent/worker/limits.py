@@ -8,23 +8,28 @@ import resource
 import signal
 import sys
 
+from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 BASE_MEMORY_BYTES = 2**30
 """A runtime with its libraries takes 0.1 GiB; the rest is for a small model's arena."""
 MEMORY_PER_MODEL_BYTE = 8
 """Weights may be held as file, unpacked and repacked, and activations grow with them."""
+LOADGEN_BYTES_PER_QUERY = 400
+"""LoadGen makes all queries before it starts. Measured: 317 bytes of each, 397 offline."""
 LOG_BYTES = 64 * 2**20
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
 
-def default_memory_bytes(model_size_bytes: int) -> int:
+def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
     """Private memory that a model of this size may take: a small file has no business with more.
 
     A file of 180 bytes can ask for 4 TB; the file's own size is the only honest yardstick.
     """
-    return BASE_MEMORY_BYTES + MEMORY_PER_MODEL_BYTE * model_size_bytes
+    is_loadgen = spec.engine is Engine.LOADGEN
+    query_bytes = LOADGEN_BYTES_PER_QUERY * spec.max_query_count if is_loadgen else 0
+    return BASE_MEMORY_BYTES + MEMORY_PER_MODEL_BYTE * model_size_bytes + query_bytes
 
 
 def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) -> None:

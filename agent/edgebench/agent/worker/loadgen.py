@@ -4,19 +4,26 @@ LoadGen decides when a query comes and when the run is over. What it calls is th
 inference that the timed loop calls, and its times are kept in the same trace; only the moment at
 which a query was due is LoadGen's secret, so the trace has the moment of the call instead.
 
+LoadGen cannot be stopped, and an exception that passes through it ends the process. So it has a
+thread of its own, whose next query waits for ever after a stop or an error; the process that
+holds it must end by `os._exit`.
+
 One test a process: a second one writes wrong times into the log.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Event, Thread
 from time import perf_counter_ns
 from typing import Any
 
 from edgebench.agent.worker.loop import Calls, Times, new_times
+from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.errors import RuntimeUnavailable
-from edgebench.protocol.spec import RunSpec, Scenario
+from edgebench.protocol.spec import RunSpec, Scenario, samples_per_query
 
 _SCENARIOS = {
     Scenario.SINGLE_STREAM: "SingleStream",
@@ -26,6 +33,12 @@ _SCENARIOS = {
 }
 _SEED_MASK = 2**32 - 1
 """LoadGen takes 64 bits and uses 32 of them: `std::mt19937`."""
+PARK_TIMEOUT_S = 5.0
+"""After a stop, the inference that is going on is waited for; the next arrival may be far off."""
+_MADE_RATIO = 2.0
+"""LoadGen makes queries for twice the duration before it starts; see `limits` for their size.
+
+Source: mlcommons/inference, loadgen/loadgen.cc, `GenerateQueries`."""
 
 
 def import_loadgen() -> Any:
@@ -42,6 +55,84 @@ def import_loadgen() -> Any:
         ) from exc
 
 
+class _Test:
+    """One test in a thread of its own."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.times = new_times()
+        self.error: BaseException | None = None
+        self._calls = calls
+        self._is_ended = False
+        """No further query may reach the model."""
+        self._is_over = Event()
+        self._is_parked = Event()
+
+    def run(self, start: Callable[[], None]) -> None:
+        """Start LoadGen and wait for it; a stop ends the waiting, and the queries.
+
+        Raises:
+            Exception: whatever LoadGen or the model raised.
+        """
+        Thread(target=self._run, args=(start,), daemon=True).start()
+        try:
+            with STOP.armed():
+                self._is_over.wait()
+        except StopRequested:
+            self._is_ended = True
+            self._is_parked.wait(PARK_TIMEOUT_S)
+            self.times = replace(_whole_rows(self.times), is_interrupted=True)
+        if self.error is not None:
+            raise self.error
+
+    def _run(self, start: Callable[[], None]) -> None:
+        try:
+            start()
+        except BaseException as exc:  # belongs to the thread that waits
+            self.error = exc
+        self._is_parked.set()
+        self._is_over.set()
+
+    def issuer(self, library: Any) -> Callable[[Sequence[Any]], None]:
+        """What LoadGen calls with the samples of a query."""
+        calls, times, clock = self._calls, self.times, perf_counter_ns
+        invoke, read_outputs, set_inputs = calls.invoke, calls.read_outputs, calls.set_inputs
+        complete, response = library.QuerySamplesComplete, library.QuerySampleResponse
+
+        def issue(queries: Sequence[Any]) -> None:
+            due = begin = clock()
+            for query in queries:
+                if self._is_ended:
+                    self._park()
+                set_inputs[query.index]()
+                ready = clock()
+                invoke()
+                done = clock()
+                read_outputs()
+                end = clock()
+                complete([response(query.id, 0, 0)])
+                times.scheduled_ns.append(due)
+                times.start_ns.append(begin)
+                times.invoke_start_ns.append(ready)
+                times.invoke_end_ns.append(done)
+                times.end_ns.append(end)
+                times.sample.append(query.index)
+                begin = end
+
+        def guarded(queries: Sequence[Any]) -> None:
+            try:
+                issue(queries)
+            except BaseException as exc:  # must not pass through LoadGen
+                self.error = exc
+                self._is_over.set()
+                self._park()
+
+        return guarded
+
+    def _park(self) -> None:
+        self._is_parked.set()
+        Event().wait()
+
+
 def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str) -> Times:
     """Run one test; its logs go into the directory.
 
@@ -55,44 +146,38 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
         RuntimeUnavailable: LoadGen is not installed.
     """
     library = import_loadgen()
-    times = new_times()
-    test = library.ConstructSUT(_issuer(library, calls, times), lambda: None)
-    count = len(calls.set_inputs)
-    samples = library.ConstructQSL(count, count, lambda _: None, lambda _: None)
-    try:
+    test, count = _Test(calls), len(calls.set_inputs)
+
+    def start() -> None:
+        system = library.ConstructSUT(test.issuer(library), lambda: None)
+        samples = library.ConstructQSL(count, count, lambda _: None, lambda _: None)
         library.StartTestWithLogSettings(
-            test, samples, _settings(library, spec, typical_ns), _logs(library, directory), ""
+            system, samples, _settings(library, spec, typical_ns), _logs(library, directory), ""
         )
-    finally:
         library.DestroyQSL(samples)
-        library.DestroySUT(test)
-    return times
+        library.DestroySUT(system)
+
+    test.run(start)
+    group = samples_per_query(spec)
+    return _first_rows(test.times, len(test.times) - len(test.times) % group)
 
 
-def _issuer(library: Any, calls: Calls, times: Times) -> Any:
-    clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
-    set_inputs, complete = calls.set_inputs, library.QuerySamplesComplete
-    response = library.QuerySampleResponse
+def _whole_rows(times: Times) -> Times:
+    """The rows that are complete in every column."""
+    columns = (times.scheduled_ns, times.start_ns, times.invoke_start_ns, times.invoke_end_ns)
+    return _first_rows(times, min(map(len, (*columns, times.end_ns, times.sample))))
 
-    def issue(queries: Sequence[Any]) -> None:
-        due = begin = clock()
-        for query in queries:
-            set_inputs[query.index]()
-            ready = clock()
-            invoke()
-            done = clock()
-            read_outputs()
-            end = clock()
-            complete([response(query.id, 0, 0)])
-            times.scheduled_ns.append(due)
-            times.start_ns.append(begin)
-            times.invoke_start_ns.append(ready)
-            times.invoke_end_ns.append(done)
-            times.end_ns.append(end)
-            times.sample.append(query.index)
-            begin = end
 
-    return issue
+def _first_rows(times: Times, count: int) -> Times:
+    return Times(
+        times.scheduled_ns[:count],
+        times.start_ns[:count],
+        times.invoke_start_ns[:count],
+        times.invoke_end_ns[:count],
+        times.end_ns[:count],
+        times.sample[:count],
+        times.is_interrupted,
+    )
 
 
 def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
@@ -101,16 +186,19 @@ def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
     made.mode = library.TestMode.PerformanceOnly
     made.min_duration_ms = int(spec.duration_s * 1000)
     made.min_query_count = spec.min_query_count
-    # Half the expected latency: a device that is faster than expected runs out of queries.
-    made.single_stream_expected_latency_ns = max(1, typical_ns // 2)
+    group = samples_per_query(spec)
+    most = max(spec.max_query_count // group, spec.min_query_count)
+    # Not more queries than the run may have: at 10 µs each, ten minutes would take 38 GB.
+    expected_ns = max(1, typical_ns * group, int(_MADE_RATIO * spec.duration_s * 1e9 / most))
+    made.single_stream_expected_latency_ns = expected_ns
     made.multi_stream_samples_per_query = spec.samples_per_query
-    made.multi_stream_expected_latency_ns = max(1, typical_ns * spec.samples_per_query // 2)
-    made.offline_expected_qps = 1e9 / max(1, typical_ns)
+    made.multi_stream_expected_latency_ns = expected_ns
     if spec.scenario is Scenario.OFFLINE:
-        # Offline is one query; the least number of samples is given by rate and duration.
-        made.offline_expected_qps = max(
-            made.offline_expected_qps, spec.min_query_count / max(spec.duration_s, 1e-3)
-        )
+        # One query; its samples are given by rate and duration, and 10 % more.
+        fitting = max(1e9 / expected_ns, spec.min_query_count / max(spec.duration_s, 1e-3))
+        made.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))
+    else:
+        made.max_query_count = most
     if spec.target_qps is not None:
         made.server_target_qps = spec.target_qps
     if spec.target_latency_s is not None:

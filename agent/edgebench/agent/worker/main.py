@@ -181,4 +181,8 @@ def _write_record(directory: Path, record: WorkerRecord) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is written. LoadGen may still hold a thread, and libraries crash in their ends.
+    os._exit(exit_code)

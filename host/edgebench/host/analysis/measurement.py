@@ -14,11 +14,11 @@ from edgebench.host.analysis.answers import Accuracy, Agreement, accuracy, agree
 from edgebench.host.analysis.latency import LatencySummary, summarize
 from edgebench.host.analysis.mllog import LoadgenResult, read_result
 from edgebench.host.analysis.outliers import Outliers, label_outliers
-from edgebench.host.analysis.queries import Nanoseconds, Queries, samples_per_query
+from edgebench.host.analysis.queries import Nanoseconds, Queries
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
-from edgebench.protocol.spec import Engine, RunSpec, Scenario
+from edgebench.protocol.spec import Engine, RunSpec, Scenario, samples_per_query
 
 
 @dataclass(frozen=True, slots=True)

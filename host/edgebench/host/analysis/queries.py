@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.spec import RunSpec, Scenario
+from edgebench.protocol.spec import RunSpec, Scenario, samples_per_query
 
 Nanoseconds = NDArray[np.int64]
 
@@ -73,8 +73,3 @@ class Queries:
         group = samples_per_query(spec)
         ends, due = self.end_ns[first_row:], self.scheduled_ns[first_row:]
         return ends[group - 1 :: group] - due[: len(due) - group + 1 : group]
-
-
-def samples_per_query(spec: RunSpec) -> int:
-    """Inferences in one query."""
-    return spec.samples_per_query if spec.scenario is Scenario.MULTI_STREAM else 1

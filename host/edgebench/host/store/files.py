@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.measurement import HostFacts, Traces
-from edgebench.host.analysis.queries import Queries, samples_per_query
+from edgebench.host.analysis.queries import Queries
 from edgebench.host.arrays import load_arrays
 from edgebench.host.store.layout import (
     CLOCK_FILE,
@@ -34,6 +34,7 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, StoreError
 from edgebench.protocol.record import Event, RunRecord
+from edgebench.protocol.spec import samples_per_query
 
 _COMPRESSION = "zstd"
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")

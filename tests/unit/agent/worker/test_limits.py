@@ -13,19 +13,32 @@ from edgebench.agent.worker.limits import (
     MEMORY_PER_MODEL_BYTE,
     default_memory_bytes,
 )
+from edgebench.protocol.spec import Engine, RunSpec
+
+SPEC = RunSpec("tflite")
 
 
 @given(size_bytes=st.integers(0, 2**40), more=st.integers(1, 2**30))
 def test_memory_grows_with_the_file_and_never_below_the_base(size_bytes: int, more: int) -> None:
     """A small file may take the whole device, or a large model cannot run."""
-    here = default_memory_bytes(size_bytes)
+    here = default_memory_bytes(size_bytes, SPEC)
     assert here >= BASE_MEMORY_BYTES
-    assert default_memory_bytes(size_bytes + more) - here == MEMORY_PER_MODEL_BYTE * more
+    assert default_memory_bytes(size_bytes + more, SPEC) - here == MEMORY_PER_MODEL_BYTE * more
 
 
 def test_small_file_gets_little_more_than_the_base() -> None:
     """A file of 180 bytes that asks for 40 GB gets them."""
-    assert default_memory_bytes(180) < 1.1 * 2**30
+    assert default_memory_bytes(180, SPEC) < 1.1 * 2**30
+
+
+def test_loadgen_gets_memory_for_the_queries_that_it_makes() -> None:
+    """A run of a minute by LoadGen ends with "out of memory", and the model is blamed."""
+    few, many = (
+        RunSpec("tflite", engine=Engine.LOADGEN, max_query_count=count) for count in (2000, 4000)
+    )
+    more = default_memory_bytes(0, many) - default_memory_bytes(0, few)
+    assert more >= 2000 * 317, "as measured"
+    assert default_memory_bytes(0, few) > default_memory_bytes(0, SPEC)
 
 
 def test_limits_bind_the_process_that_applies_them() -> None:

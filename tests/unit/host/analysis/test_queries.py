@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.host.analysis.queries import Queries, samples_per_query
+from edgebench.host.analysis.queries import Queries
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.spec import RunSpec, Scenario
+from edgebench.protocol.spec import RunSpec, Scenario, samples_per_query
 
 COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns", "sample")
 

@@ -1,0 +1,393 @@
+"""Every scenario, check and disturbance, with a real agent, and with numbers that can be verified.
+
+The machine that runs the tests may be busy: what is compared is counted, never timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.agents import AgentProcess, Host
+from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
+from support.tools import need_runtime
+from support.watchers import At, worker_pid
+
+from edgebench.host.lab import Run
+from edgebench.host.measure import Interrupted
+from edgebench.host.store.verify import verify
+from edgebench.protocol.record import Phase
+
+SHORT: dict[str, Any] = {
+    "duration_s": 0.3,
+    "min_query_count": 30,
+    "warmup_query_count": 3,
+    "warmup_duration_s": 0.05,
+}
+QPS = 100.0
+
+
+def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
+    """Measure on the paired agent; every run must be one that `verify` computes again."""
+    need_runtime(PACKAGES[runtime])
+    runs = host.lab.bench(model, on=["board"], runtime=runtime, **(SHORT | settings))
+    for run in runs:
+        assert verify(host.lab.store, run.id) == []
+    return runs
+
+
+def rules(run: Run) -> dict[str, tuple[str, str]]:
+    """Outcome and detail of each rule."""
+    found = run.document["verdict"]["rules"]
+    return {rule["id"]: (rule["outcome"], rule["detail"]) for rule in found}
+
+
+SCENARIOS: list[tuple[str, dict[str, Any], int]] = [
+    ("single_stream", {}, 1),
+    ("multi_stream", {"samples_per_query": 3}, 3),
+    ("offline", {}, 1),
+    ("server", {"target_qps": QPS}, 1),
+]
+
+
+@pytest.mark.parametrize(("scenario", "more", "size"), SCENARIOS, ids=[s[0] for s in SCENARIOS])
+@pytest.mark.parametrize("case", [CASES[0], CASES[-1]], ids=str)
+def test_every_scenario_ends_with_its_rows(
+    paired: Host, case: Case, scenario: str, more: dict[str, Any], size: int
+) -> None:
+    """A scenario issues something else than it says, or its rows cannot be computed again."""
+    [run] = bench(paired, case.path, case.runtime, scenario=scenario, sample_count=5, **more)
+    rows = run.queries
+    warmup, timed = rows[rows["warmup"]], rows[~rows["warmup"]]
+    assert len(warmup) >= 3
+    assert (warmup["query"] == -1).all()
+    assert timed["query"].tolist() == [k // size for k in range(len(timed))]
+    assert len(timed) % size == 0
+    assert set(rows["sample"]) <= set(range(5))
+    assert (rows["batch"] == size).all()
+    assert rows["ok"].all()
+    first = timed.groupby("query")["start_ns"].transform("first")
+    expected = {
+        "single_stream": timed["start_ns"],
+        "multi_stream": first,
+        "offline": timed["start_ns"].iloc[0],
+        "server": timed["scheduled_ns"],
+    }
+    assert (timed["scheduled_ns"] == expected[scenario]).all()
+    end_to_end = run.metrics["end_to_end_ns"]
+    assert (end_to_end is None) == (scenario == "offline")
+    assert rules(run)["enough_queries"][0] == "pass"
+    assert rules(run)["enough_time"][0] == "pass"
+    assert rules(run)["agreement"][0] == "pass", rules(run)["agreement"]
+    assert run.document["spec"]["scenario"] == scenario
+
+
+def test_same_seed_gives_the_same_samples_and_schedule(paired: Host) -> None:
+    """A run cannot be repeated."""
+    runs = [
+        bench(paired, "digits_int8.tflite", "litert", scenario="server", target_qps=QPS, seed=s)[0]
+        for s in (7, 7, 8)
+    ]
+    timed = [run.queries[~run.queries["warmup"]] for run in runs]
+    gaps = [np.diff(rows["scheduled_ns"]).tolist() for rows in timed]
+    samples = [rows["sample"].tolist() for rows in timed]
+    assert gaps[0] == gaps[1] != gaps[2]
+    assert samples[0] == samples[1] != samples[2]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.entry["precision"] == "int8"], ids=str
+)
+def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
+    paired: Host, case: Case
+) -> None:
+    """A model answers nonsense on the device, and its speed is praised."""
+    reference, run = bench(paired, case.path, case.runtime, accuracy="digits")
+    entries = {entry["file"]: entry for entry in MANIFEST["models"]}
+    for found in (reference, run):
+        entry = entries[found.document["model"]["name"]]
+        accuracy = found.metrics["accuracy"]
+        known = {item["correct_count"] / 360 for item in entry["accuracy"]}
+        assert accuracy["value"] in known
+        assert (accuracy["metric"], accuracy["sample_count"]) == ("top1", 360)
+        assert accuracy["dataset"] == "digits"
+        low, high = accuracy["ci95"]
+        assert low < accuracy["value"] < high
+    assert reference.document["model"]["name"] == case.entry["file"].replace("int8", "fp32")
+    assert reference.metrics["accuracy"]["drop_vs_reference"] is None
+    assert rules(reference)["accuracy"][0] == "unknown"
+    accuracy, best = run.metrics["accuracy"], reference.metrics["accuracy"]["value"]
+    assert accuracy["drop_vs_reference"] == pytest.approx(best - accuracy["value"])
+    assert accuracy["reference"] == {
+        "run_id": reference.id,
+        "model": reference.document["model"]["name"],
+        "value": best,
+    }
+    assert rules(run)["accuracy"][0] == rules(run)["accuracy_floor"][0] == "pass"
+
+
+def damaged_weights(content: bytes) -> bytes:
+    """The model with the numbers of its largest weights in another order: it loads and answers."""
+    words = np.frombuffer(content[: len(content) // 4 * 4], "<f4")
+    with np.errstate(invalid="ignore"):
+        is_weight = np.isfinite(words) & (np.abs(words) > 1e-6) & (np.abs(words) < 10)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_weight, [False]]).astype(int)))
+    begins, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - begins))
+    begin, end = int(begins[longest]), int(ends[longest])
+    mixed = np.random.default_rng(1).permutation(words[begin:end]).astype("<f4")
+    return content[: 4 * begin] + mixed.tobytes() + content[4 * end :]
+
+
+def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path) -> None:
+    """A damaged model is as fast as ever, and comes out as valid."""
+    need_runtime("ai-edge-litert")
+    path = tmp_path / "damaged.tflite"
+    path.write_bytes(damaged_weights((FOLDER / "digits_fp32.tflite").read_bytes()))
+    result = paired.run(
+        *("bench", str(path), "--on", "board", "--runtime", "litert", "--json"),
+        *("--accuracy", "digits", "--reference", "digits_fp32.tflite"),
+        *("--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
+    )
+    assert result.returncode == 3, result.stderr
+    reference, damaged = json.loads(result.stdout)["runs"]
+    assert reference["model"]["name"] == "digits_fp32.tflite"
+    assert reference["verdict"]["state"] != "invalid"
+    assert damaged["metrics"]["accuracy"]["value"] < 0.5
+    assert damaged["metrics"]["accuracy"]["drop_vs_reference"] > 0.4
+    assert damaged["metrics"]["agreement"]["relative_rms"] < 0.01, "the kernels are not to blame"
+    assert damaged["verdict"]["state"] == "invalid"
+    assert "invalid: damaged.tflite on litert: top1 " in result.stderr
+
+
+def summary(run: Run, host: Host) -> str:
+    """What LoadGen itself made of the run."""
+    raw = host.lab.store.directory(run.id) / "raw"
+    assert (raw / "mlperf_log_detail.txt").stat().st_size > 1000
+    return (raw / "mlperf_log_summary.txt").read_text()
+
+
+def number(pattern: str, text: str) -> int:
+    """The number behind these words."""
+    found = re.search(pattern + r"\D*(\d+)", text)
+    assert found, text
+    return int(found[1])
+
+
+@pytest.mark.parametrize("scenario", ["single_stream", "multi_stream"])
+def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> None:
+    """LoadGen's log is that of another run, or its queries are not in the trace."""
+    pytest.importorskip("mlperf_loadgen")
+    [run] = bench(
+        paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, duration_s=0.5
+    )
+    size = 8 if scenario == "multi_stream" else 1
+    rows = run.queries[~run.queries["warmup"]]
+    text = summary(run, paired)
+    least = 662 if scenario == "multi_stream" else 64
+    processed = number(rf"Processed at least {least} queries \(", text)
+    assert len(rows) == processed * size
+    starts, ends = (
+        rows["scheduled_ns"].to_numpy()[::size],
+        rows["end_ns"].to_numpy()[size - 1 :: size],
+    )
+    latency_ns = np.sort(ends - starts)
+    p50_ns = number(r"50.00 percentile latency \(ns\)", text)
+    # LoadGen's latency has the way into Python and back on top; a busy machine makes that long.
+    ours_ns = int(latency_ns[len(latency_ns) // 2])
+    assert ours_ns < p50_ns < 1.5 * ours_ns + 20_000
+    assert number(r"Min latency \(ns\)", text) > latency_ns[0]
+    assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
+
+
+@pytest.mark.parametrize(("scenario", "more"), [("offline", {}), ("server", {"target_qps": 200.0})])
+def test_loadgen_issues_the_other_scenarios_too(
+    paired: Host, scenario: str, more: dict[str, Any]
+) -> None:
+    """LoadGen runs a scenario that is not the one asked for."""
+    pytest.importorskip("mlperf_loadgen")
+    [run] = bench(
+        paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, **more
+    )
+    rows = run.queries[~run.queries["warmup"]]
+    text = summary(run, paired)
+    assert f"Scenario : {scenario.capitalize()}" in text
+    assert run.metrics["end_to_end_ns"] is None
+    assert len(rows) >= 30
+    if scenario == "offline":
+        assert number("samples_per_query :", text) == len(rows)
+
+
+def many_images(tmp_path: Path) -> str:
+    """A data set that takes tens of seconds to answer."""
+    path = tmp_path / "many.npz"
+    np.savez(path, x=np.zeros((400_000, 8, 8, 1), np.uint8), y=np.zeros(400_000, np.uint8))
+    return str(path)
+
+
+def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
+    agent: AgentProcess, paired: Host, tmp_path: Path
+) -> None:
+    """A reference kernel that crashes costs the measurement that was complete."""
+    need_runtime("ai-edge-litert")
+    at = At(Phase.CHECKING, lambda: os.kill(worker_pid(agent), signal.SIGKILL))
+    [run] = bench(
+        paired, "digits_fp32.tflite", "litert", accuracy=many_images(tmp_path), watcher=at
+    )
+    assert at.was_called
+    reason = "worker was killed by SIGKILL while checking the answers"
+    assert rules(run)["complete"] == ("pass", "run completed")
+    assert rules(run)["agreement"][0] == "unknown"
+    assert reason in rules(run)["agreement"][1]
+    assert rules(run)["accuracy_floor"][0] == "fail", "it was asked for"
+    assert reason in rules(run)["accuracy_floor"][1]
+    assert run.metrics["latency_ns"]["count"] >= 30
+    assert (run.metrics["accuracy"], run.metrics["agreement"]) == (None, None)
+    assert agent.status().spooled_count == 0
+
+
+def test_stop_in_the_checks_keeps_the_measurement_as_complete(
+    agent: AgentProcess, paired: Host, tmp_path: Path
+) -> None:
+    """Ctrl-C while the answers are looked at calls a complete measurement interrupted."""
+    need_runtime("ai-edge-litert")
+
+    def press_ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    at = At(Phase.CHECKING, press_ctrl_c)
+    with pytest.raises(Interrupted) as caught:
+        bench(paired, "digits_fp32.tflite", "litert", accuracy=many_images(tmp_path), watcher=at)
+    assert caught.value.document is not None
+    run = paired.lab.run(caught.value.document["run_id"])
+    assert rules(run)["complete"] == ("pass", "run completed")
+    assert rules(run)["agreement"][0] == "unknown"
+    assert run.metrics["latency_ns"]["count"] >= 30
+    assert verify(paired.lab.store, run.id) == []
+    assert agent.status().running is None
+
+
+@pytest.mark.parametrize("engine", ["native", "loadgen"])
+def test_stop_of_a_measurement_keeps_what_there_is(
+    agent: AgentProcess, paired: Host, engine: str
+) -> None:
+    """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
+    need_runtime("ai-edge-litert")
+    if engine == "loadgen":
+        pytest.importorskip("mlperf_loadgen")
+
+    def stop_soon() -> None:
+        threading.Timer(3.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
+
+    at = At(Phase.MEASURING, stop_soon)
+    [run] = bench(
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine=engine,
+        duration_s=60.0,
+        max_query_count=1_000_000,
+        watcher=at,
+    )
+    assert rules(run)["complete"] == ("fail", "run interrupted")
+    assert run.verdict == "invalid"
+    assert run.metrics["latency_ns"]["count"] > 30
+
+
+def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
+    """LoadGen makes queries for an hour before it starts, and the worker runs out of memory."""
+    need_runtime("ai-edge-litert")
+    pytest.importorskip("mlperf_loadgen")
+    [run] = bench(
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine="loadgen",
+        duration_s=3600.0,
+        max_query_count=20_000,
+    )
+    rows = run.queries[~run.queries["warmup"]]
+    assert 19_000 <= len(rows) <= 20_000
+    assert rules(run)["complete"][0] == "pass"
+
+
+STALL_S = 0.1
+EVEN_SEED = 2663
+"""With it, every 100 ms between 0.9 s and 2.9 s have 6 to 15 arrivals at 100 a second."""
+
+
+def test_stall_makes_all_queries_late_that_were_due_in_it(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """Coordinated omission: a stall of 100 ms is one slow query, and the p99 looks fine."""
+    window_ns: list[int] = []
+
+    def stall() -> None:
+        pid = worker_pid(agent)
+        window_ns.append(time.perf_counter_ns())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(STALL_S)  # the stall is the point of the test
+        window_ns.append(time.perf_counter_ns())
+        os.kill(pid, signal.SIGCONT)
+
+    at = At(Phase.MEASURING, lambda: threading.Timer(1.5, stall).start())
+    [run] = bench(
+        paired,
+        "digits_int8.tflite",
+        "litert",
+        scenario="server",
+        target_qps=QPS,
+        duration_s=4.0,
+        seed=EVEN_SEED,
+        watcher=at,
+    )
+    begin_ns, end_ns = window_ns
+    rows = run.queries[~run.queries["warmup"]]
+    is_due = (rows["scheduled_ns"] > begin_ns) & (rows["scheduled_ns"] < end_ns - 5_000_000)
+    stalled = rows[is_due]
+    assert 5 <= len(stalled) <= 16, "about 10 are due in 100 ms"
+    assert (stalled["end_ns"] >= end_ns).all()
+    assert (stalled["end_to_end_ns"] > 5_000_000).all()
+    # From the moment of issue, only the one that was going on looks slow.
+    began = rows["start_ns"].between(begin_ns, end_ns)
+    assert began.sum() <= 1
+    assert int((rows["end_to_end_ns"] > 5_000_000).sum()) >= len(stalled)
+    assert run.metrics["end_to_end_ns"]["max"] >= 0.9 * (
+        end_ns - int(stalled["scheduled_ns"].min())
+    )
+
+
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """One process for each CPU that does nothing but work."""
+    code = "while True: pass"
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(30)
+
+
+def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> None:
+    """Somebody compiles beside the measurement, and the numbers are believed."""
+    with busy_machine():
+        [run] = bench(paired, "digits_fp32.tflite", "litert", duration_s=1.5)
+    failed = {rule for rule, (outcome, _) in rules(run).items() if outcome == "fail"}
+    assert run.verdict in ("suspect", "invalid")
+    assert failed & {"background_load", "cpu_pressure"}
+    if Path("/proc/stat").exists():
+        assert "background_load" in failed

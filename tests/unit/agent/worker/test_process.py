@@ -1,0 +1,100 @@
+"""The daemon's side of a real worker: what it measured outlives whatever the checks do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.digits import FOLDER
+from support.tools import need_runtime
+
+from edgebench.agent.worker import process
+from edgebench.agent.worker.main import Job
+from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
+from edgebench.protocol.errors import WorkerDied
+from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import ANSWERS_FILE, QUERIES_FILE, QUERY_COLUMNS, row_count
+
+SPEC = RunSpec(
+    "litert",
+    duration_s=0.05,
+    min_query_count=20,
+    warmup_query_count=1,
+    warmup_duration_s=0.0,
+    dataset_sha256="0" * 64,
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A built-in model and a data set that takes tens of seconds to answer."""
+    need_runtime("ai-edge-litert")
+    dataset = tmp_path / "set.npz"
+    np.savez(dataset, x=np.zeros((400_000, 8, 8, 1), np.uint8), y=np.zeros(400_000, np.uint8))
+    path = FOLDER / "digits_fp32.tflite"
+    model = ModelFacts(path.name, "0" * 64, "tflite", path.stat().st_size)
+    return Job(SPEC, model, str(path), str(dataset), 2**30, os.getpid())
+
+
+async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> WorkerRecord:
+    """Run the job, and send the worker a signal when it enters a phase."""
+    directory.mkdir()
+    worker = WorkerProcess(directory, job.spec.limits)
+    await worker.start(job)
+
+    def on_phase(began: PhaseBegan) -> None:
+        if began.phase is at:
+            os.kill(worker.pid, what)
+
+    worker.go()
+    try:
+        return await worker.follow(on_phase)
+    finally:
+        await worker.kill()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (signal.SIGSTOP, "it was still checking the answers after 1 s"),
+        (signal.SIGKILL, "worker was killed by SIGKILL while checking the answers"),
+        (signal.SIGSEGV, "worker was killed by SIGSEGV while checking the answers"),
+    ],
+)
+def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, what: signal.Signals, said: str
+) -> None:
+    """Reference kernels that hang cost the measurement that was complete."""
+    monkeypatch.setattr(process, "CHECK_TIMEOUT_S", 1.0)
+    directory = tmp_path / "run"
+    found = asyncio.run(follow(directory, job, Phase.CHECKING, what))
+    assert found.query_count >= 21
+    assert not found.is_interrupted
+    size_bytes = (directory / QUERIES_FILE).stat().st_size
+    assert row_count(size_bytes, QUERY_COLUMNS) == found.query_count
+    for error in (found.check.reference_error, found.check.dataset_error):
+        assert error is not None
+        assert error.startswith(said)
+    assert found.check.reference is None
+    assert not (directory / ANSWERS_FILE).exists()
+
+
+def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
+    """A stop while the answers are looked at is told as a crash of the reference."""
+    found = asyncio.run(follow(tmp_path / "run", job, Phase.CHECKING, signal.SIGTERM))
+    assert not found.is_interrupted
+    assert (found.check.reference, found.check.reference_error) == (None, None)
+    assert found.query_count >= 21
+
+
+def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job) -> None:
+    """A worker that was killed while it measured leaves half a record."""
+    job = replace(job, spec=replace(SPEC, duration_s=60.0))
+    with pytest.raises(WorkerDied, match="killed by SIGKILL while measuring"):
+        asyncio.run(follow(tmp_path / "run", job, Phase.MEASURING, signal.SIGKILL))
