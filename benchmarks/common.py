@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeVar
 
 from edgebench.host.lab import Lab
 from edgebench.protocol.identity import parse_pairing_string
@@ -34,6 +35,9 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 IDLE_RATIO = 0.9
 """A machine is quiet when its cores were idle for this part of a second."""
+
+Value = TypeVar("Value")
+"""What a side gives: a number, or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +69,20 @@ def paired_ratios(above: Sequence[float], below: Sequence[float]) -> Spread:
 
 
 def interleave(
-    sides: Mapping[str, Callable[[], float]],
+    sides: Mapping[str, Callable[[], Value]],
     rounds: int,
     *,
     before_round: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
     seed: int = 0,
-) -> dict[str, list[float]]:
+) -> dict[str, list[Value]]:
     """Run every side once in each round; the values of each side, in the order of the rounds.
 
     One more round goes first, to warm files and caches, and is not reported. Each round waits up
     to `patience_s` for a quiet machine; no round is dropped or repeated.
     """
     draw = random.Random(seed)
-    values: dict[str, list[float]] = {name: [] for name in sides}
+    values: dict[str, list[Value]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         before_round()
         wait_until_quiet(patience_s)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.digits import ONE_THREAD, PACKAGES, Case, images, imported
+from support.digits import FOLDER, ONE_THREAD, PACKAGES, Case, images, imported
 from support.onnx_bytes import identity_of_strings, positions
 from support.tools import need_runtime, need_shared
 
@@ -99,6 +101,59 @@ def test_sample_that_is_not_in_one_piece_is_gathered(case: Case, model: LoadedMo
     setter()
     model.invoker()()
     assert np.array_equal(model.read_outputs()[0], expected)
+
+
+@pytest.mark.parametrize("name", list(PACKAGES))
+def test_reading_before_an_inference_does_not_end_the_process(name: str, tmp_path: Path) -> None:
+    """A run that was stopped before its first query dies, and takes its results along.
+
+    Tried in a process of its own, with outputs of fixed and of unknown shape.
+    """
+    need_runtime(PACKAGES[name])
+    (suffix,) = imported(name).formats
+    unfixed = tmp_path / "positions.onnx"
+    unfixed.write_bytes(positions())
+    paths = [str(FOLDER / f"digits_int8.{suffix}"), *([str(unfixed)] if name == "onnx" else [])]
+    result = subprocess.run(
+        [sys.executable, "-c", READ_EARLY, name, *paths],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["lives"] * len(paths)
+
+
+READ_EARLY = """
+import sys
+from edgebench.agent.runtimes.registry import find_runtime
+from edgebench.agent.worker.inputs import make_inputs
+from edgebench.protocol.errors import TargetError
+from edgebench.protocol.runtime import LoadOptions
+
+def attempt(call):
+    try:
+        call()
+    except TargetError:
+        pass
+
+runtime = find_runtime(sys.argv[1])
+runtime.import_library()
+for path in sys.argv[2:]:
+    model = runtime.load(path, LoadOptions(threads=1))
+    values = make_inputs(model.inputs, seed=0, memory_bytes=2**30)
+    attempt(model.read_outputs)
+    attempt(model.reader())
+    model.set_inputs(values)
+    attempt(model.read_outputs)
+    model.invoker()()
+    read = model.reader()
+    model.set_inputs(values)
+    attempt(read)
+    (setter,) = model.prepare([values])
+    setter()
+    attempt(read)
+    attempt(model.read_outputs)
+    print("lives", flush=True)
+"""
 
 
 def test_no_samples_are_no_callables(model: LoadedModel) -> None:

@@ -224,7 +224,7 @@ def test_full_store_leaves_the_run_on_the_device(
     need_root()
     need_tool("mount")
     host.lab.pair(agent.pairing_string())
-    with small_disk(tmp_path / "store", 16 * 2**20) as store:
+    with small_disk(tmp_path / "store", 64 * 2**20) as store:
         command = host.popen(
             "bench", MODEL, "--on", "board", "--duration", "5s", "--store", str(store)
         )

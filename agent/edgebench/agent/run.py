@@ -18,8 +18,8 @@ from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.process import SamplerProcess
+from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
-from edgebench.agent.worker.main import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription, Environment

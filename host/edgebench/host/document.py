@@ -11,13 +11,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, measure_traces
-from edgebench.host.analysis.verdict import (
-    Evidence,
-    Verdict,
-    accuracy_drop,
-    background_busy_ratio,
-    judge,
-)
+from edgebench.host.analysis.rules import Evidence, accuracy_drop, background_busy_ratio
+from edgebench.host.analysis.verdict import Verdict, judge
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
@@ -48,6 +43,7 @@ def build_document(
         "run_id": record.run_id,
         "created_utc": created_utc,
         "kind": "profile" if record.spec.is_profiled else "measurement",
+        "pair": to_plain(traces.facts.pair),
         "simulated": record.simulated,
         "emulated": record.emulated,
         "spec": spec,
@@ -126,6 +122,7 @@ def _metrics(
         },
         "accuracy": _accuracy(measured, facts),
         "agreement": to_plain(measured.agreement),
+        "loadgen": to_plain(measured.loadgen),
         "profile": _profile(worker, measured) if spec.is_profiled else None,
     }
 

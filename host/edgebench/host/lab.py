@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
+from edgebench.host.comparison import Compared, compare_groups, split_sides
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.measure import Model, OpenMeter, collect_waiting, measure, open_meter
-from edgebench.host.references import (
-    find_references,
-    reference_accuracy,
-    with_references_first,
-)
+from edgebench.host.measure import OpenMeter, collect_waiting, open_meter
+from edgebench.host.plan import Plan, run_plan
+from edgebench.host.references import find_references, with_references_first
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
-from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    MeasurementError,
-    ModelRefused,
-    RuntimeUnavailable,
-    UsageError,
-    WorkerDied,
-    WorkerTimeout,
-)
-from edgebench.protocol.messages import Progress
+from edgebench.host.watcher import Silent, Watcher
+from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
 if TYPE_CHECKING:
@@ -40,80 +29,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.devices.deploy import Deployed, Removed, Say
 
-ALL_RUNTIMES = "all"
-ONE_RUN_ONLY = (
-    ModelRefused,
-    WorkerDied,
-    WorkerTimeout,
-    MeasurementError,
-)
-"""Errors that end one run of several; any other ends them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which of a device's runs it is."""
-
-    number: int
-    """From 1."""
-    count: int
-
-
-class Watcher(Protocol):
-    """Somebody who wants to see how a measurement goes."""
-
-    def absent(self, report: RuntimeReport) -> None:
-        """A runtime cannot be used on this device."""
-
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins."""
-
-    def progress(self, progress: Progress) -> None:
-        """The run entered a phase."""
-
-    def pushed(self, done: int, total: int) -> None:
-        """So many bytes of the model are on the device."""
-
-    def collected(self, document: dict[str, Any]) -> None:
-        """A run that had finished earlier was fetched."""
-
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that had finished earlier cannot be stored; it stays on the device."""
-
-    def finished(self, document: dict[str, Any]) -> None:
-        """A run is stored."""
-
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """A run failed; the next one follows."""
-
-
-class Silent:
-    """A watcher that does not look."""
-
-    def absent(self, report: RuntimeReport) -> None:
-        """Ignore it."""
-
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """Ignore it."""
-
-    def progress(self, progress: Progress) -> None:
-        """Ignore it."""
-
-    def pushed(self, done: int, total: int) -> None:
-        """Ignore it."""
-
-    def collected(self, document: dict[str, Any]) -> None:
-        """Ignore it."""
-
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """Ignore it: it is still there."""
-
-    def finished(self, document: dict[str, Any]) -> None:
-        """Ignore it."""
-
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """Raise it: nobody else will hear of it."""
-        raise error
+DEFAULT_PAIRS = 10
 
 
 class Run:
@@ -250,21 +166,104 @@ class Lab:
             Interrupted: the user pressed Ctrl-C.
             EdgebenchError: a measurement failed, and nobody watches.
         """
-        watcher = watcher or Silent()
         opened = [find_model(str(name)) for name in models] or builtin_models()
-        # Find mistakes in the settings before the first connection.
-        from_preset(preset, runtime="?", limits=limits, **settings)
-        elsewhere = [device for device in on if device != LOCAL_NAME]
-        if meter and elsewhere:
-            raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
-        recorder = open_meter(meter) if meter else None
         if reference is not None and not accuracy:
             raise UsageError("a reference model needs a data set that both answer: --accuracy")
         dataset = open_dataset(accuracy) if accuracy else None
         references = find_references(opened, reference) if dataset else {}
-        if dataset:
-            settings |= {"dataset_sha256": dataset.sha256}
-            opened = with_references_first(opened, references)
+        plan = Plan(
+            models=with_references_first(opened, references),
+            runtime=runtime,
+            preset=preset,
+            settings=_settings(preset, settings, limits, dataset),
+            meter=_recorder(meter, on),
+            dataset=dataset,
+            references=references,
+        )
+        return self._run(plan, on, watcher or Silent())
+
+    def bench_against(
+        self,
+        baseline: str | Path,
+        candidate: str | Path,
+        *,
+        pairs: int = DEFAULT_PAIRS,
+        margin_ratio: float | None = None,
+        metrics: Sequence[str] | None = None,
+        allowed: Sequence[str] = (),
+        on: Sequence[str] = (LOCAL_NAME,),
+        runtime: str | None = None,
+        preset: str = DEFAULT_PRESET,
+        limits: Limits | None = None,
+        meter: str | None = None,
+        watcher: Watcher | None = None,
+        **settings: Any,
+    ) -> tuple[list[Compared], list[Run]]:
+        """Measure two models in pairs, in random order within each pair, and compare them.
+
+        Args:
+            baseline: Path, or name of a built-in model.
+            candidate: The same.
+            pairs: Runs of each; below 6 no difference can be significant.
+            margin_ratio: Changes smaller than this do not matter; None: 3 %.
+            metrics: Numbers to compare, as `latency_ns.p50`.
+            allowed: Keys in which the sides may differ; see `comparability.KEYS`.
+            on: Names of devices; each is compared on its own.
+            runtime: As for `bench`.
+            preset: As for `bench`.
+            limits: As for `bench`.
+            meter: As for `bench`.
+            watcher: As for `bench`.
+            **settings: Fields of `RunSpec`.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C.
+            EdgebenchError: a measurement failed, and nobody watches.
+        """
+        if pairs < 1:
+            raise UsageError(f"pairs must be >= 1, got {pairs}")
+        plan = Plan(
+            models=[find_model(str(baseline))],
+            runtime=runtime,
+            preset=preset,
+            settings=_settings(preset, settings, limits, None),
+            meter=_recorder(meter, on),
+            against=find_model(str(candidate)),
+            pair_count=pairs,
+        )
+        runs = self._run(plan, on, watcher or Silent())
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for run in runs:
+            groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)
+        found = compare_groups(
+            [split_sides(documents) for documents in groups.values()],
+            metrics=metrics,
+            margin_ratio=margin_ratio,
+            allowed=allowed,
+        )
+        return found, runs
+
+    def compare(
+        self,
+        baseline: Sequence[str],
+        candidate: Sequence[str],
+        *,
+        metrics: Sequence[str] | None = None,
+        margin_ratio: float | None = None,
+        allowed: Sequence[str] = (),
+    ) -> list[Compared]:
+        """Compare stored runs, named by id or a unique part of it; one result a metric.
+
+        Raises:
+            UsageError: no such run or metric, or the runs differ in more than the model.
+            MeasurementError: a run is invalid.
+        """
+        sides = [[self.run(name).document for name in names] for names in (baseline, candidate)]
+        return compare_groups(
+            [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+        )
+
+    def _run(self, plan: Plan, on: Sequence[str], watcher: Watcher) -> list[Run]:
         documents: list[dict[str, Any]] = []
         for device in on:
             with self.connect(device) as client:
@@ -272,92 +271,31 @@ class Lab:
                 client.acquire()
                 for document in collect_waiting(client, self.store, watcher.doubted):
                     watcher.collected(document)
-                plan = _Plan(
-                    opened,
-                    runtime,
-                    preset,
-                    settings | {"limits": limits},
-                    recorder,
-                    dataset,
-                    references,
-                )
                 try:
-                    documents += self._bench_device(client, plan, watcher)
+                    documents += run_plan(client, self.store, plan, watcher)
                 finally:
                     with suppress(EdgebenchError):  # the lease of a lost link expires
                         client.release()
         return [Run(self.store, document["run_id"]) for document in documents]
 
-    def _bench_device(self, client: Client, plan: _Plan, watcher: Watcher) -> list[dict[str, Any]]:
-        client.acquire()
-        system = client.describe()
-        for report in system.runtimes:
-            if plan.runtime == ALL_RUNTIMES and not report.is_usable:
-                watcher.absent(report)
-        pairs = [
-            (model, runtime)
-            for model in plan.models
-            for runtime in _runtimes_for(model, plan.runtime, system)
-        ]
-        documents: list[dict[str, Any]] = []
-        for number, (model, runtime) in enumerate(pairs, 1):
-            watcher.run(client.device.name, model, runtime, Place(number, len(pairs)))
-            spec = from_preset(plan.preset, runtime=runtime, **plan.settings)
-            try:
-                document = measure(
-                    client,
-                    self.store,
-                    model,
-                    spec,
-                    dataset=plan.dataset,
-                    reference=reference_accuracy(plan.references.get(model), runtime, documents),
-                    meter=plan.meter,
-                    on_progress=watcher.progress,
-                    on_bytes=watcher.pushed,
-                )
-            except ONE_RUN_ONLY as exc:
-                watcher.failed(model, runtime, exc)
-            else:
-                watcher.finished(document)
-                documents.append(document)
-        return documents
 
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to run on each device."""
-
-    models: list[Model]
-    runtime: str | None
-    preset: str
-    settings: dict[str, Any]
-    meter: OpenMeter | None
-    dataset: Dataset | None
-    references: dict[Model, Model]
-
-
-def _runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:
-    """The runtimes that are to run this model on this device.
+def _settings(
+    preset: str, settings: dict[str, Any], limits: Limits | None, dataset: Dataset | None
+) -> dict[str, Any]:
+    """Fields of `RunSpec`, checked before the first connection.
 
     Raises:
-        UsageError: the wanted runtime does not exist, or does not load this format.
-        RuntimeUnavailable: it is not usable there, or none is.
+        UsageError: there is no such field, or a value is out of bounds.
     """
-    fitting = [report for report in system.runtimes if model.format in report.formats]
-    if not fitting:
-        raise UsageError(f"unknown model format, expected .tflite or .onnx: {model.path}")
-    if wanted is None or wanted == ALL_RUNTIMES:
-        usable = [report.name for report in fitting if report.is_usable]
-        if not usable:
-            reasons = "; ".join(f"{report.name}: {report.reason}" for report in fitting)
-            raise RuntimeUnavailable(f"no runtime for .{model.format} files: {reasons}")
-        return usable if wanted == ALL_RUNTIMES else usable[:1]
-    found = next((report for report in system.runtimes if report.name == wanted), None)
-    if found is None:
-        names = ", ".join(report.name for report in system.runtimes)
-        raise UsageError(f"unknown runtime {wanted!r}: there are {names}, {ALL_RUNTIMES}")
-    if not found.is_usable:
-        raise RuntimeUnavailable(f"runtime {wanted} is not usable: {found.reason}")
-    if found not in fitting:
-        raise UsageError(f"runtime {wanted} does not load .{model.format} files: {model.path}")
-    return [wanted]
+    found = settings | {"limits": limits}
+    if dataset:
+        found |= {"dataset_sha256": dataset.sha256}
+    from_preset(preset, runtime="?", **found)
+    return found
+
+
+def _recorder(meter: str | None, on: Sequence[str]) -> OpenMeter | None:
+    elsewhere = [device for device in on if device != LOCAL_NAME]
+    if meter and elsewhere:
+        raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
+    return open_meter(meter) if meter else None

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.measurement import HostFacts, ReferenceAccuracy
+from edgebench.host.analysis.measurement import HostFacts, Pair, ReferenceAccuracy
 from edgebench.host.client import Client
 from edgebench.host.dataset import Dataset
 from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
@@ -123,6 +123,7 @@ def measure(
     *,
     dataset: Dataset | None = None,
     reference: ReferenceAccuracy | None = None,
+    pair: Pair | None = None,
     meter: OpenMeter | None,
     on_progress: OnProgress,
     on_bytes: OnBytes,
@@ -150,7 +151,7 @@ def measure(
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     power = Power(meter.capability, session) if meter and session else None
-    document = collect(client, store, run_id, Beside(probes, power, dataset, reference))
+    document = collect(client, store, run_id, Beside(probes, power, dataset, reference, pair))
     if is_interrupted:
         raise Interrupted(document)
     if document is None:
@@ -174,13 +175,13 @@ class Beside:
     power: Power | None = None
     dataset: Dataset | None = None
     reference: ReferenceAccuracy | None = None
+    pair: Pair | None = None
 
     @property
     def facts(self) -> HostFacts:
         """What goes into the store beside the raw files."""
-        if self.dataset is None:
-            return HostFacts()
-        return HostFacts(self.dataset.name, self.dataset.metric, self.reference)
+        name, metric = (self.dataset.name, self.dataset.metric) if self.dataset else (None, None)
+        return HostFacts(name, metric, self.reference, self.pair)
 
 
 def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:

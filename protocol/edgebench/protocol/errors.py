@@ -2,6 +2,8 @@
 
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
+    │   ├── NoSuchRun                no stored run has that name, or several have
+    │   └── NoSuchDevice             no known device has that name, or several have
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
@@ -70,6 +72,14 @@ class UsageError(EdgebenchError):
     """The caller asked for something that makes no sense."""
 
     code = ErrorCode.USAGE
+
+
+class NoSuchRun(UsageError):
+    """No stored run, or several, match a name."""
+
+
+class NoSuchDevice(UsageError):
+    """No known device, or several, match a name."""
 
 
 class TargetError(EdgebenchError):

@@ -14,9 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgebench.protocol.record import OperatorPlacement as OperatorPlacement
-from edgebench.protocol.record import OperatorTime as OperatorTime
-from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,12 +97,18 @@ class LoadedModel(Protocol):
     def reader(self) -> Callable[[], Any]:
         """The thinnest callable that copies all outputs of the last inference into numpy arrays.
 
-        What it returns differs between runtimes; `read_outputs` gives the same arrays as a list.
+        Ask for it after the first inference: before, some runtimes can only give a slower one
+        that checks. What it returns differs between runtimes; `read_outputs` gives the same
+        arrays as a list.
         """
         ...
 
     def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs of the last inference, in the order of `outputs`."""
+        """Copies of the outputs of the last inference, in the order of `outputs`.
+
+        Raises:
+            TargetError: there was none since the inputs were set, where that can be told.
+        """
         ...
 
     def reset(self) -> None:

@@ -86,7 +86,7 @@ class RunSpec:
     """The timed loop runs at least this long …"""
     min_query_count: int = 1024
     """… and at least this many queries (offline: samples) …"""
-    max_query_count: int = 4_000_000
+    max_query_count: int = 1_000_000
     """… and never more than this many inferences (48 bytes of memory each on the device)."""
     warmup_query_count: int = 10
     """Inferences before the timed loop; both this and the duration must be met."""

@@ -26,7 +26,8 @@ ANSWERS_FILE = "answers.npz"
 samples, `dataset.N` for output N of the data set; first axis: samples. Uncompressed."""
 RECORD_FILE = "record.json"
 WORKER_LOG_FILE = "worker.log"
-LOADGEN_FILES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")
+LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
+LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
 """What MLPerf's LoadGen writes, when it issues the queries."""
 SPOOL_FILES = (
     RECORD_FILE,

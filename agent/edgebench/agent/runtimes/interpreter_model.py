@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgebench.agent.runtimes.interpreter_placement import place, read_nodes
-from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import TensorSpec
-from edgebench.protocol.runtime import OperatorPlacement, OperatorTime
+from edgebench.agent.runtimes.litert_profile import ModelTensors
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
+
+Profiler: TypeAlias = Callable[[ModelTensors, int], tuple[OperatorTime, ...]]
 
 _PRECISIONS = {"int8": "int8", "uint8": "uint8", "int16": "int16", "float16": "fp16"}
 
@@ -26,15 +27,19 @@ class InterpreterModel:
     memory when a tensor of unknown size grows during an inference; nothing can be held on to.
     """
 
-    def __init__(self, interpreter: Any, delegate_nodes: Mapping[int, str]) -> None:
+    def __init__(
+        self, interpreter: Any, delegate_nodes: Mapping[int, str], profiler: Profiler
+    ) -> None:
         """Wrap an interpreter with allocated tensors.
 
         Args:
             interpreter: The library's `Interpreter`.
             delegate_nodes: The nodes that stand for a part of the graph that a delegate took
                 over, and which delegate it was.
+            profiler: Runs the model file so many times on these tensors.
         """
         self._interpreter = interpreter
+        self._profiler = profiler
         self._delegate_nodes = delegate_nodes
         self._input_details = interpreter.get_input_details()
         self._output_details = interpreter.get_output_details()
@@ -80,8 +85,9 @@ class InterpreterModel:
         return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Not profiled yet."""
-        raise ModelRefused(f"this runtime has no profiler for {run_count} runs")
+        """As the library can: the interpreter itself has no profiler."""
+        inputs, outputs = self._values(self._input_details), self._values(self._output_details)
+        return self._profiler(ModelTensors(inputs, outputs), run_count)
 
     def arena_bytes(self) -> int | None:
         """The interpreter does not tell."""
@@ -90,6 +96,10 @@ class InterpreterModel:
     def close(self) -> None:
         """Drop the interpreter."""
         del self._interpreter
+
+    def _values(self, details: Sequence[Any]) -> dict[int, Tensor]:
+        indices = [int(detail["index"]) for detail in details]
+        return {index: self._interpreter.get_tensor(index) for index in indices}
 
     def _setter(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
         set_tensor = self._interpreter._interpreter.SetTensor

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgebench.protocol.runtime import OperatorPlacement
+from edgebench.protocol.record import OperatorPlacement
 
 BUILTIN = "builtin"
 _ABSENT = -1

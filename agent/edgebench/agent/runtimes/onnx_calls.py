@@ -12,6 +12,8 @@ Writing in place needs a session that reads our memory. Another device has a cop
 the act of binding makes; there, and where samples differ in shape, each sample is bound anew.
 A session keeps the output tensor of the first run for the next ones, and refuses a run that needs
 another shape; so outputs without a fixed shape are bound anew with each sample, too.
+
+The library ends the process when an output is read that is bound and was not yet computed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import TensorSpec
 
 if TYPE_CHECKING:
@@ -37,10 +40,10 @@ class BoundCall:
         self._binding = session.io_binding()
         self._names = tuple(inputs)
         self._outputs = tuple(spec.name for spec in outputs)
-        reads_our_memory = session.get_providers() == ["CPUExecutionProvider"]
-        has_fixed_outputs = all(size >= 0 for spec in outputs for size in spec.shape)
-        self._can_stay_bound = reads_our_memory and has_fixed_outputs
+        self._reads_our_memory = session.get_providers() == ["CPUExecutionProvider"]
+        self._has_fixed_outputs = all(size >= 0 for spec in outputs for size in spec.shape)
         self._buffers: list[Tensor] = []
+        self._bind_outputs()
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Copy the inputs into the buffers, which are bound."""
@@ -54,7 +57,8 @@ class BoundCall:
         """Each writes its sample into the bound buffers; or binds it, where that cannot work."""
         if not samples:
             return []
-        if self._can_stay_bound and _have_one_shape(samples):
+        can_stay_bound = self._reads_our_memory and self._has_fixed_outputs
+        if can_stay_bound and _have_one_shape(samples):
             self.set_inputs(samples[0])
             return [self._writer(sample) for sample in samples]
         return [self._binder([_in_one_piece(value) for value in sample]) for sample in samples]
@@ -64,9 +68,10 @@ class BoundCall:
         return partial(self._native.run_with_iobinding, self._binding._iobinding, None)
 
     def reader(self) -> Callable[[], Any]:
-        """The native call; it makes a list of new arrays."""
+        """The native call, which makes a list of new arrays; with a check where it could crash."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
-        return read
+        # Outputs that are never bound anew stay computed once they are.
+        return read if self._has_fixed_outputs and self._is_computed() else self._read_checked
 
     def _writer(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
         pairs = [
@@ -84,7 +89,7 @@ class BoundCall:
         return write_each
 
     def _binder(self, values: Sequence[Tensor]) -> Callable[[], Any]:
-        bind, bind_output = self._binding._iobinding.bind_ortvalue_input, self._binding.bind_output
+        bind = self._binding._iobinding.bind_ortvalue_input
         # The library's own object keeps the array alive that its native one points into.
         made = [self._value_from_numpy(value) for value in values]
         pairs = list(zip(self._names, made, strict=True))
@@ -92,10 +97,22 @@ class BoundCall:
         def bind_each() -> None:
             for name, value in pairs:
                 bind(name, value._ortvalue)
-            for name in self._outputs:
-                bind_output(name)
+            if not self._has_fixed_outputs:
+                self._bind_outputs()
 
         return bind_each
+
+    def _bind_outputs(self) -> None:
+        for name in self._outputs:
+            self._binding.bind_output(name)
+
+    def _is_computed(self) -> bool:
+        return all(value.has_value() for value in self._binding.get_outputs())
+
+    def _read_checked(self) -> Any:
+        if not self._is_computed():
+            raise TargetError("onnx has no answer yet: no inference since the inputs were set")
+        return self._binding.copy_outputs_to_cpu()
 
 
 class FedCall:

@@ -5,7 +5,8 @@ invoked, the outputs are copied out. Three looks at the clock separate them; the
 inference is the start of the next, so that no time of the loop goes unseen. Nothing logs,
 allocates arrays, samples or talks inside it: what is to be called was prepared before, and times
 go into preallocated arrays of int64, one block after another; a new block is allocated between
-two inferences, and the next one starts with a look at the clock of its own.
+two inferences, and the next one starts with a look at the clock of its own. Nothing else is done
+there: the blocks are put together when all is over.
 
 A request to stop arrives as a signal (see `stop`): whatever was complete by then is kept. The
 end of an inference is therefore written last.
@@ -20,7 +21,7 @@ import gc
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter_ns, sleep
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 from edgebench.agent.worker.stop import STOP, StopRequested
 
 BLOCK_INFERENCES = 65536
-"""Inferences per block: 1.5 MiB of times, allocated in about 0.1 ms."""
+"""Inferences per block: 1.5 MiB of times, allocated in 0.1 to 1 ms; new memory is slow."""
 SPIN_NS = 300_000
 """A sleep may overshoot by about so much; the rest of a wait is spent looking at the clock.
 
@@ -76,6 +77,11 @@ class _Block:
     def of(cls, size: int) -> _Block:
         return cls(_zeros(size), _zeros(size), _zeros(size))
 
+    def whole_count(self, group: int) -> int:
+        """Inferences in complete queries."""
+        count = _complete_count(self.end_ns)
+        return count - count % group
+
 
 def new_times() -> Times:
     """No inference yet."""
@@ -103,28 +109,29 @@ def run_closed(
         group: Inferences in one query; only whole queries are issued.
         is_one_query: All of them are one query, due when the first one starts.
     """
-    times = new_times()
     prepared = [calls.set_inputs[sample] for sample in order]
     size = _whole(min(BLOCK_INFERENCES, len(order)), group)
     max_count = _whole(max_count, group)
+    blocks: list[_Block] = []
+    count, is_stopped = 0, False
     with _no_collection():
         deadline_ns = perf_counter_ns() + duration_ns
-        while (left := max_count - len(times)) > 0:
+        while (left := max_count - count) > 0 and not is_stopped:
             block = _Block.of(min(size, left))
             setters = prepared[: len(block.end_ns)]
-            need = max(0, min_count - len(times))
-            is_stopped = False
+            blocks.append(block)
             try:
                 with STOP.armed():
-                    _run_block(calls, setters, block, need, deadline_ns, group)
+                    _run_block(calls, setters, block, max(0, min_count - count), deadline_ns, group)
             except StopRequested:
                 is_stopped = True
-            times = _joined(times, block, order, group, is_stopped=is_stopped)
-            if is_one_query:
-                _make_due(times, times.start_ns[0] if len(times) else 0)
-            is_done = len(times) >= min_count and times.end_ns[-1] >= deadline_ns
-            if is_stopped or is_done:
+            done = block.whole_count(group)
+            count += done
+            if done and count >= min_count and block.end_ns[done - 1] >= deadline_ns:
                 break
+    times = _joined(blocks, order, group, is_stopped=is_stopped)
+    if is_one_query:
+        _make_due(times, times.start_ns[0] if len(times) else 0)
     return times
 
 
@@ -239,29 +246,22 @@ def _no_collection() -> Iterator[None]:
 
 
 def _joined(
-    times: Times, block: _Block, order: Sequence[int], group: int, *, is_stopped: bool
+    blocks: Sequence[_Block], order: Sequence[int], group: int, *, is_stopped: bool
 ) -> Times:
-    """The complete queries of a block behind the ones before."""
-    count = _complete_count(block.end_ns)
-    count -= count % group
-    if count:
-        starts = array("q", [block.begin_ns])
-        starts.extend(block.end_ns[: count - 1])
-        times.start_ns.extend(starts)
-        times.scheduled_ns.extend(_first_of_each(starts, group))
-        times.invoke_start_ns.extend(block.ready_ns[:count])
-        times.invoke_end_ns.extend(block.done_ns[:count])
-        times.end_ns.extend(block.end_ns[:count])
-        times.sample.extend(array("q", order[:count]))
-    return Times(
-        times.scheduled_ns,
-        times.start_ns,
-        times.invoke_start_ns,
-        times.invoke_end_ns,
-        times.end_ns,
-        times.sample,
-        is_stopped,
-    )
+    """The complete queries of all blocks."""
+    times = replace(new_times(), is_interrupted=is_stopped)
+    samples = array("q", order[: max((len(block.end_ns) for block in blocks), default=0)])
+    for block in blocks:
+        if count := block.whole_count(group):
+            starts = array("q", [block.begin_ns])
+            starts.extend(block.end_ns[: count - 1])
+            times.start_ns.extend(starts)
+            times.scheduled_ns.extend(_first_of_each(starts, group))
+            times.invoke_start_ns.extend(block.ready_ns[:count])
+            times.invoke_end_ns.extend(block.done_ns[:count])
+            times.end_ns.extend(block.end_ns[:count])
+            times.sample.extend(samples[:count])
+    return times
 
 
 def _first_of_each(starts: array[int], group: int) -> array[int]:

@@ -16,11 +16,11 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors
 from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.main import (
     TIMEOUT_FACTOR,
     TIMEOUT_MARGIN_S,
     WORKER_RECORD_FILE,
-    Job,
 )
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (

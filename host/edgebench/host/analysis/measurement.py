@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis import early_stopping
 from edgebench.host.analysis.answers import Accuracy, Agreement, accuracy, agreement
 from edgebench.host.analysis.latency import LatencySummary, summarize
+from edgebench.host.analysis.mllog import LoadgenResult, read_result
 from edgebench.host.analysis.outliers import Outliers, label_outliers
 from edgebench.host.analysis.queries import Nanoseconds, Queries
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
@@ -30,6 +31,17 @@ class ReferenceAccuracy:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Which pair of a comparison a run belongs to."""
+
+    comparison_id: str
+    number: int
+    """From 0."""
+    side: str
+    """baseline or candidate."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What only the host knows of a run; kept beside the raw files, so that it can be verified."""
 
@@ -38,6 +50,7 @@ class HostFacts:
     metric: str | None = None
     """How its labels judge the answers."""
     reference: ReferenceAccuracy | None = None
+    pair: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,8 @@ class Traces:
     labels: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     """`y`, and `x` where the metric needs it."""
     facts: HostFacts = field(default_factory=HostFacts)
+    loadgen_log: str | None = None
+    """LoadGen's detail log, when it issued the queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,7 @@ class Measurement:
     warmup_ns: int
     accuracy: Accuracy | None
     agreement: Agreement | None
+    loadgen: LoadgenResult | None = None
 
     @property
     def query_count(self) -> int:
@@ -126,6 +142,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         accuracy=_accuracy(worker, traces),
         agreement=_agreement(worker, traces),
+        loadgen=None if traces.loadgen_log is None else read_result(traces.loadgen_log),
     )
 
 

@@ -47,8 +47,9 @@ STEADY_RATIO = 0.25
 """Part of the run, at its end, that has to be steady. Source: warmup_stats, 500 of 2000."""
 LASTING_RATIO = 0.02
 """Part of the run from which on a segment says something about the device."""
-EXCURSIONS_RATIO = 0.05
-"""Part of the run that excursions from the steady level may take in all."""
+EXCURSIONS_RATIO = 0.10
+"""Part of the steady state that excursions from its level may take in all. On a shared virtual
+machine 5 % called every fourth run of 2 s unsteady that stayed on its level otherwise."""
 FILTER_WINDOW = 201
 """Neighbours that say whether a value is far. Source: warmup_stats, 200, here with a centre."""
 FILTER_RANGES = 3.0
@@ -251,13 +252,11 @@ def _classify(segments: list[Segment], tolerances: list[float]) -> tuple[int | N
 def _first_steady(are_equal: list[bool], anchor: int, segments: list[Segment]) -> int:
     """The first segment from which on all are equal to the anchor, but for excursions."""
     first = anchor
-    left = EXCURSIONS_RATIO * segments[-1].end_index
     away = 0
     for index in range(anchor - 1, -1, -1):
+        span = segments[-1].end_index - segments[index].start_index
         if not are_equal[index]:
             away += segments[index].query_count
-        elif away <= left:
-            first, left, away = index, left - away, 0
-        if away > left:
-            break
+        elif away <= EXCURSIONS_RATIO * span:
+            first = index
     return first

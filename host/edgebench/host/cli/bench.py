@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
     add_json,
     add_store,
@@ -19,6 +20,7 @@ from edgebench.host.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from edgebench.host.comparison import Compared
     from edgebench.host.lab import Lab
     from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.spec import Limits
@@ -69,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="MODEL", help="unquantised model to hold the accuracy against"
     )
     made.add_argument(
+        "--against", metavar="B", help="compare the model with B: paired runs in random order"
+    )
+    made.add_argument("--pairs", type=int, metavar="N", help="runs of each (default: 10)")
+    add_judgement(made)
+    made.add_argument(
         "--profile", action="store_true", help="time every operator, in a run of its own"
     )
     made.add_argument(
@@ -97,27 +104,18 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Measure; print the table, and what to do next."""
     from edgebench.host.cli import main as codes
+    from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.lab import Lab
     from edgebench.host.measure import Interrupted
     from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.errors import EdgebenchError
 
     lab = Lab(options.store)
+    compared: list[Compared] = []
     is_interrupted = False
     with ProgressWatcher() as watcher:
         try:
-            lab.bench(
-                *options.models,
-                on=options.on or ["local"],
-                runtime=options.runtime,
-                preset=_preset(options),
-                limits=_limits(options),
-                accuracy=options.accuracy,
-                reference=options.reference,
-                meter=options.meter,
-                watcher=watcher,
-                **_settings(options),
-            )
+            compared = _measure(options, lab, watcher)
         except Interrupted as exc:
             is_interrupted = True
             if exc.document is not None:
@@ -125,6 +123,9 @@ def run(options: argparse.Namespace) -> int:
         except (EdgebenchError, KeyboardInterrupt):
             _report(options, lab, watcher)  # what was measured before is not lost from sight
             raise
+    if compared:
+        report(compared, is_json=options.json, documents=watcher.documents)
+        return exit_code(compared)
     _report(options, lab, watcher)
     if is_interrupted:
         _say_what_was_kept(watcher, lab)
@@ -133,6 +134,50 @@ def run(options: argparse.Namespace) -> int:
         return codes.FAILED
     states = [document["verdict"]["state"] for document in watcher.documents]
     return codes.INVALID if "invalid" in states else codes.DONE
+
+
+def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> list[Compared]:
+    """Measure the models, or the pairs of a comparison."""
+    shared: dict[str, Any] = {
+        "on": options.on or ["local"],
+        "runtime": options.runtime,
+        "preset": _preset(options),
+        "limits": _limits(options),
+        "meter": options.meter,
+        "watcher": watcher,
+        **_settings(options),
+    }
+    if options.against is None:
+        _refuse_without_against(options)
+        lab.bench(*options.models, accuracy=options.accuracy, reference=options.reference, **shared)
+        return []
+    found, _ = lab.bench_against(
+        _only_model(options),
+        options.against,
+        margin_ratio=options.fail_on,
+        allowed=options.allow or (),
+        **({"pairs": options.pairs} if options.pairs is not None else {}),
+        **shared,
+    )
+    return found
+
+
+def _only_model(options: argparse.Namespace) -> str:
+    from edgebench.protocol.errors import UsageError
+
+    if len(options.models) != 1:
+        raise UsageError(f"--against compares one model with another, got {len(options.models)}")
+    if options.accuracy or options.profile:
+        raise UsageError("--against compares latencies; measure accuracy and profile on their own")
+    return str(options.models[0])
+
+
+def _refuse_without_against(options: argparse.Namespace) -> None:
+    from edgebench.protocol.errors import UsageError
+
+    for name in ("pairs", "fail_on", "allow"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} needs --against B")
 
 
 def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-DONE, FAILED, USAGE, INVALID, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes; 4 and 5 belong to comparisons. 130 is the shell's for Ctrl-C."""
+DONE, FAILED, USAGE, INVALID, REGRESSION, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+"""Exit codes; 130 is the shell's for Ctrl-C."""
 
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
@@ -23,6 +23,7 @@ COMMANDS = {
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
     "show": "show one run",
+    "compare": "compare stored runs, side against side",
     "verify": "compute a run again from its raw files",
 }
 
@@ -75,11 +76,10 @@ def _run(command: str, words: list[str]) -> int:
         from edgebench.host.show.hints import hint_for
 
         print(f"error: {exc}", file=sys.stderr)
-        if isinstance(exc, UsageError):
-            print(f"hint: see what it takes: edgebench {command} --help", file=sys.stderr)
-            return USAGE
-        print(f"hint: {hint_for(exc)}", file=sys.stderr)
-        return FAILED
+        is_plain = type(exc) is UsageError
+        help_ = f"see what it takes: edgebench {command} --help"
+        print(f"hint: {help_ if is_plain else hint_for(exc)}", file=sys.stderr)
+        return USAGE if isinstance(exc, UsageError) else FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -70,3 +70,15 @@ def numbers(text: str) -> tuple[int, ...]:
             raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
         found += range(first, last + 1)
     return tuple(dict.fromkeys(found))
+
+
+def percent(text: str) -> float:
+    """A share in percent, as a ratio.
+
+    >>> percent("3%"), percent("0.5")
+    (0.03, 0.005)
+    """
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,9})?)\s*%?", text.strip())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"not a percentage above 0: {text!r}; write 3%")
+    return float(match[1]) / 100

@@ -13,7 +13,7 @@ from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.mdns import Advertised, discover
 from edgebench.host.transports import local, tls
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import EdgebenchError, NotPaired, UsageError
+from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired
 
 MAX_PARALLEL = 16
 
@@ -58,7 +58,7 @@ def open_device(
     """Connect to a device by name, id, or a unique part of either.
 
     Raises:
-        UsageError: no paired device has that name, or several do.
+        NoSuchDevice: no paired device has that name, or several do.
         TransportError: it cannot be reached.
     """
     if name == LOCAL_NAME:
@@ -86,8 +86,8 @@ def _by_name(devices: Sequence[KnownDevice], name: str) -> KnownDevice:
         return found[0]
     if not found:
         names = ", ".join([LOCAL_NAME, *(device.name for device in devices)])
-        raise UsageError(f"no paired device is called {name!r}: there are {names}")
-    raise UsageError(f"{len(found)} devices match {name!r}: {', '.join(d.name for d in found)}")
+        raise NoSuchDevice(f"no paired device is called {name!r}: there are {names}")
+    raise NoSuchDevice(f"{len(found)} devices match {name!r}: {', '.join(d.name for d in found)}")
 
 
 def _connect(files: HostFiles, device: KnownDevice) -> Client:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.NoSuchRun, "see the stored runs: edgebench runs"),
+    (e.NoSuchDevice, "see which devices there are: edgebench devices"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),

@@ -10,10 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from edgebench.host.document import headline_ns
-from edgebench.host.lab import Place
 from edgebench.host.measure import Model
 from edgebench.host.show.tables import INVALID, console, safe, verdict_lines
 from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
+from edgebench.host.watcher import Place
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.verdict import MILDER
+from edgebench.host.analysis.rules import MILDER
 from edgebench.host.devices.discovery import Access, Found
 from edgebench.host.document import headline_ns
 from edgebench.host.show.units import (
@@ -20,9 +20,9 @@ from edgebench.host.show.units import (
     format_half_width,
     format_ns,
 )
-from edgebench.host.store.index import Row
+from edgebench.host.store.index import DAMAGED, Row
 
-_VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red"}
+_VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
 INVALID = "invalid"
 """A number that cannot be trusted is refused: such a run is shown without its numbers."""
@@ -86,7 +86,7 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in rows:
-        is_refused = row.verdict == INVALID
+        is_refused = row.verdict in (INVALID, DAMAGED)
         numbers = [row.latency_ns_p50, row.latency_ns_p90, row.latency_ns_p99]
         names = [row.device, row.model, row.precision or ABSENT, row.runtime]
         table.add_row(

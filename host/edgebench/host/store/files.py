@@ -133,6 +133,7 @@ def read_traces(directory: Path, queries: Queries) -> Traces:
         _read_arrays(raw / traces.ANSWERS_FILE),
         _read_arrays(raw / LABELS_FILE),
         _read_facts(raw / HOST_FACTS_FILE),
+        _read_text(raw / traces.LOADGEN_DETAIL_FILE),
     )
 
 
@@ -142,6 +143,10 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
     (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     if labels:
         np.savez(raw / LABELS_FILE, **dict(labels))  # pyright: ignore[reportArgumentType]
+
+
+def _read_text(path: Path) -> str | None:
+    return path.read_text(errors="replace") if path.exists() else None
 
 
 def _read_facts(path: Path) -> HostFacts:

@@ -7,12 +7,14 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from edgebench.host.document import headline_ns
-from edgebench.host.store.layout import Store
+from edgebench.host.document import created_utc, headline_ns
+from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import StoreError
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 1
+_VERSION = 2
+DAMAGED = "damaged"
+"""In place of a verdict: there is a directory, but no document that makes sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,17 @@ def list_runs(store: Store) -> list[Row]:
 
 def _up_to_date(store: Store, index: sqlite3.Connection) -> list[Row]:
     _prepare(index)
-    ids = store.run_ids()
-    known = {row[0] for row in index.execute("SELECT run_id FROM runs")}
-    for run_id in known - set(ids):
+    stamps = {run_id: _stamp(store, run_id) for run_id in store.run_ids()}
+    known = dict(index.execute("SELECT run_id, stamp FROM runs"))
+    for run_id in known.keys() - stamps.keys():
         index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-    marks = ", ".join("?" * len(fields(Row)))
-    for run_id in ids:
-        row = None if run_id in known else _row(store, run_id)
-        if row is not None:
-            index.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES ({marks})", astuple(row))
+    marks = ", ".join("?" * (len(fields(Row)) + 1))
+    for run_id, stamp in stamps.items():
+        if known.get(run_id) != stamp:
+            values = (*astuple(_row(store, run_id)), stamp)
+            index.execute(
+                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp) VALUES ({marks})", values
+            )
     index.commit()
     found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
     return [Row(*values) for values in found]
@@ -67,17 +71,45 @@ def _prepare(index: sqlite3.Connection) -> None:
     if index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
         index.execute("DROP TABLE IF EXISTS runs")
         index.execute(f"PRAGMA user_version = {_VERSION}")
-    index.execute(f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, PRIMARY KEY (run_id))")
+    index.execute(f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, PRIMARY KEY (run_id))")
     index.commit()
 
 
-def _row(store: Store, run_id: str) -> Row | None:
+def _stamp(store: Store, run_id: str) -> str:
+    """Changes when somebody writes the run's document again."""
+    try:
+        found = (store.directory(run_id) / RUN_FILE).stat()
+    except OSError:
+        return "absent"
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+def _row(store: Store, run_id: str) -> Row:
     try:
         row = row_of(store.document(run_id))
-    except (StoreError, KeyError, TypeError):
-        return None  # `edgebench verify` says what is wrong with it
+    except (StoreError, KeyError, TypeError, AttributeError):
+        return _damaged(run_id)
     is_plain = all(isinstance(value, (str, int, float, type(None))) for value in astuple(row))
-    return row if is_plain and row.run_id == run_id else None
+    return row if is_plain and row.run_id == run_id else _damaged(run_id)
+
+
+def _damaged(run_id: str) -> Row:
+    """A run whose document makes no sense; `edgebench verify` says what is wrong with it."""
+    return Row(
+        run_id=run_id,
+        created_utc=created_utc(run_id) or "",
+        device="unknown",
+        model="unknown",
+        precision=None,
+        runtime="unknown",
+        threads=0,
+        latency_ns_p50=None,
+        latency_ns_p90=None,
+        latency_ns_p99=None,
+        throughput_per_s=None,
+        peak_rss_bytes=None,
+        verdict=DAMAGED,
+    )
 
 
 def row_of(document: dict[str, Any]) -> Row:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.errors import NoSuchRun, StoreError
 from edgebench.protocol.paths import user_paths
 from edgebench.protocol.record import RUN_ID
 
@@ -66,7 +66,7 @@ class Store:
         """The id of a run given by id, by a unique part of it, or as `last`.
 
         Raises:
-            UsageError: no such run, or several.
+            NoSuchRun: no such run, or several.
         """
         ids = self.run_ids()
         if name == "last" and ids:
@@ -75,8 +75,8 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
-        raise UsageError(f"no run matches {name!r} among {len(ids)} in {self.root}")
+            raise NoSuchRun(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
+        raise NoSuchRun(f"no run matches {name!r} among {len(ids)} in {self.root}")
 
     def directory(self, run_id: str) -> Path:
         """Where a whole run is.

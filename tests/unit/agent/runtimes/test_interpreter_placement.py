@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.agent.runtimes.interpreter_placement import BUILTIN, Node, place
-from edgebench.protocol.runtime import OperatorPlacement
+from edgebench.protocol.record import OperatorPlacement
 
 DELEGATE = "DELEGATE"
 

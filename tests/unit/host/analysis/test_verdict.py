@@ -17,17 +17,9 @@ from edgebench.host.analysis.measurement import (
     ReferenceAccuracy,
     measure_traces,
 )
-from edgebench.host.analysis.verdict import (
-    MILDER,
-    RULES,
-    Evidence,
-    RuleOutcome,
-    RuleResult,
-    State,
-    Verdict,
-    accuracy_drop,
-    judge,
-)
+from edgebench.host.analysis.mllog import LoadgenResult
+from edgebench.host.analysis.rules import MILDER, RULES, Evidence, State, accuracy_drop
+from edgebench.host.analysis.verdict import RuleOutcome, RuleResult, Verdict, judge
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState
 from edgebench.protocol.record import (
     HarnessFacts,
@@ -38,7 +30,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
 )
-from edgebench.protocol.spec import Scenario
+from edgebench.protocol.spec import Engine, Scenario
 
 Change = Callable[[Evidence], Evidence]
 
@@ -119,6 +111,12 @@ def delegates(requested: tuple[str, ...], used: tuple[str, ...]) -> Change:
     return worker(runtime=RuntimeFacts("tflite", "2.14.0", requested, used))
 
 
+def issued_by_loadgen(*, is_valid: bool) -> Change:
+    """LoadGen issued the queries, and says this of its run."""
+    result = LoadgenResult(is_valid, None, 64, 1, 1, 1, 1, 1, None, 0)
+    return lambda evidence: measured(loadgen=result)(spec(engine=Engine.LOADGEN)(evidence))
+
+
 def profiled(**fields: Any) -> Change:
     """A profile was asked for, and this is what became of it."""
     return lambda evidence: worker(check=replace(evidence.worker.check, **fields))(
@@ -162,6 +160,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("enough_queries", State.INVALID, spec(min_query_count=501)),
     ("enough_time", State.INVALID, spec(duration_s=3600.0)),
     ("latency_target", State.INVALID, served(is_met=False)),
+    ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
+    ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
@@ -189,6 +189,7 @@ FAILING: list[tuple[str, State, Change]] = [
 ]
 UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", delegates(("/opt/libedgetpu.so",), ())),
+    ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", measured(accuracy=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
@@ -212,6 +213,7 @@ PASSING: list[tuple[str, Change]] = [
     ("enough_queries", spec(min_query_count=490)),
     ("enough_time", full),
     ("latency_target", served(is_met=True)),
+    ("loadgen", issued_by_loadgen(is_valid=True)),
     ("accuracy_floor", accuracy(0.93 * 0.98)),
     ("accuracy", accuracy(0.98 * 0.98)),
     ("agreement", differs(0.5)),

@@ -116,9 +116,9 @@ def test_short_interference_does_not_end_a_steady_state() -> None:
 
 
 def test_long_interference_is_told() -> None:
-    """A tenth of the run at half of the speed is called flat."""
+    """A fifth of the run at half of the speed is called flat."""
     latency_ns = steady(np.random.default_rng(9), 2000, "normal", 0.02)
-    latency_ns[1000:1200] *= 2
+    latency_ns[800:1200] *= 2
     found = find_steady_state(latency_ns)
     assert found.steady_class is SteadyClass.WARMUP
     assert found.first_steady_index == pytest.approx(1200, abs=2)

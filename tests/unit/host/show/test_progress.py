@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from edgebench.host.lab import Place
 from edgebench.host.measure import Model
 from edgebench.host.show import progress
 from edgebench.host.show.progress import ProgressWatcher
+from edgebench.host.watcher import Place
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.messages import Progress

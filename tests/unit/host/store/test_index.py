@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,7 +14,7 @@ from support.disks import read_only
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
-from edgebench.host.store.index import INDEX_FILE, Row, list_runs
+from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs
 from edgebench.host.store.layout import RUN_FILE, Store
 
 OTHER_ID = "20260103-000000-ffffffff"
@@ -66,8 +67,22 @@ def test_list_follows_the_directories(store: Store) -> None:
 def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
     """Listing thousands of runs reads thousands of files each time."""
     rows = list_runs(store)
-    (store.directory(RUN_ID) / RUN_FILE).write_text("not read any more")
+    path = store.directory(RUN_ID) / RUN_FILE
+    found = path.stat()
+    path.write_bytes(b"?" * found.st_size)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
     assert list_runs(store) == rows
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"metrics": 5}', "null"])
+def test_run_that_was_damaged_is_listed_as_damaged(store: Store, text: str) -> None:
+    """A destroyed run looks healthy in the list, or is gone from it."""
+    list_runs(store)
+    (store.directory(RUN_ID) / RUN_FILE).write_text(text)
+    damaged, other = list_runs(store)
+    assert (damaged.run_id, damaged.verdict) == (RUN_ID, DAMAGED)
+    assert damaged.created_utc == CREATED_UTC
+    assert (damaged.latency_ns_p50, other.verdict) == (None, "valid")
 
 
 def test_deleted_index_is_made_again(store: Store) -> None:
@@ -146,7 +161,7 @@ def test_read_only_store_can_be_listed(store: Store, is_indexed: bool) -> None:
 def test_damaged_run_does_not_hide_the_others(store: Store, text: str) -> None:
     """One torn document keeps the user from seeing all results."""
     (store.directory(RUN_ID) / RUN_FILE).write_text(text)
-    assert ids(store) == [OTHER_ID]
+    assert ids(store) == [RUN_ID, OTHER_ID]
 
 
 def test_document_with_a_wrong_type_does_not_hide_the_others(store: Store) -> None:

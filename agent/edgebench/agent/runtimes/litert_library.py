@@ -1,0 +1,101 @@
+"""The C interface of LiteRT's shared library, `libLiteRt.so`, for what its Python cannot do.
+
+The headers are not in the wheel. A wrong guess at a declaration reads wild memory, so only versions
+are let in that were tried.
+
+Source: google-ai-edge/LiteRT, litert/c/*.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from contextlib import ExitStack
+from ctypes import c_int, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+from edgebench.agent.runtimes.text import one_line
+from edgebench.protocol.errors import ModelRefused
+
+TRIED_VERSIONS = ((2, 1, 6), (2, 3))
+"""First and last release that is known; of the last one, any patch."""
+_ERRORS = {
+    1: "invalid argument",
+    2: "out of memory",
+    3: "runtime failure",
+    5: "unsupported",
+    6: "not found",
+    501: "invalid flatbuffer",
+}
+"""`LiteRtStatus`, litert_common.h."""
+
+
+class Library:
+    """The C functions; all but those that destroy return a status."""
+
+    def __init__(self, version: str) -> None:
+        check_version(version)
+        package = importlib.import_module("ai_edge_litert")
+        try:
+            self._functions = ctypes.CDLL(str(Path(str(package.__file__)).parent / "libLiteRt.so"))
+            self._c = ctypes.CDLL(None)
+        except OSError as exc:
+            raise ModelRefused(f"LiteRT's profiler is not there: {one_line(exc)}") from exc
+        self._c.strdup.restype = c_void_p
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function.
+
+        Raises:
+            ModelRefused: it is not there, or answers with an error.
+        """
+        try:
+            function = getattr(self._functions, f"LiteRt{name}")
+        except AttributeError as exc:
+            raise ModelRefused(f"LiteRT's profiler is not there: no LiteRt{name}") from exc
+        function.restype = c_int
+        if status := function(*arguments):
+            answer = _ERRORS.get(status, f"error {status}")
+            raise ModelRefused(f"the profile was not taken: LiteRt{name} answers: {answer}")
+
+    def handle(self, name: str, *arguments: Any) -> c_void_p:
+        """Call a function whose last argument is where it puts a handle."""
+        made = c_void_p()
+        self.call(name, *arguments, ctypes.byref(made))
+        if not made:
+            raise ModelRefused(f"the profile was not taken: LiteRt{name} gives nothing")
+        return made
+
+    def size(self, name: str, *arguments: Any) -> int:
+        """Call a function whose last argument is where it puts a size or an index."""
+        made = c_size_t()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made.value
+
+    def owned(self, life: ExitStack, kind: str, name: str, *arguments: Any) -> c_void_p:
+        """A handle that is destroyed at the end of its life."""
+        made = self.handle(name, *arguments)
+        destroy = getattr(self._functions, f"LiteRtDestroy{kind}")
+        destroy.restype = None
+        life.callback(destroy, made)
+        return made
+
+    def add_text(self, options: c_void_p, identifier: bytes, text: bytes) -> None:
+        """Attach options, which are text in TOML; the library frees its own copy of it."""
+        copy, free = c_void_p(self._c.strdup(text)), ctypes.cast(self._c.free, c_void_p)
+        made = self.handle("CreateOpaqueOptions", identifier, copy, free)
+        self.call("AddOpaqueOptions", options, made)
+
+
+def check_version(version: str) -> None:
+    """Let in what was tried.
+
+    Raises:
+        ModelRefused: it is another version of ai-edge-litert.
+    """
+    first, last = TRIED_VERSIONS
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    if not first <= numbers or numbers[: len(last)] > last:
+        text = f"{'.'.join(map(str, first))} to {'.'.join(map(str, last))}"
+        raise ModelRefused(f"LiteRT's profiler is known in versions {text}, found {version}")

@@ -1,0 +1,179 @@
+"""Time per operator on LiteRT, through the C interface of its shared library.
+
+Theory of operation. LiteRT's Python has no profiler, its `libLiteRt.so` has one. A `CompiledModel`
+is made there with the option `enable_profiling`, with the same kernels and threads as the
+interpreter has, and run apart from it; so this is a load of its own, and its times are not those of
+the timed loop. Resolution is 1 µs, rounded down: of operators below that, nothing is left.
+
+    environment ─▶ model ─┐
+    options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
+                             input and output buffers ─▶ run
+
+A run ends with these events: one for each operator that the interpreter ran, one for each kernel
+inside of a delegate, and some of the library's own, which are left out.
+
+Buffers that are smaller than what the model answers end the process in LiteRT 2.3 (seen with a
+detector whose file gives its outputs no shape); they are compared with the interpreter's tensors
+before anything runs.
+
+Source: google-ai-edge/LiteRT, litert/c/*.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from contextlib import ExitStack
+from ctypes import c_int, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgebench.agent.runtimes.interpreter_placement import BUILTIN
+from edgebench.agent.runtimes.litert_events import Event, make_room, operators, read_events
+from edgebench.agent.runtimes.litert_library import Library
+from edgebench.agent.runtimes.text import one_line
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import OperatorTime
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+NS_PER_US = 1000
+_CPU = 1
+"""`kLiteRtHwAcceleratorCpu`."""
+_WRITE = 1
+"""`kLiteRtTensorBufferLockModeWrite`."""
+_TYPE_BYTES = 512
+"""Room for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTensors:
+    """The inputs and outputs of the main graph by tensor index, and what is in them."""
+
+    inputs: Mapping[int, Tensor]
+    outputs: Mapping[int, Tensor]
+
+
+def profile_model(
+    tensors: ModelTensors, run_count: int, *, path: str, version: str, threads: int,
+    kernels: str, delegate: str,
+) -> tuple[OperatorTime, ...]:  # fmt: skip
+    """Run a model file under the profiler.
+
+    Args:
+        tensors: Inputs to run on, and the outputs of a run, for their sizes.
+        run_count: How often; one more run before these is not counted.
+        path: The model file.
+        version: Of ai-edge-litert.
+        threads: Of the kernels.
+        kernels: `xnnpack` or `builtin`; it takes `reference`, too, and runs others.
+        delegate: Name of the place where the delegate's kernels run.
+
+    Raises:
+        ModelRefused: this version is not known, or the profiler does not take this model.
+    """
+    with ExitStack() as life:
+        session = _Session(Library(version), life, path, threads, kernels)
+        session.fill(tensors)
+        session.run()
+        runs = [operators(session.profiled_run()) for _ in range(run_count)]
+    shapes = {tuple((event.tag, event.is_delegated) for event in run) for run in runs}
+    if len(shapes) > 1:
+        raise ModelRefused("the profile was not taken: two runs did not run the same operators")
+    return tuple(
+        OperatorTime(
+            index=index,
+            operator=one_line(events[0].tag),
+            name="",
+            place=delegate if events[0].is_delegated else BUILTIN,
+            count=len(events),
+            total_ns=sum(event.elapsed_us for event in events) * NS_PER_US,
+        )
+        for index, events in enumerate(zip(*runs, strict=True))
+    )
+
+
+class _Session:
+    """A compiled model with its buffers and its profiler."""
+
+    def __init__(
+        self, library: Library, life: ExitStack, path: str, threads: int, kernels: str
+    ) -> None:
+        self._library = library
+        environment = library.owned(life, "Environment", "CreateEnvironment", 0, None)
+        file = path.encode()
+        model = library.owned(life, "Model", "CreateModelFromFile", environment, file)
+        options = library.owned(life, "Options", "CreateOptions")
+        library.call("SetOptionsHardwareAccelerators", options, c_uint64(_CPU))
+        library.add_text(options, b"runtime_options_string", b"enable_profiling = true\n")
+        text = f'num_threads = {threads}\nkernel_mode = "{kernels}"\n'
+        library.add_text(options, b"xnnpack", text.encode())
+        arguments = (environment, model, options)
+        self._model = library.owned(life, "CompiledModel", "CreateCompiledModel", *arguments)
+        self._signature = library.handle("GetModelSignature", model, c_size_t(0))
+        self._inputs = self._make_buffers(life, environment, "Input")
+        self._outputs = self._make_buffers(life, environment, "Output")
+        self._profiler = library.handle("CompiledModelGetProfiler", self._model)
+
+    def fill(self, tensors: ModelTensors) -> None:
+        """Copy the inputs in, when all buffers are as large as the interpreter's tensors."""
+        self._compare(self._inputs, tensors.inputs)
+        self._compare(self._outputs, tensors.outputs)
+        for index, buffer in self._inputs.items():
+            value, address = tensors.inputs[index], c_void_p()
+            self._library.call("LockTensorBuffer", buffer, ctypes.byref(address), _WRITE)
+            ctypes.memmove(address, value.tobytes(), value.nbytes)
+            self._library.call("UnlockTensorBuffer", buffer)
+
+    def _compare(self, buffers: Mapping[int, c_void_p], values: Mapping[int, Tensor]) -> None:
+        sizes = {
+            index: self._library.size("GetTensorBufferPackedSize", buffer)
+            for index, buffer in buffers.items()
+        }
+        if sizes != {index: value.nbytes for index, value in values.items()}:
+            raise ModelRefused(
+                "the profile was not taken: LiteRT's buffers are not those of the interpreter"
+            )
+
+    def run(self) -> None:
+        """Run once."""
+        inputs, outputs = _array(self._inputs.values()), _array(self._outputs.values())
+        ends = (c_size_t(len(inputs)), inputs, c_size_t(len(outputs)), outputs)
+        self._library.call("RunCompiledModel", self._model, c_size_t(0), *ends)
+
+    def profiled_run(self) -> list[Event]:
+        """Run once under the profiler; the events of this run."""
+        self._library.call("ResetProfiler", self._profiler)
+        self._library.call("StartProfiler", self._profiler)
+        self.run()
+        self._library.call("StopProfiler", self._profiler)
+        count = c_int()
+        self._library.call("GetNumProfilerEvents", self._profiler, ctypes.byref(count))
+        if count.value <= 0:
+            raise ModelRefused("the profile was not taken: LiteRT recorded no event")
+        room = make_room(count.value)
+        self._library.call("GetProfilerEvents", self._profiler, count, room)
+        return read_events(room, count.value)
+
+    def _make_buffers(
+        self, life: ExitStack, environment: c_void_p, end: str
+    ) -> dict[int, c_void_p]:
+        library, buffers = self._library, dict[int, c_void_p]()
+        for position in range(library.size(f"GetNumSignature{end}s", self._signature)):
+            place = c_size_t(position)
+            tensor = library.handle(f"GetSignature{end}TensorByIndex", self._signature, place)
+            kind = (ctypes.c_uint8 * _TYPE_BYTES)()
+            library.call("GetRankedTensorType", tensor, kind)
+            request = (f"GetCompiledModel{end}BufferRequirements", self._model, c_size_t(0), place)
+            needs = library.handle(*request)
+            make = ("CreateManagedTensorBufferFromRequirements", environment, kind, needs)
+            buffers[library.size("GetTensorIndex", tensor)] = library.owned(
+                life, "TensorBuffer", *make
+            )
+        return buffers
+
+
+def _array(handles: Any) -> ctypes.Array[c_void_p]:
+    values = [handle.value for handle in handles]
+    return (c_void_p * len(values))(*values)

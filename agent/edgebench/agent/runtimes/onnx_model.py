@@ -1,0 +1,126 @@
+"""A model in an ONNX Runtime session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
+from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+PROVIDER_SUFFIX = "ExecutionProvider"
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bool)": "bool",
+    "tensor(string)": "object",
+}
+
+
+class OnnxModel:
+    """A model in a session."""
+
+    def __init__(
+        self, library: Any, session: Any, *, precision: str | None, is_profiled: bool
+    ) -> None:
+        self._session = session
+        self._is_profiled = is_profiled
+        self.inputs = tuple(_tensor_spec(arg, unknown=1) for arg in session.get_inputs())
+        self.outputs = tuple(_tensor_spec(arg, unknown=-1) for arg in session.get_outputs())
+        self.precision = precision
+        self._call = self._make_call(library)
+
+    @property
+    def delegates_used(self) -> tuple[str, ...]:
+        """The providers that have an operator; all that are there where the library is too old."""
+        present = map(short_provider, self._session.get_providers())
+        busy = {place for place, _ in _assigned(self._session)}
+        return tuple(name for name in present if name in busy or not busy)
+
+    def set_inputs(self, values: Sequence[Tensor]) -> None:
+        """Copy the inputs."""
+        self._call.set_inputs(values)
+
+    def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
+        """Callables that copy a sample into the bound tensors."""
+        return self._call.prepare(samples)
+
+    def invoker(self) -> Callable[[], Any]:
+        """The native call on bound values."""
+        return self._call.invoker()
+
+    def reader(self) -> Callable[[], Any]:
+        """The native call that copies the outputs."""
+        return self._call.reader()
+
+    def read_outputs(self) -> list[Tensor]:
+        """Copies of the outputs."""
+        return list(self._call.reader()())
+
+    def reset(self) -> None:
+        """A session keeps no state between two runs."""
+
+    def placement(self) -> tuple[OperatorPlacement, ...]:
+        """As the session assigned them, before it fused kernels; graphs inside of others too."""
+        return tuple(
+            OperatorPlacement(*kind, count)
+            for kind, count in sorted(Counter(_assigned(self._session)).items())
+        )
+
+    def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
+        """By the session's own profiler; fewer runs of a large model, whose file would be huge."""
+        if not self._is_profiled:
+            raise ModelRefused("the session was not made for a profile")
+        self._is_profiled = False
+        operator_count = sum(one.count for one in self.placement())
+        count = affordable_run_count(run_count, operator_count)
+        invoke = self._call.invoker()
+        for _ in range(count):
+            invoke()
+        return read_profile(self._session.end_profiling(), count)
+
+    def arena_bytes(self) -> int | None:
+        """The session does not tell; only the events of its profiler do."""
+        return None
+
+    def close(self) -> None:
+        """Drop the session, and the file of a profile that nobody asked for."""
+        if self._is_profiled:
+            Path(self._session.end_profiling()).unlink(missing_ok=True)
+        del self._call, self._session
+
+    def _make_call(self, library: Any) -> BoundCall | FedCall:
+        inputs = [spec.name for spec in self.inputs]
+        if any(spec.dtype == "object" for spec in (*self.inputs, *self.outputs)):
+            return FedCall(self._session, inputs=inputs)
+        return BoundCall(library, self._session, inputs=inputs, outputs=self.outputs)
+
+
+def short_provider(provider: str) -> str:
+    """Name of an execution provider as `--delegate` takes it: cpu, cuda."""
+    return provider.removesuffix(PROVIDER_SUFFIX).lower()
+
+
+def _assigned(session: Any) -> list[tuple[str, str]]:
+    """Place and kind of each operator; empty where the library does not tell."""
+    try:
+        parts = session.get_provider_graph_assignment_info()
+    except Exception:  # too old to have it, or an error of a kind of its own
+        return []
+    nodes = [(part, node) for part in parts for node in part.get_nodes()]
+    return [(short_provider(part.ep_name), str(node.op_type)) for part, node in nodes]
+
+
+def _tensor_spec(arg: Any, *, unknown: int) -> TensorSpec:
+    shape = tuple(size if isinstance(size, int) else unknown for size in arg.shape)
+    kind = str(arg.type)
+    dtype = _DTYPES.get(kind, kind.removeprefix("tensor(").removesuffix(")"))
+    return TensorSpec(str(arg.name), shape, dtype)

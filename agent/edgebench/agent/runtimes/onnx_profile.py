@@ -1,0 +1,115 @@
+"""Time per operator on ONNX Runtime: the file that its own profiler writes.
+
+Theory of operation. A session that was made with profiling on appends one event for each operator
+it runs, and one (`model_run`) when a run is over, and writes them all to a file when the profiling
+ends, once. Times are whole microseconds, and hold what the profiler itself takes: 3 to 15 µs an
+operator, which is most of it in a small model. An operator that holds graphs of its own (`Loop`,
+`If`) lasts as long as the operators inside it, which are left out.
+
+Source: onnxruntime/core/framework/sequential_executor.cc, onnxruntime/core/common/profiler.cc.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebench.agent.runtimes.text import one_line
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import OperatorTime
+
+FILE_PREFIX = "profile-of-operators"
+"""In the directory where the worker runs."""
+MAX_FILE_BYTES = 8 * 2**20
+"""What one profile may write; reading it takes ten times as much memory."""
+BYTES_PER_EVENT = 800
+"""600 to 750 were seen."""
+NS_PER_US = 1000
+_SUFFIX = "_kernel_time"
+_WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One operator, once."""
+
+    name: str
+    operator: str
+    provider: str
+    node: str
+    start_us: int
+    duration_us: int
+
+    def is_inside(self, other: _Event) -> bool:
+        end_us = self.start_us + self.duration_us
+        other_end_us = other.start_us + other.duration_us
+        return self != other and other.start_us <= self.start_us and end_us <= other_end_us
+
+
+def affordable_run_count(run_count: int, operator_count: int) -> int:
+    """As many of these runs as the file has room for, one at least."""
+    return max(1, min(run_count, MAX_FILE_BYTES // (BYTES_PER_EVENT * max(1, operator_count))))
+
+
+def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
+    """The times of the last so many runs; the file is deleted.
+
+    Raises:
+        ModelRefused: the file holds fewer runs, or is not what the profiler writes.
+    """
+    try:
+        runs = _runs(json.loads(Path(path).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise ModelRefused(f"the profile of onnxruntime is not readable: {one_line(exc)}") from exc
+    finally:
+        Path(path).unlink(missing_ok=True)
+    if len(runs) < run_count:
+        raise ModelRefused(f"onnxruntime profiled {len(runs)} runs of {run_count}")
+    by_operator: dict[tuple[str, str], list[_Event]] = {}
+    for run in runs[-run_count:]:
+        for event in _outermost(run):
+            by_operator.setdefault((event.node, event.name), []).append(event)
+    return tuple(_total(index, events) for index, events in enumerate(by_operator.values()))
+
+
+def _total(index: int, events: Sequence[_Event]) -> OperatorTime:
+    first = events[0]
+    return OperatorTime(
+        index=index,
+        operator=one_line(first.operator),
+        name=one_line(first.name),
+        place=first.provider.removesuffix("ExecutionProvider").lower(),
+        count=len(events),
+        total_ns=sum(event.duration_us for event in events) * NS_PER_US,
+    )
+
+
+def _runs(entries: Sequence[dict[str, Any]]) -> list[list[_Event]]:
+    """The operators of each run, in order."""
+    runs: list[list[_Event]] = [[]]
+    for entry in entries:
+        if entry.get("cat") == "Node" and entry["name"].endswith(_SUFFIX):
+            runs[-1].append(_event(entry))
+        elif entry.get("name") == "model_run":
+            runs.append([])
+    return runs[:-1]
+
+
+def _event(entry: dict[str, Any]) -> _Event:
+    facts = entry["args"]
+    return _Event(
+        name=str(entry["name"]).removesuffix(_SUFFIX),
+        operator=str(facts["op_name"]),
+        provider=str(facts.get("provider", "")),
+        node=str(facts.get("node_index", "")),
+        start_us=int(entry["ts"]),
+        duration_us=int(entry["dur"]),
+    )
+
+
+def _outermost(run: Sequence[_Event]) -> list[_Event]:
+    holders = [event for event in run if event.operator in _WITH_GRAPHS]
+    return [event for event in run if not any(event.is_inside(holder) for holder in holders)]

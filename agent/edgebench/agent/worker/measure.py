@@ -1,0 +1,199 @@
+"""From a model file to measured times: load, first inference, warm-up, timed loop."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgebench.agent.worker import facts
+from edgebench.agent.worker.job import Job, Pipe
+from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
+from edgebench.agent.worker.stop import StopRequested
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import ColdStart, HarnessFacts, Moment, Phase
+from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+NS_PER_S = 1_000_000_000
+HARNESS_QUERIES = 4096
+"""Queries that do nothing, to measure the loop itself; takes about 3 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A model that has answered once, and the samples that it will be asked."""
+
+    runtime: Runtime
+    version: str
+    model: LoadedModel
+    cold_start: ColdStart
+    model_bytes: int
+    samples: list[list[Tensor]]
+    first_outputs: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the timed loop gave."""
+
+    warmup: Times
+    timed: Times
+    """Empty when the run was stopped during the warm-up."""
+    before: Moment
+    after: Moment
+    harness: HarnessFacts
+    steady_rss_bytes: int
+    steady_pss_bytes: int | None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the run was stopped early."""
+        return self.warmup.is_interrupted or self.timed.is_interrupted
+
+
+def get_ready(job: Job) -> Ready:
+    """Import, load, first inference: each timed on its own."""
+    runtime = _find_runtime(job.spec.runtime)
+    import_ns, version = _timed(runtime.import_library)
+    before_bytes = facts.resident_bytes()
+    options = LoadOptions(job.spec.threads, job.spec.delegate)
+    load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
+    samples = _samples(job, model)
+    first_ns, first_outputs = _first_inference(job, model, samples[0])
+    return Ready(
+        runtime=runtime,
+        version=version,
+        model=model,
+        cold_start=ColdStart(import_ns, load_ns, first_ns),
+        model_bytes=max(0, facts.resident_bytes() - before_bytes),
+        samples=samples,
+        first_outputs=first_outputs,
+    )
+
+
+def measure(spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
+    """Warm up and run the scenario."""
+    from edgebench.agent.worker.scenarios import run_warmup
+
+    model = ready.model
+    calls = Calls(model.prepare(ready.samples), model.invoker(), model.reader())
+    harness = _measure_harness()
+    first_ns = ready.cold_start.first_inference_ns
+    pipe.phase(
+        Phase.WARMING_UP,
+        _expected_s(first_ns, spec.warmup_duration_s, spec.warmup_query_count),
+    )
+    warmup = run_warmup(calls, spec)
+    query_ns = typical_ns(warmup) or first_ns
+    pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, query_ns))
+    before = facts.read_moment()
+    timed = _run(calls, spec, query_ns, directory) if not warmup.is_interrupted else new_times()
+    after = facts.read_moment()
+    return Measured(
+        warmup,
+        timed,
+        before,
+        after,
+        harness,
+        facts.resident_bytes(),
+        facts.proportional_bytes(),
+    )
+
+
+def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
+    from edgebench.agent.worker.loadgen import run_loadgen
+    from edgebench.agent.worker.scenarios import run_scenario
+
+    if spec.engine is Engine.LOADGEN:
+        return run_loadgen(calls, spec, typical_ns=query_ns, directory=str(directory))
+    return run_scenario(calls, spec)
+
+
+def _find_runtime(name: str) -> Runtime:
+    # Imported here, so that an unknown runtime is reported like every other failure.
+    from edgebench.agent.runtimes.registry import find_runtime
+
+    return find_runtime(name)
+
+
+def _samples(job: Job, model: LoadedModel) -> list[list[Tensor]]:
+    from edgebench.agent.worker.inputs import make_samples
+
+    spec = job.spec
+    return make_samples(
+        model.inputs, count=spec.sample_count, seed=spec.seed, memory_bytes=job.memory_bytes
+    )
+
+
+def _first_inference(
+    job: Job, model: LoadedModel, sample: list[Tensor]
+) -> tuple[int, list[Tensor]]:
+    from edgebench.agent.runtimes.text import one_line
+
+    try:
+        model.set_inputs(sample)
+        elapsed_ns, _ = _timed(model.invoker())
+        return elapsed_ns, model.read_outputs()
+    except (MemoryError, StopRequested):
+        raise
+    except Exception as exc:  # each library has its own exceptions
+        text = one_line(exc) or "no reason given; it may be out of memory"
+        raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
+
+
+def _measure_harness() -> HarnessFacts:
+    nothing = Calls([_do_nothing], _do_nothing, _do_nothing)
+    times = run_closed(
+        nothing,
+        [0] * HARNESS_QUERIES,
+        duration_ns=0,
+        min_count=HARNESS_QUERIES,
+        max_count=HARNESS_QUERIES,
+    )
+    wall_ns = times.end_ns[-1] - times.start_ns[0]
+    return HarnessFacts(
+        p50_ns=typical_ns(times) or 0,
+        per_query_ns=wall_ns / len(times),
+        end_to_end_p50_ns=_median(times.start_ns, times.end_ns) or 0,
+    )
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
+    count = spec.min_query_count
+    if spec.scenario is Scenario.MULTI_STREAM:
+        count *= spec.samples_per_query
+    at_once_s = _expected_s(query_ns, spec.duration_s, count)
+    if spec.scenario is Scenario.SERVER and spec.target_qps is not None:
+        return max(at_once_s, spec.min_query_count / spec.target_qps)
+    return at_once_s
+
+
+def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
+    return max(duration_s, count * query_ns / NS_PER_S)
+
+
+def typical_ns(times: Times) -> int | None:
+    """Median latency of the last part, for estimates only."""
+    return _median(times.invoke_start_ns, times.invoke_end_ns)
+
+
+def _median(begins: array[int], ends: array[int]) -> int | None:
+    last = [end - begin for begin, end in zip(begins[-1024:], ends[-1024:], strict=True)]
+    return sorted(last)[len(last) // 2] if last else None
+
+
+def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
+    begin = time.perf_counter_ns()
+    result = call()
+    return time.perf_counter_ns() - begin, result

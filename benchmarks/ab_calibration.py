@@ -1,0 +1,233 @@
+"""How often the comparison cries wolf, and how often it sees a change of 3 %.
+
+    python benchmarks/ab_calibration.py [--gates 200] [--real-pairs 100] [--pool FILE]
+
+A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %, without a margin, and
+alarms when it says better or worse. Four designs are asked:
+
+    pairs         both sides run once in each pair, in an order that is drawn; signed ranks
+    random order  the twenty runs in an order that is drawn; rank sums
+    alternating   baseline, candidate, baseline, candidate…; rank sums
+    blocks        ten runs of the baseline, then ten of the candidate; rank sums
+
+Synthetic campaigns have 1 % of noise between runs; with drift, the device slows down by 3 % from
+the first run to the last, as one that grows warm. Without a difference between the sides (A/A),
+4 to 16 of 200 gates may alarm: the binomial 95 % range around 5 %.
+
+Real runs (`--real-pairs`) are short runs of one built-in model through `Lab.bench`, one process
+each, two a pair. Both sides are the same model, so which of two is called the candidate is drawn.
+The first line of that table takes every ten pairs as they were measured, once. The other lines
+draw gates from the pool: ten contiguous pairs from a random place, with labels drawn anew by each
+design. That tests the designs on the drift and the outliers of a real machine; for pairs, drawn
+labels make the rate of alarms what the test promises. A change of 3 % is planted by multiplying
+the candidate's medians. `--pool` keeps the medians, and reuses them in the next call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from common import add_patience, machine, report, table, wait_until_quiet
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.compare import ComparisonOutcome, Design, Rules, compare
+from edgebench.host.lab import Lab
+
+Floats = NDArray[np.float64]
+Gate = tuple[Floats, Floats]
+Order = Callable[[np.random.Generator, int], Floats]
+
+PAIRS = 10
+"""In a gate."""
+CHANGE, SMALL_CHANGE = 1.03, 1.01
+DRIFT = 0.03
+NOISE = 0.01
+"""Standard deviation between runs, on the logarithm."""
+ALARMS = (4, 16)
+"""Of 200 gates; the binomial 95 % range at 5 %."""
+FOUND_PERCENT = 90.0
+MODEL, RUNTIME, DURATION_S = "digits_fp32.tflite", "litert", 0.2
+CHANGED = (ComparisonOutcome.BETTER, ComparisonOutcome.WORSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A design: in which order the sides run, and which test judges them."""
+
+    name: str
+    order: Order
+    """For each run in order of time, 1 where it is the candidate's; shape (2 · pairs,)."""
+    design: Design
+
+    def gate(self, runs: Floats, draw: np.random.Generator, change: float = 1.0) -> Gate:
+        """Runs, in order of time, split into two sides; the candidate's are slower by a change."""
+        is_candidate = self.order(draw, runs.size // 2).astype(bool)
+        return runs[~is_candidate], runs[is_candidate] * change
+
+
+def drawn_pairs(draw: np.random.Generator, pairs: int) -> Floats:
+    first = draw.integers(0, 2, pairs)
+    return np.column_stack([first, 1 - first]).ravel().astype(float)
+
+
+PLANS = (
+    Plan("pairs", drawn_pairs, Design.PAIRED),
+    Plan(
+        "random order",
+        lambda draw, pairs: draw.permutation(np.repeat([0.0, 1.0], pairs)),
+        Design.INDEPENDENT,
+    ),
+    Plan("alternating", lambda _, pairs: np.tile([0.0, 1.0], pairs), Design.INDEPENDENT),
+    Plan("blocks", lambda _, pairs: np.repeat([0.0, 1.0], pairs), Design.INDEPENDENT),
+)
+
+
+def main() -> None:
+    """Simulate, measure if asked to, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--gates", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--real-pairs", type=int, default=0, metavar="N", help="runs to make / 2")
+    parser.add_argument("--pool", type=Path, metavar="FILE", help="keep and reuse their medians")
+    add_patience(parser)
+    options = parser.parse_args()
+    began = machine()
+    draw = np.random.default_rng(options.seed)
+    lines = ["Synthetic runs:\n", synthetic_table(options.gates, draw), ""]
+    pool = real_runs(options.real_pairs, options.pool, options.patience)
+    if pool.size >= 2 * PAIRS:
+        lines += [f"{pool.size} real runs, {MODEL} on {RUNTIME}, {DURATION_S} s each:\n"]
+        lines += [real_table(pool, options.gates, draw)]
+    report("Calibration of the comparison", lines, began)
+
+
+def synthetic_table(gates: int, draw: np.random.Generator) -> str:
+    """Alarms and finds of every design on simulated campaigns."""
+    rows = []
+    for plan in PLANS:
+        still = count([plan.gate(campaign(draw, 0.0), draw) for _ in range(gates)], plan)
+        drifting = count([plan.gate(campaign(draw, DRIFT), draw) for _ in range(gates)], plan)
+        cells = alarm_cells(still, drifting, gates)
+        for change in (CHANGE, SMALL_CHANGE):
+            changed = [plan.gate(campaign(draw, DRIFT), draw, change) for _ in range(gates)]
+            cells.append(found_cell(changed, plan, change))
+        rows.append([plan.name, *cells])
+    return table(
+        [
+            "design",
+            f"A/A alarms of {gates}",
+            f"… under +{DRIFT:.0%} drift",
+            *(f"+{change - 1:.0%} found, under drift" for change in (CHANGE, SMALL_CHANGE)),
+        ],
+        rows,
+    )
+
+
+def campaign(draw: np.random.Generator, drift: float) -> Floats:
+    """Medians of runs of one model, nanoseconds, in order of time, shape (2 · PAIRS,)."""
+    slower = 1 + drift * np.linspace(0, 1, 2 * PAIRS)
+    runs: Floats = 1e5 * slower * np.exp(NOISE * draw.standard_normal(2 * PAIRS))
+    return runs
+
+
+def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:
+    """Alarms and finds of every design on recorded runs."""
+    plan = PLANS[0]
+    once = [plan.gate(runs, draw) for runs in split(pool)]
+    rows = [["pairs, each run used once", f"{count(once, plan)} of {len(once)}", ""]]
+    for plan in PLANS:
+        same = [plan.gate(window(pool, draw), draw) for _ in range(gates)]
+        changed = [plan.gate(window(pool, draw), draw, CHANGE) for _ in range(gates)]
+        alarms = f"{count(same, plan)} of {gates}"
+        rows.append(
+            [f"{plan.name}, drawn from the pool", alarms, found_cell(changed, plan, CHANGE)]
+        )
+    neighbours = np.log(pool[1::2] / pool[::2])
+    notes = (
+        f"\nSpread of the medians {np.std(np.log(pool), ddof=1):.2%}, "
+        f"of the ratio within a pair {np.std(neighbours, ddof=1):.2%}; "
+        f"last tenth over first tenth {tenth(pool, -1) / tenth(pool, 0):.4f}."
+    )
+    return table(["design", "A/A alarms", f"+{CHANGE - 1:.0%} found"], rows) + "\n" + notes
+
+
+def split(pool: Floats) -> Iterable[Floats]:
+    """Every ten pairs, once."""
+    whole = pool.size // (2 * PAIRS) * 2 * PAIRS
+    return list(pool[:whole].reshape(-1, 2 * PAIRS))
+
+
+def window(pool: Floats, draw: np.random.Generator) -> Floats:
+    """Ten contiguous pairs from a random place."""
+    start = 2 * int(draw.integers(0, pool.size // 2 - PAIRS + 1))
+    return pool[start : start + 2 * PAIRS]
+
+
+def tenth(pool: Floats, which: int) -> float:
+    """The median of the first or the last tenth."""
+    return float(np.median(np.array_split(pool, 10)[which]))
+
+
+def count(gates: list[Gate], plan: Plan) -> int:
+    """Gates that alarm."""
+    rules = Rules(plan.design)
+    return sum(compare(a, b, rules).outcome in CHANGED for a, b in gates)
+
+
+def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
+    """Two counts of alarms; with 200 gates, whether they are in range."""
+
+    def mark(alarms: int) -> str:
+        if gates != 200:
+            return str(alarms)
+        return f"{alarms} ({'in' if ALARMS[0] <= alarms <= ALARMS[1] else 'out of'} range)"
+
+    return [mark(still), mark(drifting)]
+
+
+def found_cell(gates: list[Gate], plan: Plan, change: float) -> str:
+    """The share of gates that call the candidate worse; there is a bar for 3 %."""
+    rules = Rules(plan.design)
+    found = [compare(a, b, rules).outcome is ComparisonOutcome.WORSE for a, b in gates]
+    percent = 100 * sum(found) / len(found)
+    if change != CHANGE:
+        return f"{percent:.1f} %"
+    return f"{percent:.1f} % ({'met' if percent >= FOUND_PERCENT else 'missed'})"
+
+
+def real_runs(pairs: int, pool: Path | None, patience_s: float) -> Floats:
+    """Medians of real runs in order of time: those of the pool, and so many new pairs."""
+    medians: list[float] = json.loads(pool.read_text()) if pool and pool.exists() else []
+    with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
+        measure = lab_run(Path(name))
+        if pairs:
+            measure()  # starts the agent, warms files and caches
+        for number in range(pairs):
+            wait_until_quiet(patience_s)
+            medians += [measure(), measure()]
+            if pool:
+                pool.write_text(json.dumps(medians))
+            print(f"\rpair {number + 1} of {pairs}", end="", file=sys.stderr, flush=True)
+    return np.array(medians, np.float64)
+
+
+def lab_run(folder: Path) -> Callable[[], float]:
+    """What makes one run of the model and returns its median latency, nanoseconds."""
+    lab = Lab(folder / "store")
+
+    def measure() -> float:
+        (run,) = lab.bench(MODEL, runtime=RUNTIME, preset="quick", duration_s=DURATION_S)
+        return float(run.metrics["latency_ns"]["p50"])
+
+    return measure
+
+
+if __name__ == "__main__":
+    main()

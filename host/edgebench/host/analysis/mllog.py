@@ -1,0 +1,77 @@
+"""The detail log of MLPerf's LoadGen.
+
+Each line is `:::MLLOG` and a JSON object with `key` and `value`. Keys may repeat; the results are
+written last and once. Times in the log are the library's own and are not used.
+
+Source: mlcommons/inference, loadgen/logging.cc and results.cc.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from edgebench.protocol.errors import MeasurementError
+
+PREFIX = ":::MLLOG"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadgenResult:
+    """What LoadGen itself says of a run; None where the scenario has no such number."""
+
+    is_valid: bool
+    invalid_reason: str | None
+    query_count: int | None
+    p50_ns: int | None
+    p90_ns: int | None
+    p99_ns: int | None
+    early_stopping_p90_ns: int | None
+    early_stopping_p99_ns: int | None
+    samples_per_s: float | None
+    """Offline and server."""
+    error_count: int
+
+
+def read_result(log: str) -> LoadgenResult:
+    """The result that a detail log ends with.
+
+    Raises:
+        MeasurementError: it holds none: LoadGen was killed, or this is another file.
+    """
+    values = dict(_entries(log))  # of a repeated key, the last one counts
+    if "result_validity" not in values:
+        raise MeasurementError("LoadGen's log has no result")
+    rate = values.get("result_samples_per_second", values.get("result_completed_samples_per_sec"))
+    reason = values.get("result_invalid_reason")
+    return LoadgenResult(
+        is_valid=values["result_validity"] == "VALID",
+        invalid_reason=None if reason is None else " ".join(str(reason).split()),
+        query_count=_integer(values.get("result_query_count")),
+        p50_ns=_integer(values.get("result_50.00_percentile_latency_ns")),
+        p90_ns=_integer(values.get("result_90.00_percentile_latency_ns")),
+        p99_ns=_integer(values.get("result_99.00_percentile_latency_ns")),
+        # "ms" is MultiStream, whose rule wants the p99; the value is in nanoseconds.
+        early_stopping_p90_ns=_integer(values.get("early_stopping_latency_ss")),
+        early_stopping_p99_ns=_integer(values.get("early_stopping_latency_ms")),
+        samples_per_s=None if rate is None else float(rate),
+        error_count=_integer(values.get("num_errors")) or 0,
+    )
+
+
+def _entries(log: str) -> list[tuple[str, Any]]:
+    entries = []
+    for line in log.splitlines():
+        if not line.startswith(PREFIX):
+            continue
+        try:
+            entry = json.loads(line[len(PREFIX) :])
+            entries.append((str(entry["key"]), entry["value"]))
+        except (ValueError, KeyError, TypeError) as exc:
+            raise MeasurementError(f"LoadGen's log is damaged: {line[:80]!r}") from exc
+    return entries
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

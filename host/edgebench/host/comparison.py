@@ -1,0 +1,194 @@
+"""Stored runs, side against side: which metric, which design, and what may be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.comparability import Differences, check_comparable
+from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+DEFAULT_METRIC = "latency_ns.p50"
+DEFAULT_MARGIN_RATIO = 0.03
+"""Changes smaller than this do not matter, unless the user says otherwise."""
+HIGHER_IS_BETTER = ("throughput_per_s", "accuracy.value", "agreement.fraction_equal")
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """How many of the compared runs are not beyond doubt."""
+
+    valid_count: int
+    suspect_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One metric of two sides."""
+
+    metric: str
+    baseline: str
+    """Name of the baseline's model."""
+    candidate: str
+    runtime: str
+    device: str
+    baseline_runs: tuple[str, ...]
+    candidate_runs: tuple[str, ...]
+    differs_in: Differences
+    """Keys in which the sides differ, and were allowed to."""
+    verdicts: Verdicts
+    result: Comparison
+
+
+Sides = tuple[Sequence[Document], Sequence[Document]]
+
+
+def compare_groups(
+    groups: Sequence[Sides],
+    *,
+    metrics: Sequence[str] | None = None,
+    margin_ratio: float | None = None,
+    allowed: Iterable[str] = (),
+) -> list[Compared]:
+    """Compare each metric of each group of stored runs; p values are adjusted for their number.
+
+    Runs that one command made as pairs are compared as pairs; all others as independent runs.
+
+    Args:
+        groups: Baseline and candidate runs.
+        metrics: Numbers under `metrics` in run.json, as `latency_ns.p50`.
+        margin_ratio: Changes smaller than this do not matter; None: 3 %.
+        allowed: Keys in which the sides may differ.
+
+    Raises:
+        UsageError: the runs differ in more than the model, or the metric does not exist.
+        MeasurementError: a run is invalid, or has no such number.
+    """
+    margin = DEFAULT_MARGIN_RATIO if margin_ratio is None else margin_ratio
+    allowed = tuple(allowed)
+    prepared = [
+        _prepare(group, metric, margin, allowed)
+        for group in groups
+        for metric in metrics or [DEFAULT_METRIC]
+    ]
+    names = [f"{number}: {one.metric}" for number, one in enumerate(prepared)]
+    results = compare_many(
+        {name: one.values for name, one in zip(names, prepared, strict=True)},
+        {name: one.rules for name, one in zip(names, prepared, strict=True)},
+    )
+    return [one.compared(results[name]) for name, one in zip(names, prepared, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A comparison that may be made."""
+
+    baseline: list[Document]
+    candidate: list[Document]
+    metric: str
+    rules: Rules
+    differs_in: Differences
+
+    @property
+    def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return _values(self.baseline, self.metric), _values(self.candidate, self.metric)
+
+    def compared(self, result: Comparison) -> Compared:
+        before, after = self.baseline, self.candidate
+        states = [document["verdict"]["state"] for document in (*before, *after)]
+        return Compared(
+            metric=self.metric,
+            baseline=before[0]["model"]["name"],
+            candidate=after[0]["model"]["name"],
+            runtime=before[0]["runtime"]["name"],
+            device=before[0]["device"]["name"],
+            baseline_runs=tuple(document["run_id"] for document in before),
+            candidate_runs=tuple(document["run_id"] for document in after),
+            differs_in=self.differs_in,
+            verdicts=Verdicts(states.count("valid"), states.count("suspect")),
+            result=result,
+        )
+
+
+def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str, ...]) -> _Prepared:
+    baseline, candidate = sides
+    if not baseline or not candidate:
+        raise UsageError("a comparison needs runs on both sides")
+    _refuse_invalid([*baseline, *candidate])
+    found = check_comparable(baseline, candidate, allowed)
+    pairs = _pairs(baseline, candidate)
+    design = Design.INDEPENDENT if pairs is None else Design.PAIRED
+    before, after = pairs or (list(baseline), list(candidate))
+    rules = Rules(design=design, better=_better(metric), margin_ratio=margin_ratio)
+    return _Prepared(before, after, metric, rules, found)
+
+
+def split_sides(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
+    """The runs of a paired comparison by side; a pair that lost a run is left out."""
+    sides = {
+        side: {d["pair"]["number"]: d for d in documents if d["pair"]["side"] == side}
+        for side in ("baseline", "candidate")
+    }
+    whole = sorted(sides["baseline"].keys() & sides["candidate"].keys())
+    return [sides["baseline"][n] for n in whole], [sides["candidate"][n] for n in whole]
+
+
+def _refuse_invalid(documents: Sequence[Document]) -> None:
+    for document in documents:
+        if document["verdict"]["state"] == "invalid":
+            failed = [r["id"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"]
+            raise MeasurementError(
+                f"run {document['run_id']} is invalid ({', '.join(failed)}): nothing to compare"
+            )
+
+
+def _pairs(
+    baseline: Sequence[Document], candidate: Sequence[Document]
+) -> tuple[list[Document], list[Document]] | None:
+    """Both sides in the order of their pairs; None when they were not made as pairs."""
+    sides = [_by_pair(baseline), _by_pair(candidate)]
+    if any(side is None for side in sides):
+        return None
+    before, after = (side or {} for side in sides)
+    if before.keys() != after.keys():
+        return None
+    keys = sorted(before)
+    return [before[key] for key in keys], [after[key] for key in keys]
+
+
+def _by_pair(documents: Sequence[Document]) -> dict[tuple[str, int], Document] | None:
+    found: dict[tuple[str, int], Document] = {}
+    for document in documents:
+        pair = document.get("pair")
+        if pair is None:
+            return None
+        found[pair["comparison_id"], pair["number"]] = document
+    return found if len(found) == len(documents) else None
+
+
+def _better(metric: str) -> Better:
+    return Better.HIGHER if metric in HIGHER_IS_BETTER else Better.LOWER
+
+
+def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
+    return np.array([_value(document, metric) for document in documents], np.float64)
+
+
+def _value(document: Document, metric: str) -> float:
+    value: Any = document["metrics"]
+    for name in metric.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            raise UsageError(f"unknown metric {metric!r}; see edgebench show RUN --json")
+        value = value[name]
+        if value is None:
+            raise MeasurementError(f"run {document['run_id']} has no {metric}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(f"metric {metric!r} is not a number; see edgebench show RUN --json")
+    return float(value)

@@ -1,0 +1,181 @@
+"""What to measure on a device, step by step, and the walk through it."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from edgebench.host.analysis.measurement import Pair
+from edgebench.host.client import Client
+from edgebench.host.dataset import Dataset
+from edgebench.host.measure import Model, OpenMeter, measure
+from edgebench.host.references import reference_accuracy
+from edgebench.host.store.layout import Store
+from edgebench.host.watcher import Place, Watcher
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import (
+    MeasurementError,
+    ModelRefused,
+    RuntimeUnavailable,
+    UsageError,
+    WorkerDied,
+    WorkerTimeout,
+)
+from edgebench.protocol.spec import RunSpec, from_preset
+
+ALL_RUNTIMES = "all"
+ONE_RUN_ONLY = (
+    ModelRefused,
+    WorkerDied,
+    WorkerTimeout,
+    MeasurementError,
+)
+"""Errors that end one run of several; any other ends them all."""
+BASELINE, CANDIDATE = "baseline", "candidate"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run to make."""
+
+    model: Model
+    runtime: str
+    pair: Pair | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run on each device."""
+
+    models: list[Model]
+    runtime: str | None
+    """Name of a runtime, "all", or None for the preferred one of each format."""
+    preset: str
+    settings: dict[str, Any]
+    """Fields of `RunSpec`."""
+    meter: OpenMeter | None = None
+    dataset: Dataset | None = None
+    references: dict[Model, Model] = field(default_factory=dict[Model, Model])
+    against: Model | None = None
+    """A candidate that the only model is compared with."""
+    pair_count: int = 0
+
+    def steps(self, system: SystemDescription) -> list[Step]:
+        """The runs on this device, in order.
+
+        Raises:
+            UsageError: the wanted runtime does not exist, or does not load a model.
+            RuntimeUnavailable: it is not usable there.
+        """
+        if self.against is None:
+            return [
+                Step(model, runtime)
+                for model in self.models
+                for runtime in runtimes_for(model, self.runtime, system)
+            ]
+        baseline = self.models[0]
+        shared = [
+            runtime
+            for runtime in runtimes_for(baseline, self.runtime, system)
+            if runtime in runtimes_for(self.against, self.runtime, system)
+        ]
+        if not shared:
+            raise UsageError(
+                f"no runtime loads both {baseline.name} and {self.against.name}: "
+                "compare stored runs with edgebench compare --allow runtime"
+            )
+        return [step for runtime in shared for step in self._pairs(baseline, runtime)]
+
+    def spec(self, step: Step) -> RunSpec:
+        """The specification of one of the runs.
+
+        Of a comparison only the first pair is checked: the models do not change meanwhile, and
+        reference kernels may take longer than a run.
+        """
+        made = from_preset(self.preset, runtime=step.runtime, **self.settings)
+        is_repeated = step.pair is not None and step.pair.number > 0
+        return replace(made, is_checked=False) if is_repeated else made
+
+    def _pairs(self, baseline: Model, runtime: str) -> list[Step]:
+        """Baseline and candidate side by side, the order drawn anew for each pair.
+
+        Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike.
+        """
+        chance = random.Random(self.settings.get("seed") or 0)
+        comparison_id = secrets.token_hex(4)
+        steps: list[Step] = []
+        for number in range(self.pair_count):
+            sides = [(BASELINE, baseline), (CANDIDATE, self.against or baseline)]
+            chance.shuffle(sides)
+            steps += [
+                Step(model, runtime, Pair(comparison_id, number, side)) for side, model in sides
+            ]
+        return steps
+
+
+def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list[dict[str, Any]]:
+    """Make every run of a plan on one device; the documents of those that did not fail.
+
+    Raises:
+        Interrupted: the user pressed Ctrl-C.
+        EdgebenchError: something that ends all runs, not only one.
+    """
+    client.acquire()
+    system = client.describe()
+    for report in system.runtimes:
+        if plan.runtime == ALL_RUNTIMES and not report.is_usable:
+            watcher.absent(report)
+    steps = plan.steps(system)
+    documents: list[dict[str, Any]] = []
+    for number, step in enumerate(steps, 1):
+        model, runtime = step.model, step.runtime
+        watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
+        spec = plan.spec(step)
+        try:
+            document = measure(
+                client,
+                store,
+                model,
+                spec,
+                dataset=plan.dataset,
+                reference=reference_accuracy(plan.references.get(model), runtime, documents),
+                pair=step.pair,
+                meter=plan.meter,
+                on_progress=watcher.progress,
+                on_bytes=watcher.pushed,
+            )
+        except ONE_RUN_ONLY as exc:
+            watcher.failed(model, runtime, exc)
+        else:
+            watcher.finished(document)
+            documents.append(document)
+    return documents
+
+
+def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:
+    """The runtimes that are to run this model on this device.
+
+    Raises:
+        UsageError: the wanted runtime does not exist, or does not load this format.
+        RuntimeUnavailable: it is not usable there, or none is.
+    """
+    fitting = [report for report in system.runtimes if model.format in report.formats]
+    if not fitting:
+        raise UsageError(f"unknown model format, expected .tflite or .onnx: {model.path}")
+    if wanted is None or wanted == ALL_RUNTIMES:
+        usable = [report.name for report in fitting if report.is_usable]
+        if not usable:
+            reasons = "; ".join(f"{report.name}: {report.reason}" for report in fitting)
+            raise RuntimeUnavailable(f"no runtime for .{model.format} files: {reasons}")
+        return usable if wanted == ALL_RUNTIMES else usable[:1]
+    found = next((report for report in system.runtimes if report.name == wanted), None)
+    if found is None:
+        names = ", ".join(report.name for report in system.runtimes)
+        raise UsageError(f"unknown runtime {wanted!r}: there are {names}, {ALL_RUNTIMES}")
+    if not found.is_usable:
+        raise RuntimeUnavailable(f"runtime {wanted} is not usable: {found.reason}")
+    if found not in fitting:
+        raise UsageError(f"runtime {wanted} does not load .{model.format} files: {model.path}")
+    return [wanted]

@@ -1,0 +1,92 @@
+"""Comparisons for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.analysis.compare import Better, ComparisonOutcome
+from edgebench.host.comparison import Compared
+from edgebench.host.show.tables import safe
+from edgebench.host.show.units import ABSENT, format_ns
+
+_STYLES = {
+    ComparisonOutcome.BETTER: "green",
+    ComparisonOutcome.EQUIVALENT: "green",
+    ComparisonOutcome.WORSE: "red",
+    ComparisonOutcome.INCONCLUSIVE: "yellow",
+}
+
+
+def comparisons_table(found: Sequence[Compared]) -> Table:
+    """One row a metric: both medians, the change with its interval, the outcome."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("metric", "runtime"):
+        table.add_column(name, overflow="fold")
+    for name in ("baseline", "candidate", "change", "95 %", "detectable"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    for compared in found:
+        result = compared.result
+        table.add_row(
+            Text(safe(compared.metric)),
+            Text(safe(compared.runtime)),
+            _value(compared.metric, result.baseline_median),
+            _value(compared.metric, result.candidate_median),
+            _change(result.ratio),
+            _interval(result.ratio_interval),
+            _detectable(result.minimum_detectable_ratio),
+            Text(result.outcome.value, style=_STYLES[result.outcome]),
+        )
+    return table
+
+
+def comparison_lines(found: Sequence[Compared]) -> list[str]:
+    """What a person has to know beside the numbers."""
+    lines = []
+    for compared in found:
+        result = compared.result
+        rules = result.rules
+        counts = f"{result.baseline_count} and {result.candidate_count} runs, {rules.design.value}"
+        lines.append(
+            safe(
+                f"{compared.metric}: {compared.candidate} is {_words(compared)} "
+                f"{compared.baseline}: {result.reason} ({counts})"
+            )
+        )
+        suspects = compared.verdicts.suspect_count
+        if suspects:
+            total = suspects + compared.verdicts.valid_count
+            lines.append(f"note: {suspects} of {total} runs are suspect; see edgebench runs")
+        for key, values in compared.differs_in.items():
+            lines.append(safe(f"note: the sides differ in {key}: {' / '.join(values)}"))
+    return lines
+
+
+def _words(compared: Compared) -> str:
+    outcome, better = compared.result.outcome, compared.result.rules.better
+    if outcome is ComparisonOutcome.EQUIVALENT:
+        return "equivalent to"
+    if outcome is ComparisonOutcome.INCONCLUSIVE:
+        return "not told apart from"
+    is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
+    return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"
+
+
+def _value(metric: str, value: float) -> str:
+    return format_ns(value) if "_ns" in metric.split(".")[0] else f"{value:.5g}"
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2f} %"
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return ABSENT if bounds is None else f"{_change(bounds[0])} .. {_change(bounds[1])}"
+
+
+def _detectable(ratio: float | None) -> str:
+    return ABSENT if ratio is None else f"{100 * ratio:.2f} %"

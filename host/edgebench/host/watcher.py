@@ -1,0 +1,77 @@
+"""Somebody who wants to see how measurements go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edgebench.host.measure import Model
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.messages import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of a device's runs it is."""
+
+    number: int
+    """From 1."""
+    count: int
+
+
+class Watcher(Protocol):
+    """Somebody who wants to see how a measurement goes."""
+
+    def absent(self, report: RuntimeReport) -> None:
+        """A runtime cannot be used on this device."""
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+
+    def progress(self, progress: Progress) -> None:
+        """The run entered a phase."""
+
+    def pushed(self, done: int, total: int) -> None:
+        """So many bytes of the model are on the device."""
+
+    def collected(self, document: dict[str, Any]) -> None:
+        """A run that had finished earlier was fetched."""
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+
+    def finished(self, document: dict[str, Any]) -> None:
+        """A run is stored."""
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed; the next one follows."""
+
+
+class Silent:
+    """A watcher that does not look."""
+
+    def absent(self, report: RuntimeReport) -> None:
+        """Ignore it."""
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """Ignore it."""
+
+    def progress(self, progress: Progress) -> None:
+        """Ignore it."""
+
+    def pushed(self, done: int, total: int) -> None:
+        """Ignore it."""
+
+    def collected(self, document: dict[str, Any]) -> None:
+        """Ignore it."""
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """Ignore it: it is still there."""
+
+    def finished(self, document: dict[str, Any]) -> None:
+        """Ignore it."""
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """Raise it: nobody else will hear of it."""
+        raise error

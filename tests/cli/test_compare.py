@@ -1,0 +1,140 @@
+"""compare, and bench --against: three answers, three exit codes."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.agents import Host
+from support.commands import Measured, Run
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+
+from edgebench.host.document import build_document
+
+Ids = list[str]
+
+
+def store_side(host: Host, name: str, p50s: list[float], **changes: Any) -> Ids:
+    """Store documents of runs with these medians; their ids."""
+    record = run_record(worker_record(latencies()))
+    made = build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+    ids = []
+    for number, p50 in enumerate(p50s):
+        document = deepcopy(made) | {"run_id": f"20260101-00000{number}-{name}"} | changes
+        document["metrics"]["latency_ns"]["p50"] = p50
+        document["model"] |= {"name": f"{name}.tflite", "sha256": name}
+        folder = host.folder / "data" / "edgebench" / "runs" / document["run_id"]
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(document))
+        ids.append(document["run_id"])
+    return ids
+
+
+def level(value: float) -> list[float]:
+    """Eight medians around a value."""
+    return [value + 0.1 * number for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "outcome"),
+    [
+        (2000.0, 4, "worse"),
+        (1000.0, 0, "equivalent"),
+        (500.0, 0, "better"),
+        (1029.9, 5, "inconclusive"),
+    ],
+)
+def test_exit_code_is_the_answer(
+    edgebench: Run, host: Host, value: float, code: int, outcome: str
+) -> None:
+    """A regression passes the gate of a build, or an equal model does not."""
+    before = store_side(host, "before", level(1000.0))
+    after = store_side(host, "after", level(value))
+    said = edgebench("compare", *before, "--against", *after)
+    assert (said.code, said.err) == (code, "")
+    assert outcome in said.out
+    said = edgebench("compare", *before, "--against", *after, "--json")
+    (found,) = json.loads(said.out)["comparisons"]
+    assert said.code == code
+    assert found["result"]["outcome"] == outcome
+    assert found["result"]["ratio"] == pytest.approx(value / 1000, rel=1e-3)
+    assert found["baseline_runs"] == before
+
+
+def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:
+    """A change of 1 % fails a build that allows 3 %."""
+    before = store_side(host, "before", level(1000.0))
+    after = store_side(host, "after", level(1010.0))
+    assert edgebench("compare", *before, "--against", *after).code == 0
+    assert edgebench("compare", *before, "--against", *after, "--fail-on", "0.5%").code == 4
+
+
+def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) -> None:
+    """Three runs against three decide about a release."""
+    before = store_side(host, "before", [1000.0, 1001.0, 1002.0])
+    after = store_side(host, "after", [2000.0, 2001.0, 2002.0])
+    said = edgebench("compare", *before, "--against", *after)
+    assert said.code == 5
+    assert "too few runs" in said.out
+
+
+def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -> None:
+    """Runs of two devices are compared as if they were of one."""
+    before = store_side(host, "before", level(1000.0))
+    after = store_side(host, "after", level(1000.0), kind="profile")
+    said = edgebench("compare", *before, "--against", *after)
+    assert (said.code, said.out) == (2, "")
+    assert "differ in kind (measurement / profile)" in said.err
+    said = edgebench("compare", *before, "--against", *after, "--allow", "kind")
+    assert said.code == 0
+    assert "note: the sides differ in kind" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pairs", "5"), "--pairs needs --against"),
+        (("--fail-on", "3%"), "--fail-on needs --against"),
+        (("--allow", "kernel"), "--allow needs --against"),
+        (("--against", "digits_fp32.tflite", "--pairs", "0"), "pairs must be >= 1, got 0"),
+        (("--against", "nowhere.tflite"), "model not readable"),
+        (("--against", "digits_fp32.tflite", "--profile"), "on their own"),
+        (("digits_fp32.onnx", "--against", "digits_fp32.tflite"), "one model with another, got 2"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_senseless_comparisons_are_refused(
+    edgebench: Run, words: tuple[str, ...], said: str
+) -> None:
+    """An option that has no effect is accepted."""
+    found = edgebench("bench", "digits_int8.tflite", *words)
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+
+
+def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path) -> None:
+    """The command that makes pairs does not find them again, or calls fp32 as fast as int8."""
+    store = tmp_path / "store"
+    result = measured.host.run(
+        *("bench", "digits_int8.tflite", "--against", "digits_fp32.tflite", "--json"),
+        *("--runtime", "litert", "--pairs", "6", "--duration", "0.2s", "--min-queries", "50"),
+        *("--warmup", "5", "--no-check", "--store", str(store)),
+    )
+    assert result.returncode == 4, result.stderr
+    document = json.loads(result.stdout)
+    assert len(document["runs"]) == 12
+    (found,) = document["comparisons"]
+    assert found["result"]["outcome"] == "worse"
+    assert found["result"]["rules"]["design"] == "paired"
+    again = measured.host.run(
+        *("compare", *found["baseline_runs"], "--against", *found["candidate_runs"]),
+        *("--store", str(store), "--json"),
+    )
+    assert again.returncode == 4
+    assert json.loads(again.stdout)["comparisons"] == document["comparisons"]
+    for run in document["runs"][:2]:
+        verified = measured.host.run("verify", run["run_id"], "--store", str(store))
+        assert verified.returncode == 0, verified.stdout
