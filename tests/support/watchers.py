@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from edgebench.host.lab import Silent
+from edgebench.host.watcher import Silent
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from support.agents import AgentProcess

@@ -8,6 +8,7 @@ worker's log. The exit code says little: a failure is the last line of the pipe.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from array import array

@@ -14,7 +14,7 @@ from support.digits import FOLDER
 from support.tools import need_runtime
 
 from edgebench.agent.worker import process
-from edgebench.agent.worker.main import Job
+from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
 from edgebench.protocol.errors import WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
