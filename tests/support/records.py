@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.measurement import HostFacts, Traces
+from edgebench.host.analysis.measurement import HostFacts, ReferenceAccuracy, Traces
 from edgebench.host.analysis.queries import Queries
 from edgebench.host.document import build_document, created_utc, fit_clock
 from edgebench.host.store import files
@@ -165,29 +165,55 @@ def clock_probes() -> list[list[ClockProbe]]:
     ]
 
 
-def spool_files(directory: Path, record: r.RunRecord, latency_ns: NDArray[np.int64]) -> None:
+def spool_files(
+    directory: Path,
+    record: r.RunRecord,
+    latency_ns: NDArray[np.int64],
+    more_answers: Mapping[str, NDArray[Any]] | None = None,
+) -> None:
     """Write what an agent spools of a run."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / traces.RECORD_FILE).write_text(json.dumps(to_plain(record)))
     (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns))
     (directory / traces.TELEMETRY_FILE).write_bytes(telemetry_trace())
     (directory / traces.SENSORS_FILE).write_text(json.dumps(SENSORS))
-    np.savez(directory / traces.ANSWERS_FILE, **answers())  # pyright: ignore[reportArgumentType]
+    kept: dict[str, Any] = answers() | dict(more_answers or {})
+    np.savez(directory / traces.ANSWERS_FILE, **kept)
     (directory / traces.WORKER_LOG_FILE).write_text("INFO: Created XNNPACK delegate.\n")
 
 
-def store_run(store: Store, run_id: str = RUN_ID) -> Path:
-    """Store a good run; its directory."""
+LABELS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 0])
+JUDGED = HostFacts("digits", "top1", ReferenceAccuracy("run-1", "digits_fp32.tflite", 0.95))
+
+
+def judged_record(worker: r.WorkerRecord) -> r.WorkerRecord:
+    """The account of a worker that answered a data set of ten samples too."""
+    return replace(worker, check=replace(worker.check, dataset_sample_count=10))
+
+
+def dataset_answers() -> dict[str, NDArray[Any]]:
+    """What the model answered to the data set: nine of ten are right."""
+    found = np.zeros((10, 1, 10), np.int8)
+    found[np.arange(10), 0, LABELS] = 5
+    found[3, 0, 0] = 9
+    return {"dataset.0": found}
+
+
+def store_run(store: Store, run_id: str = RUN_ID, *, is_judged: bool = False) -> Path:
+    """Store a good run, with an accuracy if it is judged; its directory."""
     latency_ns = latencies()
-    record = run_record(worker_record(latency_ns), run_id)
+    worker = worker_record(latency_ns)
+    record = run_record(judged_record(worker) if is_judged else worker, run_id)
     with store.incoming(run_id) as directory:
-        spool_files(directory / RAW_DIRECTORY, record, latency_ns)
+        more = dataset_answers() if is_judged else {}
+        spool_files(directory / RAW_DIRECTORY, record, latency_ns, more)
         queries = files.unpack_traces(directory, record)
         files.write_clock(directory, clock_probes())
         files.write_events(directory, record.events)
         clock = fit_clock(clock_probes(), record)
         made_utc = created_utc(run_id) or CREATED_UTC
-        files.write_facts(directory, HostFacts(), {})
+        facts, labels = (JUDGED, {"y": LABELS}) if is_judged else (HostFacts(), {})
+        files.write_facts(directory, facts, labels)
         run_traces = files.read_traces(directory, queries)
         document = build_document(record, run_traces, created_utc=made_utc, clock=clock)
         document |= {"files": files.file_digests(directory)}

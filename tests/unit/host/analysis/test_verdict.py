@@ -91,9 +91,11 @@ def steady(what: SteadyClass | None) -> Change:
     return measured(steady=SteadyState(what, None, (), 1))
 
 
-def differs(relative_rms: float) -> Change:
+def differs(relative_rms: float | None) -> Change:
     """Answers that differ so much from those of the reference."""
-    return measured(agreement=Agreement("tflite reference kernels", 4, 1.0, 0.5, 0.5, relative_rms))
+    largest = None if relative_rms is None else 1.0
+    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, relative_rms)
+    return measured(agreement=found)
 
 
 def served(*, is_met: bool | None) -> Change:
@@ -164,6 +166,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
     ("agreement", State.INVALID, differs(0.51)),
+    ("agreement", State.INVALID, differs(None)),
     ("delegation", State.INVALID, delegates(("xnnpack",), ())),
     ("delegation", State.INVALID, delegates(("cuda",), ("cpu",))),
     ("profile", State.INVALID, profiled(profile_error="no profiler")),
@@ -312,3 +315,26 @@ def test_data_set_that_was_not_answered_fails() -> None:
     """Accuracy was asked for, the device could not give it, and the run is valid."""
     evidence = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
     assert judge(evidence).state is State.INVALID
+
+
+def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
+    """A run that another host asked for, and that was collected here, is called wrong."""
+    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    answered = worker(check=replace(asked.worker.check, dataset_sample_count=360))(asked)
+    verdict = judge(answered)
+    assert verdict.state is State.VALID
+    assert rule_of(verdict, "accuracy").outcome is RuleOutcome.UNKNOWN
+    assert "labels are on another host" in rule_of(verdict, "accuracy").detail
+
+
+def test_reason_why_a_data_set_was_not_answered_is_told() -> None:
+    """A person reads that there is no accuracy, and not that the shapes do not fit."""
+    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    failed = worker(check=replace(asked.worker.check, dataset_error="shape [4]"))(asked)
+    assert rule_of(judge(failed), "accuracy_floor").detail == "shape [4]"
+
+
+def test_frequencies_of_sleeping_cpus_do_not_divide_by_zero() -> None:
+    """A CPU that is off reads as 0 Hz, and every run on that board crashes the analysis."""
+    verdict = judge(both(freq_hz=(0, 0))(good()))
+    assert rule_of(verdict, "frequency").outcome is RuleOutcome.PASS

@@ -1,18 +1,25 @@
-"""`edgebench verify` notices every change: to any file of a run, and to any number in it."""
+"""`edgebench verify` notices every change: to any file of a run, and to any number in it.
+
+A file that differs is noticed by its digest alone. So that the numbers are looked at too, some
+tests write the digests anew, as somebody would who knows of them.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.records import RUN_ID, store_run
 
+from edgebench.host.store.files import file_digests
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import StoreError
@@ -30,6 +37,14 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
+def judged(tmp_path: Path) -> Store:
+    """A store with one good run that has an accuracy, and a reference to hold it against."""
+    made = Store(tmp_path / "judged")
+    store_run(made, is_judged=True)
+    return made
+
+
+@pytest.fixture
 def directory(store: Store) -> Path:
     """The directory of the run."""
     return store.directory(RUN_ID)
@@ -41,6 +56,19 @@ def is_noticed(store: Store) -> bool:
         return bool(verify(store, RUN_ID))
     except StoreError as exc:
         return "\n" not in str(exc) and len(str(exc)) > 10
+
+
+def with_new_digests(directory: Path) -> None:
+    """Write the digests of the files as they are now."""
+    path = directory / RUN_FILE
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"files": file_digests(directory)}))
+
+
+def noticed_keys(store: Store) -> set[str]:
+    """The keys that verify doubts, with the digests written anew."""
+    with_new_digests(store.directory(RUN_ID))
+    return {difference.key for difference in verify(store, RUN_ID)}
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
@@ -226,3 +254,182 @@ def test_difference_names_the_key_and_both_values(store: Store, directory: Path)
     (difference,) = verify(store, RUN_ID)
     assert difference.key == "metrics.latency_ns.p50"
     assert (difference.stored, difference.computed) == (1, true_p50)
+
+
+def test_judged_run_is_verified(judged: Store) -> None:
+    """Every accuracy is doubted."""
+    assert verify(judged, RUN_ID) == []
+    metrics = judged.document(RUN_ID)["metrics"]
+    assert metrics["accuracy"]["value"] == 0.9
+    assert metrics["accuracy"]["drop_vs_reference"] == pytest.approx(0.05)
+
+
+def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> None:
+    """An accuracy, its interval or its reference is edited by hand."""
+    path = judged.directory(RUN_ID) / RUN_FILE
+    document = json.loads(path.read_text())
+    places = [place for place, _ in leaves(document)]
+    assert {"accuracy", "agreement", "early_stopping", "outliers"} <= {
+        place[1] for place in places if place[0] == "metrics"
+    }
+    assert {"before", "after", "scheduling"} <= {
+        place[1] for place in places if place[0] == "conditions"
+    }
+    missed = []
+    for place in places:
+        path.write_text(json.dumps(with_change(document, place)))
+        if not is_noticed(judged):
+            missed.append(".".join(map(str, place)))
+    assert missed == []
+
+
+NOT_COMPUTED = (
+    "model.",  # the worker's own account of it is the one that counts
+    "worker.is_interrupted",  # the outcome says so
+    "worker.check.sample_count",  # the answers themselves are counted
+    "worker.check.dataset_sample_count",
+    "worker.check.profile_run_count",  # there is no profile
+    "error_code",
+    "events.",  # a file of their own, for people
+)
+"""What no number comes from; the record's digest is all that guards it. May only shrink."""
+
+
+def test_every_value_of_the_record_is_in_the_document(judged: Store) -> None:
+    """What the agent said is edited, the digests are written anew, and the run is verified."""
+    directory = judged.directory(RUN_ID)
+    path, untouched = directory / "raw" / "record.json", (directory / RUN_FILE).read_text()
+    record = json.loads(path.read_text())
+    missed = []
+    for place, _ in leaves(record):
+        path.write_text(json.dumps(with_change(record, place)))
+        with_new_digests(directory)
+        if not is_noticed(judged):
+            missed.append(".".join(map(str, place)))
+        (directory / RUN_FILE).write_text(untouched)
+    assert [name for name in missed if not name.startswith(NOT_COMPUTED)] == []
+    assert all(any(name.startswith(part) for name in missed) for part in NOT_COMPUTED)
+
+
+@pytest.mark.parametrize(
+    ("column", "key"),
+    [
+        ("scheduled_ns", "metrics.end_to_end_ns"),
+        ("start_ns", "metrics."),
+        ("invoke_start_ns", "metrics.latency_ns"),
+        ("invoke_end_ns", "metrics.latency_ns"),
+        ("end_ns", "metrics.end_to_end_ns"),
+    ],
+)
+def test_changed_time_changes_the_numbers(
+    store: Store, directory: Path, column: str, key: str
+) -> None:
+    """A column is stored, and no number comes from it."""
+    path = directory / "queries.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    # The slowest query is made faster, within what can be true.
+    slow = max(rows[20:], key=lambda row: row["end_ns"] - row["start_ns"])
+    slow["invoke_end_ns"] = slow["end_ns"] = slow["end_ns"] - 1
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    assert any(name.startswith("metrics.latency_ns") for name in noticed_keys(store))
+    rows = table.to_pylist()
+    slow = max(rows[20:], key=lambda row: row["end_ns"] - row["start_ns"])
+    later = column in ("invoke_start_ns", "start_ns")
+    slow[column] += 1 if later else -1
+    if column == "start_ns":
+        slow["invoke_start_ns"] += 1
+    if column == "end_ns":
+        slow["invoke_end_ns"] -= 1
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    assert any(name.startswith(key) for name in noticed_keys(store))
+
+
+@pytest.mark.parametrize("name", ["used.0", "reference.0", "dataset.0"])
+def test_every_changed_answer_changes_the_numbers(judged: Store, name: str) -> None:
+    """One answer is edited, the digests are written anew, and the accuracy stays."""
+    directory = judged.directory(RUN_ID)
+    path = directory / "raw" / "answers.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    key = "metrics.accuracy.value" if name == "dataset.0" else "metrics.agreement."
+    for sample in range(len(arrays[name])):
+        edited = {other: array.copy() for other, array in arrays.items()}
+        # A wrong element becomes the largest; of the one wrong answer, the right one.
+        edited[name][sample, 0, 4 if sample == 3 else (sample + 2) % 10] ^= 0x40
+        np.savez(path, **edited)  # pyright: ignore[reportArgumentType]
+        found = noticed_keys(judged)
+        assert any(other.startswith(key) for other in found), (sample, found)
+
+
+def test_every_changed_label_changes_the_accuracy(judged: Store) -> None:
+    """Labels are edited until the model is right."""
+    path = judged.directory(RUN_ID) / "raw" / "labels.npz"
+    with np.load(path) as file:
+        labels = file["y"]
+    for sample in range(len(labels)):
+        edited = labels.copy()
+        # The one wrong answer is 0.
+        edited[sample] = 0 if sample == 3 else (edited[sample] + 1) % 10
+        np.savez(path, y=edited)
+        assert "metrics.accuracy.value" in noticed_keys(judged), sample
+
+
+def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
+    """The reference is made worse, and the drop smaller."""
+    directory = judged.directory(RUN_ID)
+    path, untouched = directory / "raw" / "host.json", (directory / RUN_FILE).read_text()
+    facts = json.loads(path.read_text())
+    places = [place for place, _ in leaves(facts)]
+    assert len(places) == 5
+    for place in places:
+        path.write_text(json.dumps(with_change(facts, place)))
+        with_new_digests(directory)
+        assert is_noticed(judged), place
+        (directory / RUN_FILE).write_text(untouched)
+
+
+@pytest.mark.parametrize("name", ["answers.npz", "labels.npz", "host.json"])
+def test_missing_file_of_a_judged_run_is_noticed(judged: Store, name: str) -> None:
+    """The answers are deleted, and the accuracy is still verified."""
+    (judged.directory(RUN_ID) / "raw" / name).unlink()
+    assert noticed_keys(judged)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"used.0": np.array(1.0)},
+        {"used.0": np.array(["a"])},
+        {"used.0": np.array([1j])},
+        {"dataset.0": np.array([np.nan])},
+        {"used.0": np.zeros((4, 1, 10)), "reference.0": np.zeros((3, 1, 10))},
+    ],
+    ids=["no samples", "texts", "complex", "not a number", "shapes"],
+)
+def test_answers_of_a_strange_agent_are_one_line(judged: Store, arrays: dict[str, Any]) -> None:
+    """What an agent sent as answers ends in a traceback of numpy."""
+    np.savez(judged.directory(RUN_ID) / "raw" / "answers.npz", **arrays)
+    assert is_noticed(judged)
+
+
+@pytest.mark.parametrize("kind", ["compressed", "bytes", "lying", "cut", "npy"])
+def test_archive_of_a_strange_agent_is_one_line(judged: Store, kind: str) -> None:
+    """A zip bomb is unpacked, or a file that is no array is taken for one."""
+    path = judged.directory(RUN_ID) / "raw" / "answers.npz"
+    if kind == "compressed":
+        np.savez_compressed(path, **{"used.0": np.zeros((1000, 1000))})
+    elif kind == "npy":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif kind == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    else:
+        lying = b"\x93NUMPY\x01\x00v\x00" + (
+            b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,), }".ljust(117)
+            + b"\n"
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("used.0.npy" if kind == "lying" else "used.0", lying)
+    with pytest.raises(StoreError, match="answers are not readable"):
+        verify(judged, RUN_ID)
