@@ -34,15 +34,15 @@ class LoadgenResult:
     error_count: int
 
 
-def read_result(log: str) -> LoadgenResult:
-    """The result that a detail log ends with.
+def read_result(log: str) -> LoadgenResult | None:
+    """The result that a detail log ends with; None when LoadGen was stopped before its end.
 
     Raises:
-        MeasurementError: it holds none: LoadGen was killed, or this is another file.
+        MeasurementError: a line is damaged.
     """
     values = dict(_entries(log))  # of a repeated key, the last one counts
     if "result_validity" not in values:
-        raise MeasurementError("LoadGen's log has no result")
+        return None
     rate = values.get("result_samples_per_second", values.get("result_completed_samples_per_sec"))
     reason = values.get("result_invalid_reason")
     return LoadgenResult(

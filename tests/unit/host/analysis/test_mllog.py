@@ -32,6 +32,7 @@ LOG = (
 def test_result_is_the_last_value_of_each_key() -> None:
     """The first of two values is reported, or a line that is no entry ends in a traceback."""
     result = read_result(LOG)
+    assert result
     assert (result.is_valid, result.query_count, result.p50_ns) == (True, 64, 10)
     assert (result.early_stopping_p90_ns, result.early_stopping_p99_ns) == (12, None)
     assert result.error_count == 2
@@ -41,20 +42,26 @@ def test_invalid_result_has_its_reason_on_one_line() -> None:
     """A run that LoadGen calls invalid is valid here."""
     log = LOG + line("result_validity", "INVALID") + line("result_invalid_reason", "too\n short ")
     result = read_result(log)
+    assert result
     assert (result.is_valid, result.invalid_reason) == (False, "too short")
 
 
-@pytest.mark.parametrize(
-    "log",
-    ["", "text\n", line("num_errors", 0), ":::MLLOG {\n", ":::MLLOG []\n", ':::MLLOG {"a":1}\n'],
-)
-def test_log_without_a_result_is_refused(log: str) -> None:
-    """A LoadGen that was killed has measured something."""
-    with pytest.raises(MeasurementError):
-        read_result(log)
+@pytest.mark.parametrize("log", ["", "text\n", line("num_errors", 0)])
+def test_log_without_an_end_has_no_result(log: str) -> None:
+    """A LoadGen that was stopped has measured something valid, or its queries are lost."""
+    assert read_result(log) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', ""])
+def test_damaged_line_is_refused(text: str) -> None:
+    """A log that somebody edited ends in a traceback."""
+    with pytest.raises(MeasurementError, match="damaged"):
+        read_result(f":::MLLOG {text}\n")
 
 
 def test_known_line_is_read() -> None:
     """The format of the real log was misunderstood."""
     known = json.loads(need_shared("known_answers/measurement.json").read_text())["mllog_line"]
-    assert read_result(known["line"] + "\n" + line("result_validity", "VALID")).error_count == 0
+    result = read_result(known["line"] + "\n" + line("result_validity", "VALID"))
+    assert result
+    assert result.error_count == 0
