@@ -127,7 +127,7 @@ def _loadgen(evidence: Evidence) -> tuple[bool | None, str]:
     if evidence.record.spec.engine is not Engine.LOADGEN:
         return True, "the queries were issued by the timed loop"
     if result is None:
-        return False, "LoadGen left no log"
+        return False, "LoadGen left no result"
     reason = f": {result.invalid_reason}" if result.invalid_reason else ""
     verdict = "VALID" if result.is_valid else "INVALID"
     return result.is_valid, f"LoadGen calls its run {verdict}{reason}"
