@@ -142,8 +142,16 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         accuracy=_accuracy(worker, traces),
         agreement=_agreement(worker, traces),
-        loadgen=None if traces.loadgen_log is None else read_result(traces.loadgen_log),
+        loadgen=_loadgen(traces),
     )
+
+
+def _loadgen(traces: Traces) -> LoadgenResult | None:
+    """None where LoadGen was stopped before its result: what was measured is kept all the same."""
+    try:
+        return None if traces.loadgen_log is None else read_result(traces.loadgen_log)
+    except MeasurementError:
+        return None
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:

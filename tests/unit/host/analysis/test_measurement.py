@@ -200,6 +200,17 @@ def test_server_run_by_loadgen_has_no_end_to_end() -> None:
     assert found.query_count == len(latencies()) - found.first_row
 
 
+@pytest.mark.parametrize("log", [None, "", ':::MLLOG {"key": "a", "value": 1}\n', ":::MLLOG {cut"])
+def test_loadgen_that_was_stopped_leaves_a_measurement_without_its_result(log: str | None) -> None:
+    """Ctrl-C in a run by LoadGen keeps every query, and no host can store them."""
+    worker = worker_record(latencies())
+    record = replace(run_record(worker), spec=spec(Scenario.SINGLE_STREAM, engine=Engine.LOADGEN))
+    traces = Traces(queries_of(latencies()), answers(), loadgen_log=log)
+    found = measure_traces(record, worker, traces)
+    assert found.loadgen is None
+    assert found.query_count == len(latencies()) - found.first_row
+
+
 def test_other_scenarios_by_loadgen_have_an_end_to_end() -> None:
     """A single stream by LoadGen tells less than its trace."""
     found = measure(queries_of(latencies()), spec(Scenario.SINGLE_STREAM, engine=Engine.LOADGEN))
