@@ -36,6 +36,8 @@ class Agreement:
     relative_rms: float | None
     """RMS of the difference over the standard deviation of the reference, worst output; over the
     RMS of the reference where that is constant. None where a difference is not finite."""
+    relative_rms_best: float | None
+    """The same of the output that agrees best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,20 @@ def agreement(answers: Answers, outputs: Sequence[TensorSpec], reference: str) -
     equal = sum(int(np.count_nonzero(_are_equal(used, other))) for used, other in real)
     differences = [_difference(used, other) for used, other in real]
     is_finite = all(bool(np.isfinite(difference).all()) for difference in differences)
-    worst = max(map(_relative_rms, differences, (other for _, other in real)))
+    shares = list(map(_relative_rms, differences, (other for _, other in real)))
     return Agreement(
         reference=reference,
         sample_count=len(pairs[0][0]),
         max_abs_diff=max(map(_largest, differences)) if is_finite else None,
         fraction_equal=equal / sizes if sizes else 1.0,
         top1_equal_ratio=_top1_equal(*real[0]),
-        relative_rms=worst if math.isfinite(worst) else None,
+        relative_rms=_finite_or_none(max(shares)),
+        relative_rms_best=_finite_or_none(min(shares)),
     )
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def accuracy(

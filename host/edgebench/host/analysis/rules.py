@@ -51,9 +51,10 @@ CPU_STALL_LIMIT_RATIO = 0.10
 MEMORY_STALL_LIMIT_RATIO = 0.01
 FREQ_LIMIT_RATIO = 0.02
 """Frequency at the end against the start."""
-AGREEMENT_LIMIT = 0.5
-"""RMS difference to the reference kernels over the spread of the answers. Quantised models reach
-0.2 on random inputs, where kernels round differently; wrong kernels are above 1."""
+AGREEMENT_LIMIT = 0.3
+"""RMS difference to the reference kernels over the spread of the answers. Measured on 59 pairs of
+model and runtime, random inputs: at most 0.19 for quantised models and 0.012 for others, but for a
+detector whose list of boxes comes in another order; answers in a wrong order have 1.1 and more."""
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
 """Of the accuracy of the unquantised sibling. Source: mlcommons/mobile_open, submission rules
@@ -265,16 +266,28 @@ def _swap(evidence: Evidence) -> tuple[bool | None, str]:
 
 
 def _agreement(evidence: Evidence) -> tuple[bool | None, str]:
+    """At least one output agrees: no kernel is wrong from the first operator on."""
+    found = evidence.measured.agreement
+    return _agrees(evidence, None if found is None else found.relative_rms_best, "the best output")
+
+
+def _agreement_of_all(evidence: Evidence) -> tuple[bool | None, str]:
+    """All outputs agree; a detector may list equal boxes in another order, and be right."""
+    found = evidence.measured.agreement
+    return _agrees(evidence, None if found is None else found.relative_rms, "the worst output")
+
+
+def _agrees(evidence: Evidence, share: float | None, which: str) -> tuple[bool | None, str]:
     found, check = evidence.measured.agreement, evidence.worker.check
     if found is None:
         return None, f"not compared: {check.reference_error or 'it was not asked for'}"
-    if found.relative_rms is None or found.max_abs_diff is None:
+    if share is None:
         return False, f"differs from {found.reference} without bound: one is not a number, or 0"
     top1 = found.top1_equal_ratio
-    same = "" if top1 is None else f", same largest output in {top1:.0%} of the samples"
-    return found.relative_rms <= AGREEMENT_LIMIT, (
-        f"differs from {found.reference} by {found.relative_rms:.2g} of the spread of the "
-        f"answers (RMS), limit {AGREEMENT_LIMIT:g}; at most {found.max_abs_diff:.3g}{same}"
+    same = "" if top1 is None else f"; same largest output in {top1:.0%} of the samples"
+    return share <= AGREEMENT_LIMIT, (
+        f"{which} differs from {found.reference} by {share:.2g} of the spread of the answers "
+        f"(RMS), limit {AGREEMENT_LIMIT:g}{same}"
     )
 
 
@@ -342,6 +355,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("accuracy_floor", State.INVALID, _accuracy(ACCURACY_INVALID_RATIO)),
     ("accuracy", State.SUSPECT, _accuracy(ACCURACY_SUSPECT_RATIO)),
     ("agreement", State.INVALID, _agreement),
+    ("agreement_of_all", State.SUSPECT, _agreement_of_all),
     ("delegation", State.INVALID, _delegation),
     ("profile", State.INVALID, _profiled),
     ("harness_dominates", State.INVALID, _harness_share(HARNESS_INVALID_RATIO)),
@@ -358,5 +372,9 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("thermal", State.SUSPECT, _thermal),
 )
 """Id, severity and rule, in the order in which a person should read them."""
-MILDER = {"harness_dominates": "harness_share", "accuracy_floor": "accuracy"}
+MILDER = {
+    "harness_dominates": "harness_share",
+    "accuracy_floor": "accuracy",
+    "agreement": "agreement_of_all",
+}
 """Rules that look at the same number with a milder limit: said once is enough."""

@@ -50,7 +50,7 @@ def judge(answers: Any, labels: Any, metric: str, **more: Any) -> Accuracy:
 def test_equal_answers_agree_completely() -> None:
     """A right model is doubted."""
     values = np.random.default_rng(1).random((4, 1, 10), np.float32)
-    assert compare(values, values.copy()) == Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0)
+    assert compare(values, values.copy()) == Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def test_one_step_of_an_integer_is_one_scale() -> None:
@@ -301,3 +301,20 @@ def test_unknown_metric_is_named_and_none_was_answered_is_none() -> None:
 def test_every_metric_knows_its_direction() -> None:
     """A metric is renamed in one table, and a higher error is better."""
     assert set(METRICS) >= LOWER_IS_BETTER
+
+
+def test_best_and_worst_output_are_told_apart() -> None:
+    """A detector that lists equal boxes in another order is called wrong as a whole."""
+    random = np.random.default_rng(2)
+    boxes, scores = random.random((4, 1, 10)), random.random((4, 1, 10))
+    answers = {
+        "used.0": boxes[:, :, ::-1],
+        "reference.0": boxes,
+        "used.1": scores,
+        "reference.1": scores,
+    }
+    found = agreement(answers, [FLOAT, FLOAT], "kernels")
+    assert found is not None
+    assert found.relative_rms is not None
+    assert found.relative_rms > 1
+    assert found.relative_rms_best == 0.0

@@ -91,10 +91,10 @@ def steady(what: SteadyClass | None) -> Change:
     return measured(steady=SteadyState(what, None, (), 1))
 
 
-def differs(relative_rms: float | None) -> Change:
-    """Answers that differ so much from those of the reference."""
-    largest = None if relative_rms is None else 1.0
-    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, relative_rms)
+def differs(best: float | None, worst: float | None) -> Change:
+    """Answers whose best and worst outputs differ so much from those of the reference."""
+    largest = None if worst is None else 1.0
+    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best)
     return measured(agreement=found)
 
 
@@ -165,8 +165,10 @@ FAILING: list[tuple[str, State, Change]] = [
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
-    ("agreement", State.INVALID, differs(0.51)),
-    ("agreement", State.INVALID, differs(None)),
+    ("agreement", State.INVALID, differs(0.31, 1.0)),
+    ("agreement", State.INVALID, differs(None, None)),
+    ("agreement_of_all", State.SUSPECT, differs(0.0, 0.31)),
+    ("agreement_of_all", State.SUSPECT, differs(0.0, None)),
     ("delegation", State.INVALID, delegates(("xnnpack",), ())),
     ("delegation", State.INVALID, delegates(("cuda",), ("cpu",))),
     ("profile", State.INVALID, profiled(profile_error="no profiler")),
@@ -194,6 +196,7 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("accuracy", measured(accuracy=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
     ("agreement", measured(agreement=None)),
+    ("agreement_of_all", measured(agreement=None)),
     ("steady_state", steady(None)),
     ("frequency", both(freq_hz=())),
     ("background_load", both(cpu_total_s=None)),
@@ -216,7 +219,8 @@ PASSING: list[tuple[str, Change]] = [
     ("loadgen", issued_by_loadgen(is_valid=True)),
     ("accuracy_floor", accuracy(0.93 * 0.98)),
     ("accuracy", accuracy(0.98 * 0.98)),
-    ("agreement", differs(0.5)),
+    ("agreement", differs(0.3, 0.31)),
+    ("agreement_of_all", differs(0.0, 0.3)),
     ("delegation", delegates(("none",), ())),
     ("delegation", delegates(("xnnpack",), ("xnnpack",))),
     ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
