@@ -212,7 +212,10 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> Non
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
 
 
-@pytest.mark.parametrize(("scenario", "more"), [("offline", {}), ("server", {"target_qps": 200.0})])
+@pytest.mark.parametrize(
+    ("scenario", "more"),
+    [("offline", {}), ("server", {"target_qps": 200.0, "target_latency_s": 5.0})],
+)
 def test_loadgen_issues_the_other_scenarios_too(
     paired: Host, scenario: str, more: dict[str, Any]
 ) -> None:

@@ -82,12 +82,15 @@ def _run_specs(draw: st.DrawFn) -> RunSpec:
         duration_s = min(duration_s, 0.99 * low / MIN_QPS)
     most_qps = min(MAX_QPS, max(MIN_QPS, 0.99 * low / duration_s))
     qps = draw(st.floats(MIN_QPS, most_qps)) if is_server else None
-    latency_s = draw(st.none() | POSITIVE_SECONDS) if is_server else None
+    engine = draw(st.sampled_from(Engine))
+    is_optional = engine is Engine.NATIVE
+    any_latency = st.none() | POSITIVE_SECONDS if is_optional else POSITIVE_SECONDS
+    latency_s = draw(any_latency) if is_server else None
     return RunSpec(
         runtime=draw(st.text()),
         scenario=scenario,
         preset=draw(st.text()),
-        engine=draw(st.sampled_from(Engine)),
+        engine=engine,
         duration_s=duration_s,
         min_query_count=low,
         max_query_count=high,

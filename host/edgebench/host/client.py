@@ -24,6 +24,7 @@ from edgebench.protocol.errors import (
     error_from_code,
 )
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import SPOOL_FILES
 
 ANSWER_TIMEOUT_S = 30.0
 HASHED_BYTES_PER_S = 10e6
@@ -36,6 +37,8 @@ CHUNK_BYTES = 256 * 1024
 CHUNKS_BETWEEN_LOOKS = 4
 """Chunks between two looks at what the agent has to say, which takes 30 µs each."""
 PROBE_COUNT = 16
+MAX_FILE_BYTES = 2**32
+"""A trace of a few million inferences has some hundred megabytes."""
 SESSION = secrets.token_hex(8)
 """Names this host process to the agents."""
 
@@ -177,6 +180,10 @@ class Client:
             RemoteProtocolError: a file arrived damaged.
         """
         for file in self.ask(m.RunOpen(run_id), m.RunFiles, ANSWER_TIMEOUT_S).files:
+            if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
+                raise RemoteProtocolError(
+                    f"device offers {file.name[:40]!r} of {file.size_bytes} bytes as part of a run"
+                )
             try:
                 self._fetch_file(run_id, file, directory / Path(file.name).name)
             except OSError as exc:

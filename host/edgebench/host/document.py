@@ -35,8 +35,14 @@ def build_document(
     worker = record.worker
     if worker is None:
         raise MeasurementError("the run measured nothing")
-    measured = measure_traces(record, worker, traces)
-    verdict = judge(Evidence(record, worker, measured, traces.facts))
+    try:
+        measured = measure_traces(record, worker, traces)
+        verdict = judge(Evidence(record, worker, measured, traces.facts))
+    except MeasurementError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
+        # Whatever a device sends: what cannot be computed is not stored, and blocks nobody.
+        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
     spec: dict[str, Any] = to_plain(record.spec)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -180,7 +186,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "state": verdict.state.value,
         "rules": [
-            {"id": rule.id, "outcome": rule.outcome.value, "detail": rule.detail}
+            {
+                "id": rule.id,
+                "outcome": rule.outcome.value,
+                "severity": rule.severity.value,
+                "detail": rule.detail,
+            }
             for rule in verdict.rules
         ],
     }

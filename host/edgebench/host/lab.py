@@ -21,7 +21,7 @@ from edgebench.host.references import find_references, with_references_first
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Silent, Watcher
-from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Lab:
             baseline: Path, or name of a built-in model.
             candidate: The same.
             pairs: Runs of each; below 6 no difference can be significant.
-            margin_ratio: Changes smaller than this do not matter; None: 3 %.
+            margin_ratio: Changes smaller than this do not matter; None: 1 %.
             metrics: Numbers to compare, as `latency_ns.p50`.
             allowed: Keys in which the sides may differ; see `comparability.KEYS`.
             on: Names of devices; each is compared on its own.
@@ -235,8 +235,11 @@ class Lab:
         groups: dict[str, list[dict[str, Any]]] = {}
         for run in runs:
             groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)
+        sides = [split_sides(documents) for documents in groups.values()]
+        if not all(baseline for baseline, _ in sides) or not sides:
+            raise MeasurementError("no pair of valid runs is left to compare")
         found = compare_groups(
-            [split_sides(documents) for documents in groups.values()],
+            sides,
             metrics=metrics,
             margin_ratio=margin_ratio,
             allowed=allowed,

@@ -99,16 +99,20 @@ class Plan:
         return replace(made, is_checked=False) if is_repeated else made
 
     def _pairs(self, baseline: Model, runtime: str) -> list[Step]:
-        """Baseline and candidate side by side, the order drawn anew for each pair.
+        """Baseline and candidate side by side, in random order, each first as often as the other.
 
-        Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike.
+        Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
+        order is drawn from the comparison's id, which is kept with every run.
         """
-        chance = random.Random(self.settings.get("seed") or 0)
         comparison_id = secrets.token_hex(4)
+        chance = random.Random(comparison_id)
+        is_swapped = [number % 2 == 1 for number in range(self.pair_count)]
+        chance.shuffle(is_swapped)
         steps: list[Step] = []
         for number in range(self.pair_count):
             sides = [(BASELINE, baseline), (CANDIDATE, self.against or baseline)]
-            chance.shuffle(sides)
+            if is_swapped[number]:
+                sides.reverse()
             steps += [
                 Step(model, runtime, Pair(comparison_id, number, side)) for side, model in sides
             ]

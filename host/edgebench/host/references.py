@@ -39,6 +39,8 @@ def reference_accuracy(
         return None
     for document in reversed(documents):
         is_same = document["model"]["sha256"] == reference.sha256
+        if document["verdict"]["state"] == "invalid":
+            continue  # what it achieved is not to be trusted either
         accuracy = document["metrics"]["accuracy"]
         if is_same and document["runtime"]["name"] == runtime and accuracy:
             return ReferenceAccuracy(document["run_id"], reference.name, accuracy["value"])

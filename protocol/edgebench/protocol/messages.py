@@ -23,8 +23,11 @@ from edgebench.protocol.device import DeviceDescription, SystemDescription
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 
-PROTOCOL_VERSION = 1
-"""Raised by one with every change that an older peer would misread."""
+PROTOCOL_VERSION = 3
+"""Raised with every change that an older peer would misread; by two when it cannot be bridged.
+
+Peers one version apart work together. 3: six columns of queries, and what a worker records.
+"""
 
 MAX_LISTED_RUNS = 500
 """As many ids as surely fit into one frame."""

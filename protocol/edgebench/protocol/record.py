@@ -29,9 +29,9 @@ class Phase(Enum):
     LOADING = "loading"
     WARMING_UP = "warming_up"
     MEASURING = "measuring"
+    SPOOLING = "spooling"
     CHECKING = "checking"
     """The measurement is on disk; now the model's answers are looked at."""
-    SPOOLING = "spooling"
 
 
 @dataclass(frozen=True, slots=True)

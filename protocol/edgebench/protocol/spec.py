@@ -120,6 +120,10 @@ class RunSpec:
     def __post_init__(self) -> None:
         _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
         _require(
+            1 <= self.max_query_count <= MAX_QUERIES,
+            f"max queries must be 1..{MAX_QUERIES}, got {self.max_query_count}",
+        )
+        _require(
             1 <= self.min_query_count <= self.max_query_count,
             f"min queries must be 1..{self.max_query_count}, got {self.min_query_count}",
         )
@@ -170,6 +174,10 @@ class RunSpec:
             f"{arrival_count:g} arrivals are more than {arrival_limit}: choose a shorter duration",
         )
         _require(
+            not is_server or self.engine is Engine.NATIVE or self.target_latency_s is not None,
+            "LoadGen judges a server by its latency: --target-latency 50ms",
+        )
+        _require(
             not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
             "a profile is taken in the single_stream scenario only",
         )
@@ -180,6 +188,7 @@ MAX_WARMUP_QUERIES = 2**40
 MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 
+MAX_QUERIES = 2**40
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
@@ -187,6 +196,7 @@ MAX_ARRIVALS = 1_000_000
 MAX_CPUS = 4096
 
 DEFAULT_PRESET = "default"
+MLPERF_PRESET = "mlperf"
 
 PRESETS: dict[str, dict[str, Any]] = {
     # MLPerf Mobile's single-stream minimum: 1024 queries and 60 s.
@@ -195,15 +205,20 @@ PRESETS: dict[str, dict[str, Any]] = {
     # For a first look: long enough for a p90 with an interval, short enough to wait for.
     "quick": {"duration_s": 10.0, "min_query_count": 128, "warmup_duration_s": 0.5},
     # Source: mlcommons/inference, loadgen/mlperf.conf: 600 s in every scenario.
-    "mlperf": {"duration_s": 600.0, "min_query_count": 100, "sample_count": 1024},
+    MLPERF_PRESET: {
+        "duration_s": 600.0,
+        "min_query_count": 100,
+        "max_query_count": 4_000_000,
+        "sample_count": 1024,
+    },
 }
 """Field values of `RunSpec` by preset name."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     # The least that supports the p99 of the scenario's rule, and MLPerf's count for offline.
     # Source: mlcommons/inference, loadgen/mlperf.conf.
-    ("mlperf", Scenario.MULTI_STREAM): {"min_query_count": 662},
-    ("mlperf", Scenario.OFFLINE): {"min_query_count": 24576},
+    (MLPERF_PRESET, Scenario.MULTI_STREAM): {"min_query_count": 662},
+    (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
 }
 """What a preset says about one scenario in particular."""
 

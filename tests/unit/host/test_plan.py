@@ -33,9 +33,9 @@ def plan(*models: Model, runtime: str | None = None) -> Plan:
     return Plan(models=list(models), runtime=runtime, preset="quick", settings={"seed": 5})
 
 
-def against(count: int, *, seed: int = 5, runtime: str | None = None) -> list[Step]:
+def against(count: int, *, runtime: str | None = None) -> list[Step]:
     """The steps of a comparison of A and B."""
-    made = replace(plan(A, runtime=runtime), against=B, pair_count=count, settings={"seed": seed})
+    made = replace(plan(A, runtime=runtime), against=B, pair_count=count)
     return made.steps(SYSTEM)
 
 
@@ -64,12 +64,11 @@ def test_every_pair_has_both_sides_next_to_each_other() -> None:
             assert step.model is (A if step.pair.side == "baseline" else B)
 
 
-def test_order_within_pairs_is_drawn_from_the_seed() -> None:
+def test_each_side_is_first_in_half_of_the_pairs_and_the_order_changes() -> None:
     """The baseline always runs first, and what comes second is always slower."""
-    first = [step.pair.side for step in against(40)[::2] if step.pair]
-    assert 8 <= first.count("baseline") <= 32
-    assert first == [step.pair.side for step in against(40)[::2] if step.pair]
-    assert first != [step.pair.side for step in against(40, seed=6)[::2] if step.pair]
+    orders = [tuple(step.pair.side for step in against(20)[::2] if step.pair) for _ in range(5)]
+    assert {order.count("baseline") for order in orders} == {10}
+    assert len(set(orders)) > 1
 
 
 def test_each_runtime_is_a_comparison_of_its_own() -> None:

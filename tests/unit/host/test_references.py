@@ -26,7 +26,11 @@ def own(tmp_path: Path) -> Model:
 
 
 def document(
-    model: Model, runtime: str, value: float | None, run_id: str = "run"
+    model: Model,
+    runtime: str,
+    value: float | None,
+    run_id: str = "run",
+    state: str = "valid",
 ) -> dict[str, Any]:
     """As much of a run as is looked at."""
     accuracy = None if value is None else {"value": value}
@@ -35,6 +39,7 @@ def document(
         "model": {"sha256": model.sha256},
         "runtime": {"name": runtime},
         "metrics": {"accuracy": accuracy},
+        "verdict": {"state": state},
     }
 
 

@@ -68,6 +68,7 @@ SERVER: dict[str, Any] = {
         {"scenario": Scenario.MULTI_STREAM, "target_latency_s": 0.1},
         {"scenario": Scenario.OFFLINE, "is_profiled": True},
         {**SERVER, "is_profiled": True},
+        {**SERVER, "engine": Engine.LOADGEN},
         {**SERVER, "target_qps": 0.0},
         {**SERVER, "target_qps": -1.0},
         {**SERVER, "target_qps": math.nan},

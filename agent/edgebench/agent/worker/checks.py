@@ -47,40 +47,43 @@ class Subject:
     dataset_path: str | None
     model: LoadedModel
     samples: Sequence[Sequence[Tensor]]
+    first_outputs: list[Tensor]
+    """What the first inference answered to the first sample."""
     query_ns: int
     """Typical latency, for estimates."""
 
 
-def answer_facts(model: LoadedModel, first: list[Tensor], sample: Sequence[Tensor]) -> OutputFacts:
-    """Digest of the answer to the first sample, and whether all seen answers are finite."""
-    outputs = _answer(model, sample)
+def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
+    """Digest of the first answer, and whether it and the later ones are finite."""
     digest = hashlib.sha256()
     for tensor in outputs:
         digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
-    return OutputFacts(digest.hexdigest(), are_finite(first) and are_finite(outputs))
+    return OutputFacts(digest.hexdigest(), all(map(are_finite, (outputs, *later))))
 
 
-def run_checks(subject: Subject, directory: Path) -> CheckFacts:
+def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFacts]:
     """Answer, compare, profile, as far as the run asks for it; each on its own may fail."""
     facts = CheckFacts()
     answers: dict[str, Tensor] = {}
     if subject.dataset_path:
         facts = _answer_dataset(subject, facts, answers)
+        _write_answers(directory / ANSWERS_FILE, answers)
     used: list[list[Tensor]] = []
-    if subject.spec.is_checked:
-        facts = _answer_samples(subject, facts, used)
+    facts = _answer_samples(subject, facts, used)
+    output = output_facts(subject.first_outputs, used)
     subject.model.close()  # two models at once take more memory than a run may have
-    if used:
+    if used and subject.spec.is_checked:
         facts = _answer_again(subject, facts, answers, used)
     if subject.spec.is_profiled:
         facts = _profile(subject, facts)
-    if answers:
-        _write_answers(directory / ANSWERS_FILE, answers)
-    return facts
+    _write_answers(directory / ANSWERS_FILE, answers)
+    return output, facts
 
 
 def _write_answers(path: Path, answers: dict[str, Tensor]) -> None:
     """Whole or not at all: the worker may die in the middle of it."""
+    if not answers:
+        return
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(file, **answers)  # pyright: ignore[reportArgumentType]
@@ -101,7 +104,9 @@ def _answer_dataset(subject: Subject, facts: CheckFacts, answers: dict[str, Tens
 
 def _answer_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
     def answer() -> CheckFacts:
-        samples = subject.samples[:CHECKED_SAMPLES]
+        # At least one, so that an answer that turned into NaN meanwhile is noticed.
+        count = CHECKED_SAMPLES if subject.spec.is_checked else 1
+        samples = subject.samples[:count]
         used[:] = [_answer(subject.model, sample) for sample in samples]
         return facts
 
@@ -136,7 +141,10 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
         model.set_inputs(subject.samples[0])
         fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))
         count = min(max(fitting, PROFILE_RUNS[0]), PROFILE_RUNS[1])
-        return replace(facts, operators=model.profile(count), profile_run_count=count)
+        operators = model.profile(count)
+        # A profiler whose file would grow too large runs less often than it was asked to.
+        done = max((operator.count for operator in operators), default=0)
+        return replace(facts, operators=operators, profile_run_count=min(done, count))
 
     return _attempt(profile, lambda text: replace(facts, profile_error=text))
 

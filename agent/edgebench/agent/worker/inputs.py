@@ -90,8 +90,15 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
         )
     value = value.reshape(shape)
     dtype = np.dtype(spec.dtype)
-    if spec.scale is None or dtype.kind == "f":
+    if dtype.kind == "f":
         return np.ascontiguousarray(value.astype(dtype))
+    if spec.scale is None:
+        found = value.astype(dtype)
+        if not np.array_equal(found, value):
+            raise MeasurementError(
+                f"samples of the data set are no {dtype.name} numbers, and the model has no scale"
+            )
+        return np.ascontiguousarray(found)
     numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
     bounds = np.iinfo(dtype)
     return np.ascontiguousarray(np.clip(numbers, bounds.min, bounds.max).astype(dtype))

@@ -17,6 +17,8 @@ MEMORY_PER_MODEL_BYTE = 8
 """Weights may be held as file, unpacked and repacked, and activations grow with them."""
 LOADGEN_BYTES_PER_QUERY = 400
 """LoadGen makes all queries before it starts. Measured: 317 bytes of each, 397 offline."""
+TRACE_BYTES_PER_QUERY = 100
+"""In blocks of 24 bytes first, then in columns of 48."""
 LOG_BYTES = 64 * 2**20
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
@@ -29,7 +31,8 @@ def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
     """
     is_loadgen = spec.engine is Engine.LOADGEN
     query_bytes = LOADGEN_BYTES_PER_QUERY * spec.max_query_count if is_loadgen else 0
-    return BASE_MEMORY_BYTES + MEMORY_PER_MODEL_BYTE * model_size_bytes + query_bytes
+    row_bytes = TRACE_BYTES_PER_QUERY * spec.max_query_count
+    return BASE_MEMORY_BYTES + MEMORY_PER_MODEL_BYTE * model_size_bytes + query_bytes + row_bytes
 
 
 def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) -> None:

@@ -24,7 +24,7 @@ from edgebench.agent.worker.measure import Measured, Ready, get_ready, measure, 
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
-from edgebench.protocol.record import MemoryFacts, OutputFacts, Phase, RuntimeFacts, WorkerRecord
+from edgebench.protocol.record import CheckFacts, Phase, RuntimeFacts, WorkerRecord
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 if TYPE_CHECKING:
@@ -78,24 +78,17 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     with STOP.armed():
         ready = get_ready(job)
     measured = measure(job.spec, ready, pipe, directory)
-    peak_bytes = facts.resident_bytes("VmHWM")
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [measured.warmup, measured.timed])
-    output = _answer_facts(ready)
-    record = _record(job, ready, measured, output, refused, peak_bytes)
+    record = _record(job, ready, measured, refused)
     _write_record(directory, record)
     if not measured.is_interrupted:
         _check(job, ready, measured, record, directory, pipe)
 
 
-def _record(
-    job: Job,
-    ready: Ready,
-    measured: Measured,
-    output: OutputFacts,
-    refused: tuple[str, ...],
-    peak_bytes: int,
-) -> WorkerRecord:
+def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]) -> WorkerRecord:
+    from edgebench.agent.worker.checks import output_facts
+
     spec, model = job.spec, ready.model
     return WorkerRecord(
         model=replace(job.model, precision=model.precision),
@@ -108,15 +101,9 @@ def _record(
         inputs=model.inputs,
         outputs=model.outputs,
         cold_start=ready.cold_start,
-        memory=MemoryFacts(
-            peak_rss_bytes=peak_bytes,
-            model_bytes=ready.model_bytes,
-            steady_rss_bytes=measured.steady_rss_bytes,
-            steady_pss_bytes=measured.steady_pss_bytes,
-            arena_bytes=model.arena_bytes(),
-        ),
+        memory=ready.memory,
         harness=measured.harness,
-        output=output,
+        output=output_facts(ready.first_outputs),
         warmup_query_count=len(measured.warmup),
         query_count=len(measured.warmup) + len(measured.timed),
         is_interrupted=measured.is_interrupted,
@@ -137,10 +124,11 @@ def _check(
     pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
     try:
         with STOP.armed():
-            check = run_checks(_subject(job, ready, query_ns), directory)
+            output, check = run_checks(_subject(job, ready, query_ns), directory)
     except StopRequested:
-        return  # the measurement is complete all the same
-    _write_record(directory, replace(record, check=check))
+        # The measurement is complete all the same.
+        output, check = record.output, CheckFacts(reference_error="stopped before it was done")
+    _write_record(directory, replace(record, output=output, check=check))
 
 
 def _subject(job: Job, ready: Ready, query_ns: int) -> Subject:
@@ -153,14 +141,9 @@ def _subject(job: Job, ready: Ready, query_ns: int) -> Subject:
         job.dataset_path,
         ready.model,
         ready.samples,
+        ready.first_outputs,
         query_ns,
     )
-
-
-def _answer_facts(ready: Ready) -> OutputFacts:
-    from edgebench.agent.worker.checks import answer_facts
-
-    return answer_facts(ready.model, ready.first_outputs, ready.samples[0])
 
 
 def _write_queries(path: Path, parts: list[Times]) -> None:

@@ -14,7 +14,7 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import ColdStart, HarnessFacts, Moment, Phase
+from edgebench.protocol.record import ColdStart, HarnessFacts, MemoryFacts, Moment, Phase
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
@@ -34,7 +34,8 @@ class Ready:
     version: str
     model: LoadedModel
     cold_start: ColdStart
-    model_bytes: int
+    memory: MemoryFacts
+    """After the first inference."""
     samples: list[list[Tensor]]
     first_outputs: list[Tensor]
 
@@ -49,8 +50,6 @@ class Measured:
     before: Moment
     after: Moment
     harness: HarnessFacts
-    steady_rss_bytes: int
-    steady_pss_bytes: int | None
 
     @property
     def is_interrupted(self) -> bool:
@@ -65,15 +64,22 @@ def get_ready(job: Job) -> Ready:
     before_bytes = facts.resident_bytes()
     options = LoadOptions(job.spec.threads, job.spec.delegate)
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
-    samples = _samples(job, model)
-    first_ns, first_outputs = _first_inference(job, model, samples[0])
+    first_ns, first_outputs = _first_inference(job, model, _samples(job, model, count=1)[0])
+    # Now, before our own samples and times take their place: those are not the model's.
+    memory = MemoryFacts(
+        peak_rss_bytes=facts.resident_bytes("VmHWM"),
+        model_bytes=max(0, facts.resident_bytes() - before_bytes),
+        steady_rss_bytes=facts.resident_bytes(),
+        steady_pss_bytes=facts.proportional_bytes(),
+        arena_bytes=model.arena_bytes(),
+    )
     return Ready(
         runtime=runtime,
         version=version,
         model=model,
         cold_start=ColdStart(import_ns, load_ns, first_ns),
-        model_bytes=max(0, facts.resident_bytes() - before_bytes),
-        samples=samples,
+        memory=memory,
+        samples=_samples(job, model, count=job.spec.sample_count),
         first_outputs=first_outputs,
     )
 
@@ -95,16 +101,7 @@ def measure(spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path) -> Measure
     pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, query_ns))
     before = facts.read_moment()
     timed = _run(calls, spec, query_ns, directory) if not warmup.is_interrupted else new_times()
-    after = facts.read_moment()
-    return Measured(
-        warmup,
-        timed,
-        before,
-        after,
-        harness,
-        facts.resident_bytes(),
-        facts.proportional_bytes(),
-    )
+    return Measured(warmup, timed, before, facts.read_moment(), harness)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
@@ -123,13 +120,11 @@ def _find_runtime(name: str) -> Runtime:
     return find_runtime(name)
 
 
-def _samples(job: Job, model: LoadedModel) -> list[list[Tensor]]:
+def _samples(job: Job, model: LoadedModel, *, count: int) -> list[list[Tensor]]:
     from edgebench.agent.worker.inputs import make_samples
 
     spec = job.spec
-    return make_samples(
-        model.inputs, count=spec.sample_count, seed=spec.seed, memory_bytes=job.memory_bytes
-    )
+    return make_samples(model.inputs, count=count, seed=spec.seed, memory_bytes=job.memory_bytes)
 
 
 def _first_inference(
@@ -175,7 +170,8 @@ def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
         count *= spec.samples_per_query
     at_once_s = _expected_s(query_ns, spec.duration_s, count)
     if spec.scenario is Scenario.SERVER and spec.target_qps is not None:
-        return max(at_once_s, spec.min_query_count / spec.target_qps)
+        arrival_count = max(spec.min_query_count, spec.target_qps * spec.duration_s)
+        return max(arrival_count / spec.target_qps, arrival_count * query_ns / NS_PER_S)
     return at_once_s
 
 

@@ -133,6 +133,8 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
     """
     from scipy.stats import binomtest
 
+    if real.shape[1] < 2:
+        raise MeasurementError("top1 needs an output with a number for each class, it has one")
     correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
     interval = binomtest(correct, len(labels)).proportion_ci(LEVEL, method="exact")
     return correct / len(labels), (float(interval.low), float(interval.high))

@@ -137,7 +137,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         query_ns=query_ns,
         query=None if query_ns is None or not len(query_ns) else summarize(query_ns),
         outliers=label_outliers(invoke_ns),
-        early_stopping=_early_stopping(query_ns, spec),
+        early_stopping=_early_stopping(queries, query_ns, spec),
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         accuracy=_accuracy(worker, traces),
@@ -182,11 +182,13 @@ def _query_ns(queries: Queries, spec: RunSpec, first_row: int) -> Nanoseconds | 
     return queries.query_ns(spec, first_row)
 
 
-def _early_stopping(query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:
+def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:
     if query_ns is None or not len(query_ns):
         return EarlyStopping()
     if spec.scenario is Scenario.SERVER:
-        if spec.target_latency_s is None:
+        # Every arrival counts: a device that drowns at first has not met its target.
+        query_ns = queries.query_ns(spec, queries.warmup_count)
+        if spec.target_latency_s is None or query_ns is None:
             return EarlyStopping()
         over = int(np.count_nonzero(query_ns > spec.target_latency_s * 1e9))
         passes = early_stopping.server_passes(len(query_ns), over, spec.target_percentile)

@@ -15,7 +15,7 @@ from edgebench.host.analysis.answers import LOWER_IS_BETTER, Accuracy
 from edgebench.host.analysis.measurement import HostFacts, Measurement, ReferenceAccuracy
 from edgebench.host.analysis.warmup import SteadyClass
 from edgebench.protocol.record import Outcome, RunRecord, WorkerRecord
-from edgebench.protocol.spec import Engine, RunSpec, Scenario
+from edgebench.protocol.spec import MLPERF_PRESET, Engine, RunSpec, Scenario, samples_per_query
 
 
 class State(str, Enum):
@@ -42,6 +42,11 @@ HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
 CLOCK_LIMIT_RATIO = 0.01
 """Source: mlcommons/inference, loadgen: monotonic against wall clock, error above 1 %."""
+STEADY_LIMIT_RATIO = 0.5
+CPU_SHARE_LIMIT_RATIO = 0.9
+"""Of one CPU: what a single thread that never waits should get."""
+DELEGATED_LIMIT_RATIO = 0.5
+"""Of the operators; below, it is not the delegate that was measured."""
 BACKGROUND_LIMIT_RATIO = 0.10
 """Of all CPUs together. A load average would count our own earlier runs."""
 MIN_JUDGED_S = 0.1
@@ -73,18 +78,35 @@ def _real_time(evidence: Evidence) -> tuple[bool | None, str]:
 
 
 def _enough_queries(evidence: Evidence) -> tuple[bool | None, str]:
-    need, count = evidence.record.spec.min_query_count, evidence.measured.query_count
-    what = "samples" if evidence.record.spec.scenario is Scenario.OFFLINE else "queries"
+    """As many as were asked for were issued; what a warm-up takes of them is another rule's."""
+    spec = evidence.record.spec
+    need, count = spec.min_query_count, _issued_rows(evidence) // samples_per_query(spec)
+    what = "samples" if spec.scenario is Scenario.OFFLINE else "queries"
     return count >= need, f"{count} {what}, at least {need}"
 
 
 def _enough_time(evidence: Evidence) -> tuple[bool | None, str]:
     spec = evidence.record.spec
     took_s = _loop_s(evidence)
-    is_full = evidence.worker.query_count >= spec.max_query_count
+    # MLPerf knows no such maximum.
+    is_full = _issued_rows(evidence) >= spec.max_query_count and spec.preset != MLPERF_PRESET
     is_long = took_s >= spec.duration_s
     at_most = f" or {spec.max_query_count} inferences" if is_full else ""
     return is_long or is_full, f"{took_s:.3f} s, at least {spec.duration_s:g} s{at_most}"
+
+
+def _steady_share(evidence: Evidence) -> tuple[bool | None, str]:
+    """A warm-up that was found may not take most of what was measured."""
+    issued, counted = _issued_rows(evidence), len(evidence.measured.invoke_ns)
+    share = counted / issued if issued else 0.0
+    return share >= STEADY_LIMIT_RATIO, (
+        f"{share:.0%} of the measured inferences come after the warm-up, "
+        f"at least {STEADY_LIMIT_RATIO:.0%}"
+    )
+
+
+def _issued_rows(evidence: Evidence) -> int:
+    return evidence.worker.query_count - evidence.worker.warmup_query_count
 
 
 def _loop_s(evidence: Evidence) -> float:
@@ -146,12 +168,32 @@ def _delegation(evidence: Evidence) -> tuple[bool | None, str]:
     if not asked:
         return True, f"no delegate was asked for, {ran}"
     text = f"asked for {', '.join(asked)}, {ran}"
-    missing = [name for name in asked if name not in runtime.delegates_used]
-    if missing and not all("/" in name for name in missing):
+    places = {part.place for part in evidence.worker.placement}
+    used = {_plain_name(name) for name in (*runtime.delegates_used, *places)}
+    missing = [name for name in asked if _plain_name(name) not in used]
+    if missing and (places or not all("/" in name for name in missing)):
         return False, text
-    if missing or not evidence.worker.placement:
+    if missing or not places:
         return None, f"{text}; the runtime does not tell whether it was used"
     return True, text
+
+
+def _delegated_share(evidence: Evidence) -> tuple[bool | None, str]:
+    """Most of the model ran where it was meant to run."""
+    asked = {_plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
+    parts = evidence.worker.placement
+    if not asked or not parts:
+        return (True, "no delegate was asked for") if not asked else (None, "not told")
+    total = sum(part.count for part in parts)
+    there = sum(part.count for part in parts if _plain_name(part.place) in asked)
+    return there >= DELEGATED_LIMIT_RATIO * total, (
+        f"{there} of {total} operators ran on it, at least {DELEGATED_LIMIT_RATIO:.0%}"
+    )
+
+
+def _plain_name(delegate: str) -> str:
+    """CUDAExecutionProvider and cuda are the same."""
+    return delegate if "/" in delegate else delegate.lower().removesuffix("executionprovider")
 
 
 def _placement_text(worker: WorkerRecord) -> str:
@@ -229,11 +271,11 @@ def _stall(resource: str, limit: float) -> Rule:
 
 def _frequency(evidence: Evidence) -> tuple[bool | None, str]:
     before, after = evidence.worker.before, evidence.worker.after
-    if not before.freq_hz or len(before.freq_hz) != len(after.freq_hz):
+    if not before.freq_hz or not after.freq_hz or not max(before.freq_hz):
         return None, "the kernel tells neither governor nor frequency"
     governors = ", ".join(after.governors) or "unknown"
-    pairs = zip(before.freq_hz, after.freq_hz, strict=True)
-    change = max((abs(b / a - 1) for a, b in pairs if a), default=0.0)
+    # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
+    change = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
     text = f"governor {governors}; frequency changed by {change:.1%}, limit {FREQ_LIMIT_RATIO:.0%}"
     if before.governors != after.governors:
         return False, f"governor changed from {', '.join(before.governors)} to {governors}"
@@ -244,8 +286,24 @@ def _scheduling(evidence: Evidence) -> tuple[bool | None, str]:
     scheduling = evidence.worker.scheduling
     if scheduling.refused:
         return False, "; ".join(scheduling.refused)
+    wanted = set(evidence.record.spec.cpus)
+    if wanted and set(scheduling.cpus) != wanted:
+        return False, f"bound to {len(scheduling.cpus)} CPUs, asked for {len(wanted)}"
     cpus = ",".join(map(str, scheduling.cpus))
     return True, f"policy {scheduling.policy}, nice {scheduling.nice}, CPU {cpus}"
+
+
+def _cpu_share(evidence: Evidence) -> tuple[bool | None, str]:
+    """The worker had its CPU for itself; a rival on the same core shows nowhere else."""
+    worker, spec = evidence.worker, evidence.record.spec
+    loop_s = _loop_s(evidence)
+    computes_here = {"cpu", "builtin", "xnnpack"} >= {part.place for part in worker.placement}
+    if loop_s < MIN_JUDGED_S or _is_server(spec) or not computes_here:
+        return None, "the worker may wait: for arrivals, or for an accelerator"
+    share = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
+    return share >= CPU_SHARE_LIMIT_RATIO, (
+        f"the worker had {share:.0%} of a CPU during the run, at least {CPU_SHARE_LIMIT_RATIO:.0%}"
+    )
 
 
 def _memory(evidence: Evidence) -> tuple[bool | None, str]:
@@ -357,13 +415,16 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("agreement", State.INVALID, _agreement),
     ("agreement_of_all", State.SUSPECT, _agreement_of_all),
     ("delegation", State.INVALID, _delegation),
+    ("delegated_share", State.SUSPECT, _delegated_share),
     ("profile", State.INVALID, _profiled),
     ("harness_dominates", State.INVALID, _harness_share(HARNESS_INVALID_RATIO)),
     ("harness_share", State.SUSPECT, _harness_share(HARNESS_SUSPECT_RATIO)),
     ("steady_state", State.SUSPECT, _steady),
+    ("steady_share", State.SUSPECT, _steady_share),
     ("clock", State.INVALID, _clock),
     ("frequency", State.SUSPECT, _frequency),
     ("scheduling", State.SUSPECT, _scheduling),
+    ("cpu_share", State.SUSPECT, _cpu_share),
     ("background_load", State.SUSPECT, _background_load),
     ("cpu_pressure", State.SUSPECT, _stall("cpu", CPU_STALL_LIMIT_RATIO)),
     ("memory_pressure", State.SUSPECT, _stall("memory", MEMORY_STALL_LIMIT_RATIO)),
@@ -375,6 +436,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
 MILDER = {
     "harness_dominates": "harness_share",
     "accuracy_floor": "accuracy",
+    "delegation": "delegated_share",
     "agreement": "agreement_of_all",
 }
 """Rules that look at the same number with a milder limit: said once is enough."""

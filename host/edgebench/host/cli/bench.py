@@ -125,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
             raise
     if compared:
         report(compared, is_json=options.json, documents=watcher.documents)
+        _report_losses(options, compared, watcher)
         return exit_code(compared)
     _report(options, lab, watcher)
     if is_interrupted:
@@ -160,6 +161,22 @@ def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) ->
         **shared,
     )
     return found
+
+
+def _report_losses(
+    options: argparse.Namespace, compared: list[Compared], watcher: ProgressWatcher
+) -> None:
+    """Say which pairs are missing, and why."""
+    from edgebench.host.lab import DEFAULT_PAIRS
+
+    watcher.show_doubts([d for d in watcher.documents if d["verdict"]["state"] == "invalid"])
+    for what, error in watcher.failures:
+        print(f"error: {what}: {error}", file=sys.stderr)
+    wanted = options.pairs or DEFAULT_PAIRS
+    for one in compared:
+        lost = wanted - one.result.baseline_count
+        if lost > 0:
+            print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
 def _only_model(options: argparse.Namespace) -> str:

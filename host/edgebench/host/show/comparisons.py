@@ -24,7 +24,7 @@ _STYLES = {
 def comparisons_table(found: Sequence[Compared]) -> Table:
     """One row a metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("metric", "runtime"):
+    for name in ("device", "metric", "runtime"):
         table.add_column(name, overflow="fold")
     for name in ("baseline", "candidate", "change", "95 %", "detectable"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -32,6 +32,7 @@ def comparisons_table(found: Sequence[Compared]) -> Table:
     for compared in found:
         result = compared.result
         table.add_row(
+            Text(safe(compared.device)),
             Text(safe(compared.metric)),
             Text(safe(compared.runtime)),
             _value(compared.metric, result.baseline_median),

@@ -49,7 +49,7 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
         return from_plain(json.loads(path.read_bytes()), RunRecord)
-    except (OSError, ValueError, EdgebenchError) as exc:
+    except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise StoreError(f"record of the run is not readable: {exc}: {path}") from exc
 
 

@@ -15,7 +15,7 @@ from support.digits import CASES, PACKAGES, Case, images, imported
 from support.tools import need_runtime
 
 from edgebench.agent.worker import checks
-from edgebench.agent.worker.checks import CHECKED_SAMPLES, Subject, answer_facts, run_checks
+from edgebench.agent.worker.checks import CHECKED_SAMPLES, Subject, output_facts, run_checks
 from edgebench.agent.worker.inputs import make_samples
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.host.dataset import open_dataset
@@ -126,7 +126,10 @@ def subject(
         return reference or FakeModel()
 
     path = str(dataset) if dataset else None
-    return Subject(RunSpec("fake", **spec), FakeRuntime(load), "model", path, model, SAMPLES, 1_000)
+    first: list[Tensor] = [np.zeros((1, 3), np.float32)]
+    return Subject(
+        RunSpec("fake", **spec), FakeRuntime(load), "model", path, model, SAMPLES, first, 1_000
+    )
 
 
 def arrays(directory: Path) -> dict[str, Tensor]:
@@ -148,7 +151,7 @@ def dataset(tmp_path: Path, **more: Any) -> Path:
 def test_answers_of_model_and_reference_are_kept_side_by_side(tmp_path: Path) -> None:
     """The answers are compared in another order, or the reference is the model itself."""
     model, reference = FakeModel(), FakeModel(lambda sample, _: [sample * 2 + 1])
-    found = run_checks(subject(model, reference=reference), tmp_path)
+    _, found = run_checks(subject(model, reference=reference), tmp_path)
     kept = arrays(tmp_path)
     assert (found.sample_count, found.reference) == (CHECKED_SAMPLES, "fake reference kernels")
     assert found.reference_error is None
@@ -182,7 +185,7 @@ def test_reference_that_fails_costs_only_the_comparison(
     tmp_path: Path, error: Exception, said: str
 ) -> None:
     """A model that has no reference kernels cannot be measured at all."""
-    found = run_checks(subject(FakeModel(), reference=error), tmp_path)
+    _, found = run_checks(subject(FakeModel(), reference=error), tmp_path)
     assert found.reference is None
     assert found.reference_error is not None
     assert found.reference_error.startswith(said)
@@ -202,7 +205,7 @@ def test_inference_that_fails_is_told_in_one_line(tmp_path: Path, is_reference: 
     """A model that fails at the third sample ends the worker with a traceback."""
     bad = FakeModel(refuse_third)
     checked = subject(FakeModel(), reference=bad) if is_reference else subject(bad)
-    found = run_checks(checked, tmp_path)
+    _, found = run_checks(checked, tmp_path)
     assert found.reference_error == "RuntimeError: index out of range"
     assert arrays(tmp_path) == {}
 
@@ -223,7 +226,7 @@ def test_answers_that_cannot_be_compared_say_so(tmp_path: Path, what: str, is_se
         return [sample, *odd(sample, number)] if is_second else odd(sample, number)
 
     checked = subject(FakeModel(answer), reference=FakeModel(answer), dataset=dataset(tmp_path))
-    found = run_checks(checked, tmp_path)
+    _, found = run_checks(checked, tmp_path)
     assert found.reference_error is not None
     assert what in found.reference_error
     assert found.dataset_error is not None
@@ -236,7 +239,7 @@ def test_answers_that_are_too_large_are_not_kept(
 ) -> None:
     """A segmentation model fills the disk of the device with its answers."""
     monkeypatch.setattr(checks, "MAX_ANSWER_BYTES", 90)
-    found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
+    _, found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
     assert found.reference_error == f"answers take {CHECKED_SAMPLES * 12} bytes, limit 90"
     assert found.dataset_sample_count == 5
     assert set(arrays(tmp_path)) == {"dataset.0"}
@@ -247,7 +250,7 @@ def test_slow_reference_answers_fewer_samples(
 ) -> None:
     """Reference kernels a hundred times slower keep the device for an hour."""
     monkeypatch.setattr(checks, "REFERENCE_BUDGET_S", -1.0)
-    found = run_checks(subject(FakeModel()), tmp_path)
+    _, found = run_checks(subject(FakeModel()), tmp_path)
     assert found.sample_count == 1
     assert len(arrays(tmp_path)["used.0"]) == len(arrays(tmp_path)["reference.0"]) == 1
 
@@ -255,15 +258,15 @@ def test_slow_reference_answers_fewer_samples(
 def test_run_that_asked_for_nothing_keeps_nothing(tmp_path: Path) -> None:
     """`--no-check` compares all the same, and takes its time."""
     model = FakeModel()
-    assert run_checks(subject(model, is_checked=False), tmp_path) == CheckFacts()
+    assert run_checks(subject(model, is_checked=False), tmp_path)[1] == CheckFacts()
     assert arrays(tmp_path) == {}
-    assert (model.answer_count, model.is_closed) == (0, True)
+    assert (model.answer_count, model.is_closed) == (1, True), "one answer, to see if it is finite"
 
 
 def test_data_set_is_answered_by_the_measured_model(tmp_path: Path) -> None:
     """The accuracy is that of the reference kernels, or of another order."""
     model = FakeModel()
-    found = run_checks(subject(model, dataset=dataset(tmp_path)), tmp_path)
+    _, found = run_checks(subject(model, dataset=dataset(tmp_path)), tmp_path)
     assert (found.dataset_sample_count, found.dataset_error) == (5, None)
     expected = np.arange(15.0).reshape(5, 1, 3) * 2
     assert np.array_equal(arrays(tmp_path)["dataset.0"], expected)
@@ -289,7 +292,7 @@ def test_data_set_that_cannot_be_answered_says_why(
 ) -> None:
     """A data set for another model ends the run, or gives it an accuracy."""
     model = replace(model)
-    found = run_checks(subject(model, dataset=dataset(tmp_path, **arrays_)), tmp_path)
+    _, found = run_checks(subject(model, dataset=dataset(tmp_path, **arrays_)), tmp_path)
     assert found.dataset_error is not None
     assert re.search(said, found.dataset_error), found.dataset_error
     assert found.dataset_sample_count == 0
@@ -303,7 +306,7 @@ def test_damaged_data_set_on_the_device_says_why(tmp_path: Path, content: bytes 
     path = tmp_path / "set.npz"
     if content is not None:
         path.write_bytes(content)
-    found = run_checks(subject(FakeModel(), dataset=path), tmp_path)
+    _, found = run_checks(subject(FakeModel(), dataset=path), tmp_path)
     assert found.dataset_error
     assert "\n" not in found.dataset_error
 
@@ -311,7 +314,7 @@ def test_damaged_data_set_on_the_device_says_why(tmp_path: Path, content: bytes 
 def test_profile_is_a_load_of_its_own(tmp_path: Path) -> None:
     """The profiler slows down the answers, or the reference is profiled."""
     checked = subject(FakeModel(), is_profiled=True)
-    found = run_checks(checked, tmp_path)
+    _, found = run_checks(checked, tmp_path)
     assert isinstance(checked.runtime, FakeRuntime)
     assert [(o.is_reference, o.is_profiled) for o in checked.runtime.loaded] == [
         (True, False),
@@ -323,7 +326,7 @@ def test_profile_is_a_load_of_its_own(tmp_path: Path) -> None:
 
 def test_profile_that_fails_costs_only_the_profile(tmp_path: Path) -> None:
     """A runtime without a profiler cannot check its answers."""
-    found = run_checks(
+    _, found = run_checks(
         subject(FakeModel(), reference=ModelRefused("no profiler"), is_profiled=True), tmp_path
     )
     assert (found.profile_error, found.operators) == ("no profiler", ())
@@ -360,14 +363,20 @@ def test_death_in_the_middle_of_writing_leaves_no_half_file(
 
 def test_digest_is_that_of_the_first_answer() -> None:
     """The digest depends on which sample came last."""
-    first = answer_facts(FakeModel(), [np.ones(1)], SAMPLES[1])
-    assert first == answer_facts(FakeModel(), [np.ones(1)], SAMPLES[1])
-    assert first.sha256 != answer_facts(FakeModel(), [np.ones(1)], SAMPLES[2]).sha256
-    assert first.is_finite
-    assert not answer_facts(FakeModel(), [np.array([np.nan])], SAMPLES[1]).is_finite
-    assert not answer_facts(
-        FakeModel(lambda x, n: [x * np.inf]), [np.ones(1)], SAMPLES[1]
-    ).is_finite
+    one: list[Tensor] = [np.ones(1)]
+    other: list[Tensor] = [np.zeros(1)]
+    assert output_facts(one) == output_facts(one, [other])
+    assert output_facts(one).sha256 != output_facts(other).sha256
+    assert output_facts(one, [other]).is_finite
+    assert not output_facts([np.array([np.nan])]).is_finite
+    assert not output_facts(one, [[np.array([np.inf])]]).is_finite
+
+
+def test_answer_that_became_nan_meanwhile_is_noticed(tmp_path: Path) -> None:
+    """A model that overflows after a million inferences is valid."""
+    model = FakeModel(lambda x, n: [np.full_like(x, np.inf)])
+    output, _ = run_checks(subject(model, is_checked=False), tmp_path)
+    assert not output.is_finite
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -377,9 +386,16 @@ def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case)
     model, path = case.load(), str(open_dataset("digits").path)
     samples = make_samples(model.inputs, count=16, seed=0, memory_bytes=2**30)
     checked = Subject(
-        RunSpec(case.runtime), imported(case.runtime), case.path, path, model, samples, 100_000
+        RunSpec(case.runtime),
+        imported(case.runtime),
+        case.path,
+        path,
+        model,
+        samples,
+        [np.zeros(1)],
+        100_000,
     )
-    found = run_checks(checked, tmp_path)
+    _, found = run_checks(checked, tmp_path)
     assert (found.dataset_error, found.reference_error) == (None, None)
     assert (found.dataset_sample_count, found.sample_count) == (360, CHECKED_SAMPLES)
     answers = arrays(tmp_path)["dataset.0"]

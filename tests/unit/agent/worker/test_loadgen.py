@@ -53,7 +53,7 @@ SCENARIOS: dict[Scenario, dict[str, Any]] = {
     Scenario.SINGLE_STREAM: {},
     Scenario.MULTI_STREAM: {"samples_per_query": 4},
     Scenario.OFFLINE: {},
-    Scenario.SERVER: {"target_qps": 500.0},
+    Scenario.SERVER: {"target_qps": 500.0, "target_latency_s": 1.0},
 }
 
 
