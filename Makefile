@@ -23,7 +23,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_layout.py tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

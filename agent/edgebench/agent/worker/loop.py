@@ -246,7 +246,6 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.unfreeze()
 
 
 def _joined(

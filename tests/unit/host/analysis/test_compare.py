@@ -90,6 +90,7 @@ def test_detectable_change_is_detected_with_the_promised_power(design: Design) -
     assert np.median([value for value in printed if value]) == pytest.approx(truth, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", list(Design))
 def test_same_runs_alarm_as_often_as_alpha_says(design: Design) -> None:
     """A gate fails one build in ten although nothing changed."""

@@ -58,6 +58,7 @@ def test_classes_and_segments_are_the_known_ones() -> None:
             assert found.first_steady_index == pytest.approx(first, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_steady_devices_are_called_flat(kind: str) -> None:
     """Heavy tails, spikes, coarse clocks or memory in the noise cry wolf until nobody listens."""

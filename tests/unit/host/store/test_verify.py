@@ -115,6 +115,7 @@ def test_good_run_is_verified(store: Store) -> None:
     assert verify(store, RUN_ID) == []
 
 
+@pytest.mark.slow
 def test_every_changed_value_in_the_document_is_noticed(store: Store, directory: Path) -> None:
     """A number in run.json is edited by hand and still verified."""
     path = directory / RUN_FILE
@@ -129,6 +130,7 @@ def test_every_changed_value_in_the_document_is_noticed(store: Store, directory:
     assert missed == []
 
 
+@pytest.mark.slow
 def test_every_changed_value_in_the_record_is_noticed(store: Store, directory: Path) -> None:
     """What the agent said of the run is edited by hand, and the numbers follow."""
     path = directory / "raw" / "record.json"
@@ -264,6 +266,7 @@ def test_judged_run_is_verified(judged: Store) -> None:
     assert metrics["accuracy"]["drop_vs_reference"] == pytest.approx(0.05)
 
 
+@pytest.mark.slow
 def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> None:
     """An accuracy, its interval or its reference is edited by hand."""
     path = judged.directory(RUN_ID) / RUN_FILE
@@ -295,6 +298,7 @@ NOT_COMPUTED = (
 """What no number comes from; the record's digest is all that guards it. May only shrink."""
 
 
+@pytest.mark.slow
 def test_every_value_of_the_record_is_in_the_document(judged: Store) -> None:
     """What the agent said is edited, the digests are written anew, and the run is verified."""
     directory = judged.directory(RUN_ID)
