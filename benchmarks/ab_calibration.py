@@ -4,7 +4,7 @@
 
 A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %. It alarms when it says
 better or worse, here without a margin, so that the test itself is calibrated; it has found a change
-when it says worse with the margin that `edgebench` has unless told otherwise. Four designs are asked:
+when it says worse with the default margin. Four designs are asked:
 
     pairs         both sides run once in each pair, in an order that is drawn; signed ranks
     random order  the twenty runs in an order that is drawn; rank sums
