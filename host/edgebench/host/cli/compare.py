@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         "--metric",
         action="append",
         metavar="M",
-        help="number in run.json, under metrics (default: latency_ns.p50); may be repeated",
+        help="number in run.json, under metrics (default: what the scenario is about)",
     )
     add_judgement(made)
     add_store(made)
