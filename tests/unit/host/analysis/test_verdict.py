@@ -167,6 +167,13 @@ def after_with_share(share: float) -> Change:
     return change
 
 
+def queries_of_a_busy_loop(evidence: Evidence) -> Evidence:
+    """Queries of two samples, and a loop that takes 1.1 µs for each of them."""
+    changed = spec(scenario=Scenario.MULTI_STREAM, samples_per_query=2, min_query_count=100)
+    harness = worker(harness=HarnessFacts(60, 100.0, 1_100))
+    return harness(measured(query_ns=latencies()[:245] * 2)(changed(evidence)))
+
+
 def fell_back(evidence: Evidence) -> Evidence:
     """All operators ran on the runtime's own kernels."""
     placement = (OperatorPlacement("builtin", "CONV_2D", 3),)
@@ -212,6 +219,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("clock", State.INVALID, own_clock(1.011)),
     ("clock", State.INVALID, own_clock(0.989)),
     ("clock", State.INVALID, own_clock(-1.0)),
+    ("clock_drift", State.SUSPECT, own_clock(1.0011)),
+    ("harness_share", State.SUSPECT, queries_of_a_busy_loop),
     ("frequency", State.SUSPECT, after(freq_hz=(1_500_000_000, 800_000_000) * 2)),
     ("frequency", State.SUSPECT, after(governors=("powersave",))),
     ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
@@ -269,6 +278,7 @@ PASSING: list[tuple[str, Change]] = [
     ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
     ("steady_state", steady(SteadyClass.WARMUP)),
     ("clock", own_clock(1.0099)),
+    ("clock_drift", own_clock(0.9991)),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("background_load", busy(0.0999)),
