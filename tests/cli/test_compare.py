@@ -44,7 +44,7 @@ def level(value: float) -> list[float]:
         (2000.0, 4, "worse"),
         (1000.0, 0, "equivalent"),
         (500.0, 0, "better"),
-        (1029.9, 5, "inconclusive"),
+        (1009.9, 5, "inconclusive"),
     ],
 )
 def test_exit_code_is_the_answer(
@@ -65,11 +65,11 @@ def test_exit_code_is_the_answer(
 
 
 def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:
-    """A change of 1 % fails a build that allows 3 %."""
+    """A change of half a percent fails a build that allows one."""
     before = store_side(host, "before", level(1000.0))
-    after = store_side(host, "after", level(1010.0))
+    after = store_side(host, "after", level(1005.0))
     assert edgebench("compare", *before, "--against", *after).code == 0
-    assert edgebench("compare", *before, "--against", *after, "--fail-on", "0.5%").code == 4
+    assert edgebench("compare", *before, "--against", *after, "--fail-on", "0.2%").code == 4
 
 
 def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) -> None:
