@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.digits import FOLDER, ONE_THREAD, PACKAGES, Case, a_model_for, imported
-from support.tools import need_root, need_runtime, need_shared, need_tool
+from support.tools import need_root, need_runtime, need_shared, need_tool, skip_or_fail
 
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.runtime import LoadedModel, LoadOptions
@@ -122,7 +122,7 @@ def told(command: list[str]) -> Any:
     """The JSON that a command prints."""
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if "unshare" in result.stderr or "mount:" in result.stderr:
-        pytest.skip(f"no mount namespace here: {result.stderr.strip()}")
+        skip_or_fail(f"no mount namespace here: {result.stderr.strip()}")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 

@@ -16,6 +16,7 @@ from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
 
 from edgebench.host.measure import open_model
+from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError, WorkerDied
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
@@ -277,11 +278,8 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
     """A script cannot tell a crash from a refusal."""
     killed: list[int] = []
 
-    class Killer:
+    class Killer(Watcher):
         """Kills the worker when it measures."""
-
-        def __getattr__(self, name: str) -> object:
-            return lambda *_: None
 
         def progress(self, progress: Progress) -> None:
             if progress.phase is Phase.MEASURING:
@@ -289,11 +287,8 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
                 killed.append(_worker_pid(agent))
                 os.kill(killed[0], signal.SIGKILL)
 
-        def failed(self, model: object, runtime: str, error: Exception) -> None:
-            raise error
-
     with pytest.raises(WorkerDied):
-        paired.lab.bench(MODEL, on=["board"], duration_s=60.0, watcher=Killer())  # type: ignore[arg-type]
+        paired.lab.bench(MODEL, on=["board"], duration_s=60.0, watcher=Killer())
 
 
 def _repoint(host: Host, agent: AgentProcess) -> None:

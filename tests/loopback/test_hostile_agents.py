@@ -20,7 +20,7 @@ from support.records import (
     worker_record,
 )
 
-from edgebench.host.watcher import Silent
+from edgebench.host.watcher import Watcher
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, encode, to_plain
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -41,7 +41,7 @@ NOTHING_USABLE = SystemDescription(
 RECORD = json.dumps(to_plain(run_record(worker_record(latencies())))).encode()
 
 
-class Doubts(Silent):
+class Doubts(Watcher):
     """Remembers the runs that could not be stored."""
 
     def __init__(self) -> None:

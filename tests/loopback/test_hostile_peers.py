@@ -331,7 +331,6 @@ def test_run_ids_cannot_be_paths(bench: Bench, run_id: str) -> None:
         for message in (
             m.RunOpen(run_id),
             m.RunAcknowledge(run_id),
-            m.RunWatch(run_id),
             m.RunCancel(run_id),
             m.RunStart(run_id, SPEC, digest, "model"),
             m.FileRead(run_id, "record.json", 0),
@@ -434,7 +433,6 @@ def nearly_right(chance: random.Random) -> bytes:
             m.ModelCommit("0" * 64),
             m.RunStart("run", SPEC, "0" * 64, "model"),
             m.RunOpen("run"),
-            m.RunWatch("run"),
             m.FileRead("run", "record.json", 0),
             m.RunAcknowledge("run"),
             m.Hello(1, "test", "mallory", "2"),
@@ -506,7 +504,6 @@ def test_host_neither_sees_nor_touches_the_runs_of_another(bench: Bench) -> None
             m.RunOpen(run_id),
             m.FileRead(run_id, "record.json", 0),
             m.RunAcknowledge(run_id),
-            m.RunWatch(run_id),
             m.RunCancel(run_id),
         ):
             problem = assert_is_problem(link.ask(message))

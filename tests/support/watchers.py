@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from edgebench.host.watcher import Silent
+from edgebench.host.watcher import Watcher
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from support.agents import AgentProcess
 
 
-class At(Silent):
+class At(Watcher):
     """Calls once when a run enters a phase, and raises every failure."""
 
     def __init__(self, phase: Phase, action: Callable[[], None]) -> None:

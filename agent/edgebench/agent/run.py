@@ -62,11 +62,9 @@ class Run:
     worker: WorkerProcess
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    last: Progress | None = None
 
     def tell(self, notice: Notice) -> None:
         """Tell everybody who watches; a watcher that fails is the watcher's problem."""
-        self.last = notice if isinstance(notice, Progress) else self.last
         for listener in list(self.listeners):
             listener(notice)
 

@@ -233,13 +233,6 @@ class Session:
         await self._agent.runner.start(start, self._peer.identity, listener)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
-    async def _run_watch(self, frame: Frame, watch: m.RunWatch) -> None:
-        run = self._agent.runner.owned(watch.run_id, self._peer.identity)
-        await self._send(frame.number, m.RunAccepted(watch.run_id))
-        run.listeners.append(self._listen(frame.number))
-        if run.last is not None:
-            self._push(frame.number, run.last)
-
     async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
         await self._agent.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
         await self._send(frame.number, m.Done())
@@ -326,7 +319,6 @@ _REMOTE: dict[type[m.Message], Handler] = {
     m.ModelChunk: _handler(Session._model_chunk),
     m.ModelCommit: _handler(Session._model_commit),
     m.RunStart: _handler(Session._run_start),
-    m.RunWatch: _handler(Session._run_watch),
     m.RunCancel: _handler(Session._run_cancel),
     m.RunList: _handler(Session._run_list),
     m.RunOpen: _handler(Session._run_open),

@@ -146,13 +146,8 @@ class Client:
         self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
-    def watch_run(self, run_id: str) -> None:
-        """Subscribe to a run that is in progress already."""
-        self._followed = self._send(m.RunWatch(run_id))
-        self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
-
     def follow_run(self) -> Iterator[m.Progress | m.RunEnded]:
-        """Notices of the started or watched run; ends after `RunEnded`."""
+        """Notices of the started run; ends after `RunEnded`."""
         while True:
             # No limit on the wait: the connection's own pings notice a dead device.
             frame = self._receive(None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.answers import LOWER_IS_BETTER as ERRORS
+from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
 from edgebench.protocol.errors import MeasurementError, UsageError
@@ -227,7 +227,7 @@ def _better(metric: str, documents: Sequence[Document]) -> Better:
         UsageError: nobody knows: more warm-up queries are neither good nor bad.
     """
     names = {(document["metrics"]["accuracy"] or {}).get("metric") for document in documents}
-    if metric == "accuracy.value" and names & ERRORS:
+    if metric == "accuracy.value" and names & ERROR_METRICS:
         return Better.LOWER
     if metric in HIGHER_IS_BETTER:
         return Better.HIGHER

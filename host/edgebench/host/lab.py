@@ -20,7 +20,7 @@ from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
-from edgebench.host.watcher import Silent, Watcher
+from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
@@ -180,7 +180,7 @@ class Lab:
             dataset=dataset,
             references=references,
         )
-        return self._run(plan, on, watcher or Silent())
+        return self._run(plan, on, watcher or Watcher())
 
     def bench_against(
         self,
@@ -231,7 +231,7 @@ class Lab:
             against=find_model(str(candidate)),
             pair_count=pairs,
         )
-        runs = self._run(plan, on, watcher or Silent())
+        runs = self._run(plan, on, watcher or Watcher())
         groups: dict[str, list[dict[str, Any]]] = {}
         for run in runs:
             groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)

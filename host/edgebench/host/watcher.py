@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from edgebench.host.measure import Model
 from edgebench.protocol.device import RuntimeReport
@@ -20,8 +20,8 @@ class Place:
     count: int
 
 
-class Watcher(Protocol):
-    """Somebody who wants to see how a measurement goes."""
+class Watcher:
+    """Somebody who is told how measurements go; this one does not look."""
 
     def absent(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on this device."""
@@ -45,33 +45,5 @@ class Watcher(Protocol):
         """A run is stored."""
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """A run failed; the next one follows."""
-
-
-class Silent:
-    """A watcher that does not look."""
-
-    def absent(self, report: RuntimeReport) -> None:
-        """Ignore it."""
-
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """Ignore it."""
-
-    def progress(self, progress: Progress) -> None:
-        """Ignore it."""
-
-    def pushed(self, done: int, total: int) -> None:
-        """Ignore it."""
-
-    def collected(self, document: dict[str, Any]) -> None:
-        """Ignore it."""
-
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """Ignore it: it is still there."""
-
-    def finished(self, document: dict[str, Any]) -> None:
-        """Ignore it."""
-
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """Raise it: nobody else will hear of it."""
+        """A run failed; the next one follows, unless nobody looks: then this raises it."""
         raise error

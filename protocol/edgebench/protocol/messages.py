@@ -148,13 +148,6 @@ class RunAccepted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunWatch:
-    """Follow a run that another connection started."""
-
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """A run entered a phase."""
 
@@ -319,7 +312,7 @@ class Status:
 Message = Union[
     Hello, Welcome, Problem, Done, Describe, Described, Acquire, Granted, Release,
     ModelOffer, ModelState, ModelChunk, ModelCommit,
-    RunStart, RunAccepted, RunWatch, Progress, RunEnded, RunCancel, RunStop,
+    RunStart, RunAccepted, Progress, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
 ]  # fmt: skip

@@ -118,6 +118,18 @@ class RunSpec:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        self._check_lengths()
+        self._check_samples()
+        self._check_arrivals()
+        _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
+        _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
+        _require(
+            not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
+            "a profile is taken in the single_stream scenario only",
+        )
+        _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
+
+    def _check_lengths(self) -> None:
         _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
         _require(
             1 <= self.max_query_count <= MAX_QUERIES,
@@ -135,7 +147,8 @@ class RunSpec:
             math.isfinite(self.warmup_duration_s) and self.warmup_duration_s >= 0,
             "warm-up duration must be >= 0 s",
         )
-        _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
+
+    def _check_samples(self) -> None:
         _require(
             1 <= self.samples_per_query <= MAX_SAMPLES,
             f"samples per query must be 1..{MAX_SAMPLES}, got {self.samples_per_query}",
@@ -144,6 +157,8 @@ class RunSpec:
             1 <= self.sample_count <= MAX_SAMPLES,
             f"sample count must be 1..{MAX_SAMPLES}, got {self.sample_count}",
         )
+
+    def _check_arrivals(self) -> None:
         _require(
             self.target_qps is None or MIN_QPS <= self.target_qps <= MAX_QPS,
             f"arrivals must be {MIN_QPS:g} to {MAX_QPS:g} a second, got {self.target_qps}",
@@ -156,7 +171,6 @@ class RunSpec:
             0 < self.target_percentile < 1,
             f"target percentile must be a ratio between 0 and 1, got {self.target_percentile}",
         )
-        _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
         is_server = self.scenario is Scenario.SERVER
         _require(
             not is_server or self.target_qps is not None,
@@ -177,11 +191,6 @@ class RunSpec:
             not is_server or self.engine is Engine.NATIVE or self.target_latency_s is not None,
             "LoadGen judges a server by its latency: --target-latency 50ms",
         )
-        _require(
-            not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
-            "a profile is taken in the single_stream scenario only",
-        )
-        _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 
 
 MAX_WARMUP_QUERIES = 2**40

@@ -33,7 +33,7 @@ BLOCK_INFERENCES = 65536
 SPIN_NS = 300_000
 """A sleep may overshoot by about so much; the rest of a wait is spent looking at the clock.
 
-Measured: `time.sleep` on an idle Linux 6 machine wakes 60 to 100 µs late."""
+Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 LEAD_NS, LIST_NS = 1_000_000, 200
 """Time to write a schedule down, and of each moment in it. Measured: 50 ns each."""
@@ -209,6 +209,10 @@ def _run_arrivals(
     starts: array[int],
     block: _Block,
 ) -> None:
+    """Fill the block, each inference at its moment.
+
+    The body is that of `_run_block`: shared code would be a call inside the spans.
+    """
     clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
     ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
     for index, set_inputs in enumerate(setters):

@@ -193,7 +193,8 @@ METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]
     "mean_abs_error": _mean_abs_error,
 }
 """How a data set may be judged; `mean_abs_error` is better when lower, the others when higher."""
-LOWER_IS_BETTER = frozenset({"mean_abs_error"})
+ERROR_METRICS = frozenset({"mean_abs_error"})
+"""Better when lower."""
 NEED_BOTH_LABELS = frozenset({"auc", "reconstruction_auc"})
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from edgebench.host.analysis.answers import LOWER_IS_BETTER, Accuracy
+from edgebench.host.analysis.answers import ERROR_METRICS, Accuracy
 from edgebench.host.analysis.measurement import HostFacts, Measurement, ReferenceAccuracy
 from edgebench.host.analysis.warmup import SteadyClass
 from edgebench.protocol.record import Outcome, RunRecord, WorkerRecord
@@ -366,7 +366,7 @@ def accuracy_drop(found: Accuracy, reference: ReferenceAccuracy | None) -> float
     """How much worse than the reference, in the unit of the metric; None without one."""
     if reference is None:
         return None
-    sign = -1 if found.metric in LOWER_IS_BETTER else 1
+    sign = -1 if found.metric in ERROR_METRICS else 1
     return sign * (reference.value - found.value)
 
 
@@ -397,7 +397,7 @@ def _without_accuracy(evidence: Evidence) -> tuple[bool | None, str]:
 
 def _accuracy_ratio(found: Accuracy, reference: ReferenceAccuracy) -> float:
     good, bad = found.value, reference.value
-    if found.metric in LOWER_IS_BETTER:
+    if found.metric in ERROR_METRICS:
         good, bad = bad, good
     return good / bad if bad > 0 else float(good >= bad)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
+    Add,
     add_json,
     add_store,
     new_parser,
@@ -34,71 +35,63 @@ def parser() -> argparse.ArgumentParser:
         "--on", action="append", metavar="DEVICE", help="a paired device; may be repeated"
     )
     made.add_argument(
-        "--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)"
-    )
-    made.add_argument(
-        "--threads", type=int, metavar="N", help="threads of the runtime (default: 1)"
-    )
-    made.add_argument("--delegate", metavar="D", help="delegate or execution provider")
-    made.add_argument(
-        "--scenario",
-        metavar="S",
-        help="single_stream (default), multi_stream, server, offline: MLPerf's",
-    )
-    made.add_argument(
-        "--qps", type=float, metavar="N", help="server: arrivals a second, by a Poisson process"
-    )
-    made.add_argument(
-        "--target-latency",
-        type=seconds,
-        metavar="50ms",
-        help="server: its p99 must not exceed this",
-    )
-    made.add_argument(
-        "--samples-per-query", type=int, metavar="N", help="multi_stream (default: 8)"
-    )
-    made.add_argument("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
-    made.add_argument(
-        "--cpus", type=numbers, metavar="2,3", help="bind the model's process to these"
-    )
-    made.add_argument("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
-    made.add_argument(
-        "--accuracy",
-        metavar="DATASET",
-        help="answer a labelled data set too: a .npz file, or digits",
-    )
-    made.add_argument(
-        "--reference", metavar="MODEL", help="unquantised model to hold the accuracy against"
-    )
-    made.add_argument(
-        "--against", metavar="B", help="compare the model with B: paired runs in random order"
-    )
-    made.add_argument("--pairs", type=int, metavar="N", help="runs of each (default: 10)")
-    add_judgement(made)
-    made.add_argument(
-        "--profile", action="store_true", help="time every operator, in a run of its own"
-    )
-    made.add_argument(
-        "--no-check", action="store_true", help="do not compare the answers with reference kernels"
-    )
-    made.add_argument("--duration", type=seconds, metavar="60s", help="measure at least this long")
-    made.add_argument("--min-queries", type=int, metavar="N", help="measure at least this many")
-    made.add_argument("--warmup", type=int, metavar="N", help="queries before the timed ones")
-    made.add_argument("--quick", action="store_true", help="the same as --preset quick")
-    made.add_argument("--preset", metavar="P", help="default, quick or mlperf")
-    made.add_argument("--seed", type=int, metavar="N", help="seed of the generated inputs")
-    made.add_argument(
-        "--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference"
-    )
-    made.add_argument(
-        "--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process"
-    )
-    made.add_argument(
         "--meter", metavar="METER", help="record power beside the run: rapl (this machine)"
     )
     add_store(made)
     add_json(made)
+    _add_runtime(made.add_argument_group("the runtime and its process").add_argument)
+    _add_length(made.add_argument_group("how long").add_argument)
+    _add_scenario(made.add_argument_group("how queries are issued").add_argument)
+    _add_answers(made.add_argument_group("what is looked at beside the time").add_argument)
+    _add_comparison(made.add_argument_group("comparing two models").add_argument)
     return made
+
+
+def _add_runtime(add: Add) -> None:
+    add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)")
+    add("--threads", type=int, metavar="N", help="threads of the runtime (default: 1)")
+    add("--delegate", metavar="D", help="delegate or execution provider")
+    add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these")
+    add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
+    add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
+    add("--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process")
+
+
+def _add_length(add: Add) -> None:
+    add("--duration", type=seconds, metavar="60s", help="measure at least this long")
+    add("--min-queries", type=int, metavar="N", help="measure at least this many")
+    add("--warmup", type=int, metavar="N", help="queries before the timed ones")
+    add("--quick", action="store_true", help="the same as --preset quick")
+    add("--preset", metavar="P", help="default, quick or mlperf")
+
+
+def _add_scenario(add: Add) -> None:
+    names = "single_stream (default), multi_stream, server, offline: MLPerf's"
+    add("--scenario", metavar="S", help=names)
+    add("--samples-per-query", type=int, metavar="N", help="multi_stream (default: 8)")
+    arrivals = "server: arrivals a second, by a Poisson process"
+    add("--qps", type=float, metavar="N", help=arrivals)
+    target = "server: its p99 must not exceed this"
+    add("--target-latency", type=seconds, metavar="50ms", help=target)
+    add("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
+    add("--seed", type=int, metavar="N", help="seed of the inputs, their order and the arrivals")
+
+
+def _add_answers(add: Add) -> None:
+    dataset = "answer a labelled data set too: a .npz file, or digits"
+    add("--accuracy", metavar="DATASET", help=dataset)
+    reference = "unquantised model to hold the accuracy against"
+    add("--reference", metavar="MODEL", help=reference)
+    unchecked = "do not compare the answers with reference kernels"
+    add("--no-check", action="store_true", help=unchecked)
+    add("--profile", action="store_true", help="time every operator, in a run of its own")
+
+
+def _add_comparison(add: Add) -> None:
+    against = "compare the model with B: paired runs in random order"
+    add("--against", metavar="B", help=against)
+    add("--pairs", type=int, metavar="N", help="runs of each (default: 10)")
+    add_judgement(add)
 
 
 def run(options: argparse.Namespace) -> int:

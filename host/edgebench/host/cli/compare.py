@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.cli.options import add_json, add_store, new_parser, percent
+from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,18 +29,16 @@ def parser() -> argparse.ArgumentParser:
         metavar="M",
         help="number in run.json, under metrics (default: what the scenario is about)",
     )
-    add_judgement(made)
+    add_judgement(made.add_argument)
     add_store(made)
     add_json(made)
     return made
 
 
-def add_judgement(parser: argparse.ArgumentParser) -> None:
+def add_judgement(add: Add) -> None:
     """--fail-on and --allow."""
-    parser.add_argument(
-        "--fail-on", type=percent, metavar="3%", help="changes smaller than this do not matter"
-    )
-    parser.add_argument(
+    add("--fail-on", type=percent, metavar="3%", help="changes smaller than this do not matter")
+    add(
         "--allow",
         action="append",
         metavar="KEY",

@@ -13,7 +13,7 @@ from edgebench.host.document import headline_ns
 from edgebench.host.measure import Model
 from edgebench.host.show.tables import INVALID, console, safe, verdict_lines
 from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
-from edgebench.host.watcher import Place
+from edgebench.host.watcher import Place, Watcher
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
@@ -59,7 +59,7 @@ class Seconds(ProgressColumn):
         return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
 
 
-class ProgressWatcher:
+class ProgressWatcher(Watcher):
     """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
 
     The bar moves by the clock of the host: the device is told nothing and asked nothing while

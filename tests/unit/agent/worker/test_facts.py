@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tools import skip_or_fail
 from support.trees import make_tree
 
 from edgebench.agent.worker import facts
@@ -201,7 +202,7 @@ def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
 def test_priority_without_permission_is_refused_with_the_reason() -> None:
     """A run in real time is one like every other, and nobody knows."""
     if os.geteuid() != 0:
-        pytest.skip("becomes somebody without permissions, which needs root")
+        skip_or_fail("becomes somebody without permissions, which needs root")
     _, policy, _, refused = schedule("nobody", priority="realtime")
     assert policy == "other"
     assert refused == ["no realtime priority: Operation not permitted"]
