@@ -82,7 +82,9 @@ def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: st
             continue
         failed = {r["id"] for r in what["verdict"]["rules"] if r["outcome"] == "fail"}
         assert what["verdict"]["state"] == "valid" or failed, table
-        assert what["metrics"]["latency_ns"]["count"] >= 20, table
+        # Not at least twenty: a warm-up that went on is cut.
+        assert what["metrics"]["latency_ns"]["count"] > 0, table
+        assert "enough_queries" not in failed, table
         agreement = what["metrics"]["agreement"]
         assert agreement is not None, table
         does_agree = agreement["relative_rms"] <= AGREEMENT_LIMIT

@@ -29,9 +29,11 @@ def test_paired_host_measures_on_each_runtime(
     (document,) = json.loads(result.stdout)["runs"]
     assert document["runtime"]["name"] == runtime
     run = paired.lab.run(document["run_id"])
-    timed = run.queries[~run.queries["warmup"]]
-    assert len(timed) == document["metrics"]["latency_ns"]["count"] >= 50
-    assert timed["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
+    assert (~run.queries["warmup"]).sum() >= 50
+    # A warm-up that went on behind the asked one is cut as well.
+    counted = run.queries[document["metrics"]["warmup"]["query_count"] :]
+    assert len(counted) == document["metrics"]["latency_ns"]["count"] > 0
+    assert counted["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
     assert paired.run("verify", document["run_id"]).returncode == 0
 
 

@@ -5,8 +5,8 @@ median latency, a throughput). Queries within a run share its process, its memor
 temperature; a test over queries calls four of five identical runs different.
 
 Metrics are compared by their ratio, so everything is computed on logarithms: the Hodges–Lehmann
-shift with its exact interval and the exact p value of the same test (`ranks.py`), signed ranks for
-pairs, rank sums for independent runs. The outcome of one comparison:
+shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
+ranks for pairs, rank sums for independent runs. The outcome of one comparison:
 
     gate cannot fire (too few runs for alpha)                      → inconclusive
     Holm-adjusted p < alpha, interval excludes 1, and
@@ -32,6 +32,8 @@ from enum import Enum
 import numpy as np
 
 from edgebench.host.analysis.ranks import (
+    RANK_SUM_LOSS,
+    WINSORISED_LOSS,
     Bounds,
     Floats,
     ShiftTest,
@@ -44,8 +46,6 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 ALPHA = 0.05
 POWER = 0.80
 """With which a minimum detectable effect is detected."""
-RANK_TEST_LOSS = math.sqrt(math.pi / 3)
-"""What a rank test loses against a t test on normal values; asymptotic relative efficiency 3/π."""
 
 
 class Design(str, Enum):
@@ -185,7 +185,7 @@ def minimum_detectable_effect(
     """The smallest true effect that is found with this power, unit of the deviation.
 
     (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
-    differences, and 1/n falls away. For a t test; a rank test needs `RANK_TEST_LOSS` more.
+    differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
@@ -281,8 +281,9 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
         deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
     counts = (m, None if is_paired else n)
     effect = minimum_detectable_effect(deviation, counts, freedom=freedom, alpha=rules.alpha)
+    effect *= WINSORISED_LOSS if is_paired else RANK_SUM_LOSS
     # Spreads beyond any sense would overflow.
-    return math.expm1(min(effect * RANK_TEST_LOSS, 700.0))
+    return math.expm1(min(effect, 700.0))
 
 
 def _judge(

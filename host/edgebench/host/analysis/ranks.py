@@ -1,4 +1,4 @@
-"""Exact rank statistics: Wilcoxon's signed ranks for pairs, Mann–Whitney's rank sums otherwise.
+"""Exact rank statistics: winsorised signed ranks for pairs, Mann–Whitney's rank sums otherwise.
 
 Theory of operation. Under the null hypothesis every pattern of signs (pairs) or every choice of
 which values belong to the first side (independent samples) is equally likely, given the ranks
@@ -6,19 +6,29 @@ that were observed. The distribution of the sum of ranks follows by adding one v
 other; ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact with
 ties as well, where scipy's are not.
 
-Intervals invert the same test without ties: the k-th smallest and k-th largest of all pairwise
-means (pairs) or differences (independent) bound the shift, with the largest k whose two tails
-keep their half of what the level leaves. The point estimate is the median of the same numbers.
+Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
+the cap, one run that a neighbour slowed down takes the largest rank for the wrong side: nine pairs
+of ten that agree leave p at 0.084. With the cap it is 0.029. On normal values the price is a
+detectable effect that is 7 % larger (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
+
+Estimate and intervals invert the same test. Its statistic falls in steps while a shift is taken
+off the values; the steps of signed ranks are at the means of two differences (Walsh averages),
+those of rank sums at the differences between the sides. The Hodges–Lehmann estimate is where the
+statistic crosses its centre, an interval where it crosses the two tails.
 
 Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation takes over.
 
 Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods (2014), sections 3.1–3.3 and
-4.1–4.3; Hodges & Lehmann (1963); ties given their ranks: Lehmann, Nonparametrics (1975), 1.4, 3.2.
+4.1–4.3; Hodges & Lehmann (1963); ties given their ranks: Lehmann, Nonparametrics (1975), 1.4, 3.2;
+capped scores: Policello & Hettmansperger, Adaptive robust procedures for the one-sample location
+problem (1976); Hettmansperger & McKean, Robust Nonparametric Statistical Methods (2011), 1.8.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,64 +43,91 @@ MAX_INDEPENDENT = 50
 """Values on the larger side up to which the distribution is exact."""
 
 
+RANK_SUM_LOSS = math.sqrt(math.pi / 3)
+"""Detectable effect of a rank-sum test over that of a t test, on normal values: its asymptotic
+relative efficiency is 3/π."""
+WINSORISED_LOSS = 1.0966
+"""The same for signed ranks capped at half: the efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1,
+with the score a(u) = min(u, 1/2) and the best score for normal values, φ(u) = Φ⁻¹((1 + u) / 2).
+Source: Hettmansperger & McKean (2011), 1.8."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShiftTest:
     """How far one side is shifted against the other, and whether that may be chance."""
 
-    shift: float
-    """Hodges–Lehmann estimate, unit of the values."""
     p_value: float
     """Two-sided."""
     smallest_p: float
     """The smallest p value that so many values can have at all."""
-    _candidates: Floats
-    """Pairwise means or differences, in ascending order."""
+    _steps: Floats
+    """Shifts at which the statistic falls, in ascending order, shape (s,)."""
+    _statistic: Callable[[int], int]
+    """After a shift between the steps i - 1 and i, for i from 0 to s."""
     _null: Floats
     """Probability of 0, 1, 2… of the statistic without ties."""
+
+    @property
+    def shift(self) -> float:
+        """Hodges–Lehmann estimate, unit of the values."""
+        centre = (self._null.size - 1) / 2
+        return (self._first_step(centre) + self._first_step(centre - 0.5)) / 2
 
     def interval(self, level: float) -> Bounds | None:
         """Bounds of the shift; None where so few values have no two-sided interval."""
         below = np.cumsum(self._null)
-        # The k-th candidate from either end is left out with probability P[statistic < k].
-        k = int(np.searchsorted(below, (1 - level) / 2 * (1 + 1e-9), side="right"))
-        if k == 0 or k > self._candidates.size // 2 + 1:
+        total = self._null.size - 1
+        # The least statistic that a two-sided test at this level does not reject.
+        least = int(np.searchsorted(below, (1 - level) / 2 * (1 + 1e-9), side="right"))
+        if least == 0 or 2 * least > total:
             return None
-        return float(self._candidates[k - 1]), float(self._candidates[-k])
+        return self._first_step(total - least), self._first_step(least - 1)
+
+    def _first_step(self, limit: float) -> float:
+        """The step after which the statistic is at most `limit`, which is below its maximum."""
+        gaps = range(self._steps.size + 1)
+        gap = bisect_left(gaps, -limit, key=lambda gap: -self._statistic(gap))
+        return float(self._steps[gap - 1])
 
 
 def signed_rank_test(differences: Floats) -> ShiftTest:
-    """Wilcoxon's signed-rank test of differences, shape (m,), m >= 1.
+    """The test of differences by winsorised signed ranks, shape (m,), m >= 1.
 
     Zeros are ranked and have no sign. Source: Pratt (1959).
     """
     count = differences.size
+    scores = np.minimum(np.arange(1, count + 1), (count + 1) // 2)
     rows, columns = np.triu_indices(count)
-    means = np.sort((differences[rows] + differences[columns]) / 2)
-    doubled = _doubled_ranks(np.abs(differences))
-    signed = differences != 0
-    statistic = int(doubled[differences > 0].sum())
-    chances = _signed_rank_sums(doubled[signed])
-    null = _signed_rank_sums(2 * np.arange(1, count + 1))[::2]
+    steps = np.unique((differences[rows] + differences[columns]) / 2)
+    edges = np.concatenate([steps[:1] - 1, steps, steps[-1:] + 1])
+
+    def statistic(gap: int) -> int:
+        shifted = differences - (edges[gap] + edges[gap + 1]) / 2
+        return int(scores[shifted[np.argsort(np.abs(shifted))] > 0].sum())
+
+    doubled = np.minimum(_doubled_ranks(np.abs(differences)), 2 * scores[-1])
+    positive = int(doubled[differences > 0].sum())
+    null = _signed_rank_sums(2 * scores)[::2]
     return ShiftTest(
-        shift=float(np.median(means)),
-        p_value=_two_sided(chances, statistic),
+        p_value=_two_sided(_signed_rank_sums(doubled[differences != 0]), positive),
         smallest_p=0.5 ** (count - 1),
-        _candidates=means,
+        _steps=steps,
+        _statistic=statistic,
         _null=null / null.sum(),
     )
 
 
 def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
     """The Mann–Whitney test; the shift is that of `second` against `first`."""
-    differences = np.sort(np.subtract.outer(second, first).ravel())
+    steps = np.sort(np.subtract.outer(second, first).ravel())
     doubled = _doubled_ranks(np.concatenate([first, second]))
     m, n = first.size, second.size
-    null = _rank_sums(2 * np.arange(1, m + n + 1), n)[n * (n + 1) :: 2]
+    null = _rank_sums(2 * np.arange(1, m + n + 1), n)[n * (n + 1) :: 2][: m * n + 1]
     return ShiftTest(
-        shift=float(np.median(differences)),
         p_value=_two_sided(_rank_sums(doubled, n), int(doubled[m:].sum())),
         smallest_p=min(1.0, 2 / math.comb(m + n, n)),
-        _candidates=differences,
+        _steps=steps,
+        _statistic=lambda gap: steps.size - gap,
         _null=null / null.sum(),
     )
 
