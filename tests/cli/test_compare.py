@@ -17,13 +17,13 @@ from edgebench.host.document import build_document
 Ids = list[str]
 
 
-def store_side(host: Host, name: str, p50s: list[float], **changes: Any) -> Ids:
+def store_side(host: Host, name: str, p50s: list[float], *, day: int = 1, **changes: Any) -> Ids:
     """Store documents of runs with these medians; their ids."""
     record = run_record(worker_record(latencies()))
     made = build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
     ids = []
     for number, p50 in enumerate(p50s):
-        document = deepcopy(made) | {"run_id": f"20260101-00000{number}-{name}"} | changes
+        document = deepcopy(made) | {"run_id": f"2026010{day}-00000{number}-{name}"} | changes
         document["metrics"]["latency_ns"]["p50"] = p50
         document["model"] |= {"name": f"{name}.tflite", "sha256": name}
         folder = host.folder / "data" / "edgebench" / "runs" / document["run_id"]
@@ -62,6 +62,18 @@ def test_exit_code_is_the_answer(
     assert found["result"]["outcome"] == outcome
     assert found["result"]["ratio"] == pytest.approx(value / 1000, rel=1e-3)
     assert found["baseline_runs"] == before
+
+
+def test_sides_that_ran_one_after_the_other_are_told(edgebench: Run, host: Host) -> None:
+    """A device that grew warm overnight is called a regression of the model."""
+    before = store_side(host, "before", level(1000.0))
+    after = store_side(host, "after", level(1030.0))
+    later = store_side(host, "later", level(1030.0), day=2)
+    assert "drift" not in edgebench("compare", *before, "--against", *after).out
+    assert "a drift between them looks like a change" in (
+        edgebench("compare", *before, "--against", *later).out
+    )
+    assert "drift" in edgebench("compare", *later, "--against", *before).out
 
 
 def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:

@@ -70,7 +70,9 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 
 def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, paired: Host) -> None:
     """A laptop that dies costs the run that the device finished without it."""
-    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "5s")
+    command = paired.popen(
+        "bench", MODEL, "--on", "board", "--duration", "5s", "--accuracy", "digits"
+    )
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.kill()
     command.communicate()
@@ -80,6 +82,9 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     assert "had finished while no host was there" in result.stderr
     assert len(paired.lab.runs()) == 2
     assert agent.status().spooled_count == 0
+    first = paired.lab.run(min(paired.lab.runs()["run_id"]))
+    assert first.metrics["accuracy"]["sample_count"] > 0, "the host knew the labels, and died"
+    assert first.document["conditions"]["clock"] is not None
     for run_id in paired.lab.runs()["run_id"]:
         assert paired.run("verify", run_id).returncode == 0
 

@@ -75,6 +75,8 @@ class Compared:
     differs_in: Differences
     """Keys in which the sides differ, and were allowed to."""
     verdicts: Verdicts
+    is_in_blocks: bool
+    """All runs of one side were made before any of the other: a drift looks like a change."""
     result: Comparison
 
 
@@ -145,6 +147,7 @@ class _Prepared:
             candidate_runs=tuple(document["run_id"] for document in after),
             differs_in=self.differs_in,
             verdicts=Verdicts(states.count("valid"), states.count("suspect")),
+            is_in_blocks=_is_in_blocks(before, after),
             result=result,
         )
 
@@ -173,6 +176,14 @@ def split_sides(documents: Sequence[Document]) -> tuple[list[Document], list[Doc
     }
     whole = sorted(sides["baseline"].keys() & sides["candidate"].keys())
     return [sides["baseline"][n] for n in whole], [sides["candidate"][n] for n in whole]
+
+
+def _is_in_blocks(baseline: Sequence[Document], candidate: Sequence[Document]) -> bool:
+    before, after = (
+        sorted(document["run_id"] for document in side) for side in (baseline, candidate)
+    )
+    # Ids begin with the time. A single run a side has no order to speak of.
+    return len(before) + len(after) > 2 and (before[-1] < after[0] or after[-1] < before[0])
 
 
 def _refuse_twice(documents: Sequence[Document]) -> None:

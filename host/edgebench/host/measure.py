@@ -17,6 +17,7 @@ from edgebench.host.dataset import Dataset
 from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
 from edgebench.host.store.files import (
     file_digests,
+    read_clock,
     read_record,
     read_traces,
     unpack_traces,
@@ -35,6 +36,7 @@ from edgebench.protocol.errors import (
     MeasurementError,
     RemoteProtocolError,
     StoreError,
+    TargetError,
     UsageError,
     error_from_code,
 )
@@ -141,17 +143,31 @@ def measure(
         client.push_model(dataset.path, dataset.sha256, on_bytes)
     run_id = new_run_id()
     probes = [client.probe_clock()]
+    facts = host_facts(dataset, reference, pair)
+    # Before the start: when the link breaks, the next command that fetches the run finds them.
+    with store.expecting(run_id) as directory:
+        write_facts(directory, facts, dataset.labels if dataset else {})
+        write_clock(directory, probes)
     session = meter.meter.session() if meter else None
     with session or nullcontext():
-        client.start_run(
-            run_id, spec, sha256=model.sha256, model_name=model.name, size_bytes=model.size_bytes
-        )
+        try:
+            client.start_run(
+                run_id,
+                spec,
+                sha256=model.sha256,
+                model_name=model.name,
+                size_bytes=model.size_bytes,
+            )
+        except (TargetError, UsageError):  # not admitted
+            store.forget_expected(run_id)
+            raise
         ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
     if not ended.is_spooled:
+        store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     power = Power(meter.capability, session) if meter and session else None
-    document = collect(client, store, run_id, Beside(probes, power, dataset, reference, pair))
+    document = collect(client, store, run_id, Beside(probes, power))
     if is_interrupted:
         raise Interrupted(document)
     if document is None:
@@ -173,15 +189,14 @@ class Beside:
 
     probes: list[list[ClockProbe]]
     power: Power | None = None
-    dataset: Dataset | None = None
-    reference: ReferenceAccuracy | None = None
-    pair: Pair | None = None
 
-    @property
-    def facts(self) -> HostFacts:
-        """What goes into the store beside the raw files."""
-        name, metric = (self.dataset.name, self.dataset.metric) if self.dataset else (None, None)
-        return HostFacts(name, metric, self.reference, self.pair)
+
+def host_facts(
+    dataset: Dataset | None, reference: ReferenceAccuracy | None, pair: Pair | None
+) -> HostFacts:
+    """What only the host knows of a run."""
+    name, metric = (dataset.name, dataset.metric) if dataset else (None, None)
+    return HostFacts(name, metric, reference, pair)
 
 
 def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
@@ -245,16 +260,17 @@ def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple
 
 def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[str, Any]:
     queries = unpack_traces(directory, record)
-    write_clock(directory, beside.probes)
+    # A run that another command started left its first probes and its facts here, if it was ours.
+    probes = beside.probes or read_clock(directory)
+    write_clock(directory, probes)
     if beside.power:
         write_power(directory, beside.power.capability, beside.power.session)
-    write_facts(directory, beside.facts, beside.dataset.labels if beside.dataset else {})
     write_events(directory, record.events)
     document = build_document(
         record,
         read_traces(directory, queries),
         created_utc=created_utc(record.run_id) or _now().isoformat(timespec="seconds"),
-        clock=fit_clock(beside.probes, record),
+        clock=fit_clock(probes, record),
     )
     document |= {"files": file_digests(directory)}
     write_document(directory, document)

@@ -62,6 +62,11 @@ def comparison_lines(found: Sequence[Compared]) -> list[str]:
         if suspects:
             total = suspects + compared.verdicts.valid_count
             lines.append(f"note: {suspects} of {total} runs are suspect; see edgebench runs")
+        if compared.is_in_blocks:
+            lines.append(
+                "note: one side ran before the other; a drift between them looks like a change. "
+                "edgebench bench A --against B measures them in turns"
+            )
         for key, values in compared.differs_in.items():
             lines.append(safe(f"note: the sides differ in {key}: {' / '.join(values)}"))
     return lines

@@ -1,7 +1,8 @@
 """Where results live, and how a run gets there whole.
 
     <store>/runs/<run-id>/        run.json and the traces; appears by one rename
-    <store>/incoming/<run-id>/    a run on its way in; may be left by a host that was killed
+    <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way
+                                  in; may be left by a host that was killed
     <store>/index.sqlite          a cache over the directories
 
 The agent's own account of the run stays beside the document, under raw/, so that every number
@@ -104,6 +105,29 @@ class Store:
         return document
 
     @contextmanager
+    def expecting(self, run_id: str) -> Iterator[Path]:
+        """The directory of a run that is about to start, for what is known of it before.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        try:
+            path = self._incoming(run_id)
+            yield path
+            _sync_tree(path)
+        except OSError as exc:
+            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+
+    def forget_expected(self, run_id: str) -> None:
+        """Remove what is known of a run that never started."""
+        shutil.rmtree(self.root / "incoming" / _checked(run_id), ignore_errors=True)
+
+    def _incoming(self, run_id: str) -> Path:
+        path = self.root / "incoming" / _checked(run_id)
+        (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextmanager
     def incoming(self, run_id: str) -> Iterator[Path]:
         """A directory to put a run together in; it becomes a whole run when the block ends well.
 
@@ -113,9 +137,8 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        path = self.root / "incoming" / _checked(run_id)
         try:
-            (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+            path = self._incoming(run_id)
             self.runs.mkdir(parents=True, exist_ok=True)
             yield path
             _sync_tree(path)
