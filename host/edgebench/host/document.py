@@ -11,7 +11,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, measure_traces
-from edgebench.host.analysis.rules import Evidence, accuracy_drop, background_busy_ratio
+from edgebench.host.analysis.rules.answers import accuracy_drop
+from edgebench.host.analysis.rules.evidence import Evidence
+from edgebench.host.analysis.rules.machine import background_busy_ratio
 from edgebench.host.analysis.verdict import Verdict, judge
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from edgebench.host.analysis.rules import RULES, Evidence, State
+from edgebench.host.analysis.rules.evidence import Evidence, State
+from edgebench.host.analysis.rules.table import RULES
 
 
 class RuleOutcome(str, Enum):

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.rules import MILDER
+from edgebench.host.analysis.rules.table import MILDER
 from edgebench.host.devices.discovery import Access, Found
 from edgebench.host.document import headline_ns
 from edgebench.host.show.units import (

@@ -18,7 +18,9 @@ from edgebench.host.analysis.measurement import (
     measure_traces,
 )
 from edgebench.host.analysis.mllog import LoadgenResult
-from edgebench.host.analysis.rules import MILDER, RULES, Evidence, State, accuracy_drop
+from edgebench.host.analysis.rules.answers import accuracy_drop
+from edgebench.host.analysis.rules.evidence import Evidence, State
+from edgebench.host.analysis.rules.table import MILDER, RULES
 from edgebench.host.analysis.verdict import RuleOutcome, RuleResult, Verdict, judge
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState
 from edgebench.protocol.record import (
