@@ -88,6 +88,7 @@ def test_unknown_command_is_named(edgebench: Run, word: str) -> None:
         ("bench", "--memory-limit", "lots"),
         ("bench", "--qps", "many"),
         ("bench", "--target-latency", "soon"),
+        ("bench", "--target-latency", "40"),
         ("bench", "--samples-per-query", "1.5"),
         ("bench", "--cpus", "a-b"),
         ("bench", "--cpus", "3-1"),
@@ -136,7 +137,7 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
         (
-            ("--scenario", "server", "--qps", "9", "--target-latency", "0"),
+            ("--scenario", "server", "--qps", "9", "--target-latency", "0ms"),
             "target latency must be > 0 s",
         ),
         (("--scenario", "multi_stream", "--samples-per-query", "0"), "must be 1..65536, got 0"),

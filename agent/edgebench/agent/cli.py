@@ -13,7 +13,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.protocol.errors import EdgebenchError, TargetError, Unreachable, UsageError
+from edgebench.protocol.errors import (
+    AgentRunning,
+    EdgebenchError,
+    TargetError,
+    Unreachable,
+    UsageError,
+)
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
 
@@ -21,6 +27,10 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
+    (
+        AgentRunning,
+        "end it: edgebench-agent stop; one that edgebench bench started ends by itself after 10 s",
+    ),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent --help"),
 )

@@ -25,7 +25,7 @@ from edgebench.agent.server import (
     connection_class,
 )
 from edgebench.protocol.codec import MAX_FRAME_BYTES
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import AgentRunning, TargetError, UsageError
 from edgebench.protocol.paths import CONTROL_SOCKET
 
 MAX_SOCKET_PATH = 107
@@ -52,7 +52,8 @@ def run_daemon(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, or until idle for long enough.
 
     Raises:
-        TargetError: another agent has this state directory, or the port is taken.
+        AgentRunning: another agent has this state directory.
+        TargetError: the port is taken.
     """
     with disk_errors("agent not started", settings.state):
         make_private_directory(settings.state)
@@ -186,5 +187,5 @@ def _only_one(state: Path) -> Any:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise TargetError(f"another agent is running with the state in {state}") from exc
+            raise AgentRunning(f"another agent is running with the state in {state}") from exc
         yield

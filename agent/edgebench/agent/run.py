@@ -27,6 +27,7 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
     LeaseHeld,
+    ModelRefused,
     TargetError,
     UsageError,
 )
@@ -133,6 +134,8 @@ class Runner:
         path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
         size_bytes = path.stat().st_size
         spec = request.spec
+        if spec.is_profiled and runtime.no_profiler:
+            raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
         dataset = None
         if spec.dataset_sha256:
             dataset = str(await asyncio.to_thread(self._models.verified_path, spec.dataset_sha256))

@@ -230,6 +230,7 @@ class Lab:
             meter=_recorder(meter, on),
             against=find_model(str(candidate)),
             pair_count=pairs,
+            is_across_runtimes="runtime" in allowed,
         )
         runs = self._run(plan, on, watcher or Watcher())
         groups: dict[str, list[dict[str, Any]]] = {}

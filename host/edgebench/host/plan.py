@@ -61,6 +61,8 @@ class Plan:
     against: Model | None = None
     """A candidate that the only model is compared with."""
     pair_count: int = 0
+    is_across_runtimes: bool = False
+    """Baseline and candidate may run on different runtimes."""
 
     def steps(self, system: SystemDescription) -> list[Step]:
         """The runs on this device, in order.
@@ -75,18 +77,21 @@ class Plan:
                 for model in self.models
                 for runtime in runtimes_for(model, self.runtime, system)
             ]
-        baseline = self.models[0]
-        shared = [
-            runtime
-            for runtime in runtimes_for(baseline, self.runtime, system)
-            if runtime in runtimes_for(self.against, self.runtime, system)
-        ]
-        if not shared:
+        baseline, candidate = self.models[0], self.against
+        before = runtimes_for(baseline, self.runtime, system)
+        after = runtimes_for(candidate, self.runtime, system)
+        shared = [(runtime, runtime) for runtime in before if runtime in after]
+        if not shared and not self.is_across_runtimes:
             raise UsageError(
-                f"no runtime loads both {baseline.name} and {self.against.name}: "
-                "compare stored runs with edgebench compare --allow runtime"
+                f"no runtime loads both {baseline.name} and {candidate.name}; "
+                "to compare them on different ones: --allow runtime"
             )
-        return [step for runtime in shared for step in self._pairs(baseline, runtime)]
+        sides = shared or [(before[0], after[0])]
+        return [
+            step
+            for runtimes in sides
+            for step in self._pairs(Step(baseline, runtimes[0]), Step(candidate, runtimes[1]))
+        ]
 
     def spec(self, step: Step) -> RunSpec:
         """The specification of one of the runs.
@@ -98,7 +103,7 @@ class Plan:
         is_repeated = step.pair is not None and step.pair.number > 0
         return replace(made, is_checked=False) if is_repeated else made
 
-    def _pairs(self, baseline: Model, runtime: str) -> list[Step]:
+    def _pairs(self, baseline: Step, candidate: Step) -> list[Step]:
         """Baseline and candidate side by side, in random order, each first as often as the other.
 
         Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
@@ -110,12 +115,10 @@ class Plan:
         chance.shuffle(is_swapped)
         steps: list[Step] = []
         for number in range(self.pair_count):
-            sides = [(BASELINE, baseline), (CANDIDATE, self.against or baseline)]
+            sides = [(BASELINE, baseline), (CANDIDATE, candidate)]
             if is_swapped[number]:
                 sides.reverse()
-            steps += [
-                Step(model, runtime, Pair(comparison_id, number, side)) for side, model in sides
-            ]
+            steps += [replace(step, pair=Pair(comparison_id, number, side)) for side, step in sides]
         return steps
 
 

@@ -3,7 +3,8 @@
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
-    │   └── NoSuchDevice             no known device has that name, or several have
+    │   ├── NoSuchDevice             no known device has that name, or several have
+    │   └── NotComparable            runs differ in more than what is compared
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
@@ -13,7 +14,8 @@
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   ├── PackagesMissing          what has to be installed there cannot be had
-    │   └── PortTaken                another program listens there already
+    │   ├── PortTaken                another program listens there already
+    │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              nobody answers at that address
     │   ├── NotPaired                the other side does not know us
@@ -33,6 +35,7 @@ by the command-line layer, not here. Errors that cross the wire carry an `ErrorC
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 MAX_TEXT = 1000
@@ -80,6 +83,15 @@ class NoSuchRun(UsageError):
 
 class NoSuchDevice(UsageError):
     """No known device, or several, match a name."""
+
+
+class NotComparable(UsageError):
+    """Runs differ in more than what is compared."""
+
+    def __init__(self, text: str, keys: Sequence[str]) -> None:
+        super().__init__(text)
+        self.allow = " ".join(f"--allow {key}" for key in keys)
+        """Options that allow it."""
 
 
 class TargetError(EdgebenchError):
@@ -135,6 +147,10 @@ class PackagesMissing(TargetError):
 
 class PortTaken(TargetError):
     """The agent's port is in use on the device."""
+
+
+class AgentRunning(TargetError):
+    """An agent with this state directory runs already."""
 
 
 class TransportError(EdgebenchError):

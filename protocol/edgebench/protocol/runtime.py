@@ -156,6 +156,11 @@ class Runtime(Protocol):
         """File formats that it loads: tflite, onnx."""
         ...
 
+    @property
+    def no_profiler(self) -> str | None:
+        """Why it cannot profile, and what can; None when it can."""
+        ...
+
     def probe(self) -> Usable | Missing:
         """Whether the library can be used here; imports it, so call this in a throw-away process.
 

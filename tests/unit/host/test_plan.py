@@ -85,6 +85,18 @@ def test_models_without_a_common_runtime_are_refused() -> None:
         made.steps(SYSTEM)
 
 
+def test_runtimes_are_compared_where_that_was_allowed() -> None:
+    """Which runtime is faster cannot be asked with pairs at all."""
+    made = replace(plan(A), against=C, pair_count=3, is_across_runtimes=True)
+    steps = made.steps(SYSTEM)
+    assert len(steps) == 6
+    assert {(s.model.name, s.runtime, s.pair.side) for s in steps if s.pair} == {
+        ("a.tflite", "litert", "baseline"),
+        ("c.onnx", "onnx", "candidate"),
+    }
+    assert len({s.pair.comparison_id for s in steps if s.pair}) == 1
+
+
 def test_runtime_that_does_not_work_is_refused() -> None:
     """A run fails on the device after a minute of preparation."""
     with pytest.raises(RuntimeUnavailable, match="broken is not usable: no wheel"):

@@ -147,6 +147,16 @@ def test_every_preset_makes_a_specification(preset: str) -> None:
     assert {name: getattr(spec, name) for name in PRESETS[preset]} == PRESETS[preset]
 
 
+def test_changed_mlperf_preset_says_so() -> None:
+    """Five seconds are published as an MLPerf run."""
+    assert from_preset("mlperf", runtime="onnx", duration_s=5.0).preset == "mlperf, changed"
+    assert from_preset("mlperf", runtime="onnx", duration_s=600.0).preset == "mlperf"
+    assert from_preset("mlperf", runtime="onnx", duration_s=None, seed=5).preset == "mlperf"
+    offline = from_preset("mlperf", runtime="onnx", scenario="offline", min_query_count=5)
+    assert offline.preset == "mlperf, changed"
+    assert from_preset("quick", runtime="onnx", duration_s=5.0).preset == "quick"
+
+
 def test_default_preset_is_the_mobile_benchmark_minimum() -> None:
     """The default measures too little: 1024 queries and 60 s are the rule that users expect."""
     spec = from_preset(DEFAULT_PRESET, runtime="onnx")

@@ -33,6 +33,7 @@ class OnnxRuntime:
 
     name = "onnx"
     formats = ("onnx",)
+    no_profiler = None
 
     def probe(self) -> Usable | Missing:
         """Import the library."""

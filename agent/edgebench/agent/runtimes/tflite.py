@@ -31,6 +31,7 @@ class InterpreterRuntime:
     """A library with a TensorFlow Lite `Interpreter`."""
 
     formats = ("tflite",)
+    no_profiler: str | None = "tflite-runtime has no profiler; litert has one, for these files"
 
     def __init__(self, *, name: str, package: str, module: str) -> None:
         self.name = name
@@ -82,7 +83,7 @@ class InterpreterRuntime:
 
         def refuse(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
             del tensors, run_count
-            raise ModelRefused(f"{self._package} has no profiler; litert has one, for these files")
+            raise ModelRefused(self.no_profiler or "no profiler")
 
         return refuse
 

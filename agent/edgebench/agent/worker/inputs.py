@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,6 +72,32 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, spec.shape, dtype=dtype, endpoint=True)
     return np.zeros(spec.shape, dtype)
+
+
+def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
+    """Look at the head of a data set: whether its samples fit is known before the measurement.
+
+    Raises:
+        ModelRefused: they do not.
+        OSError: the file cannot be read.
+    """
+    if len(specs) != 1:
+        raise ModelRefused(f"a data set has one input, the model has {len(specs)}")
+    shape, wanted = _sample_shape(path), specs[0].shape
+    if math.prod(shape) != math.prod(wanted):
+        raise ModelRefused(
+            f"sample of the data set has shape {list(shape)}, the model takes {list(wanted)}"
+        )
+
+
+def _sample_shape(path: str) -> tuple[int, ...]:
+    """Shape of one sample, from the header of the array x alone."""
+    form: Any = np.lib.format
+    with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
+        is_first = form.read_magic(file) == (1, 0)
+        read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
+        shape: tuple[int, ...] = read(file)[0]
+    return shape[1:]
 
 
 def arrange(value: Tensor, spec: TensorSpec) -> Tensor:

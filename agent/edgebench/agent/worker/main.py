@@ -77,6 +77,11 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     refused = facts.apply_scheduling(job.spec)
     with STOP.armed():
         ready = get_ready(job)
+        if job.dataset_path:
+            # Imported here: numpy is part of what the runtime's import takes.
+            from edgebench.agent.worker.inputs import refuse_misfit
+
+            refuse_misfit(job.dataset_path, ready.model.inputs)
     measured = measure(job.spec, ready, pipe, directory)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [measured.warmup, measured.timed])

@@ -8,10 +8,10 @@ that just this difference is what is to be measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import NotComparable, UsageError
 
 KEYS: dict[str, tuple[str, ...]] = {
     "device": ("device", "id"),
@@ -44,6 +44,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """Names of the parts of a fingerprint, and where run.json has them."""
 
+IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
+"""Who allows a key allows these: another runtime has another version."""
+
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]
 """Key and the values that occur."""
@@ -64,14 +67,15 @@ def differences(documents: Iterable[Mapping[str, Any]]) -> Differences:
 def check_comparable(
     baseline: Sequence[Mapping[str, Any]],
     candidate: Sequence[Mapping[str, Any]],
-    allowed: Iterable[str] = (),
+    allowed: Collection[str] = (),
 ) -> Differences:
     """Refuse runs that differ in more than the model; the differences that were allowed.
 
     Raises:
-        UsageError: they differ in a key that is not allowed, or a side has two models.
+        NotComparable: they differ in a key that is not allowed.
+        UsageError: there is no such key, or a side has two models.
     """
-    allowed = set(allowed)
+    allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     unknown = allowed - KEYS.keys()
     if unknown:
         raise UsageError(f"unknown key {', '.join(sorted(unknown))}: there are {', '.join(KEYS)}")
@@ -84,7 +88,9 @@ def check_comparable(
         f"{key} ({' / '.join(values)})" for key, values in found.items() if key not in allowed
     ]
     if refused:
-        raise UsageError(f"runs cannot be compared, they differ in {', '.join(refused)}")
+        keys = [key for key in found if key not in allowed]
+        text = f"runs cannot be compared, they differ in {', '.join(refused)}"
+        raise NotComparable(text, keys)
     return found
 
 

@@ -14,6 +14,7 @@ from edgebench.host.cli.options import (
     Add,
     add_json,
     add_store,
+    latency,
     new_parser,
     numbers,
     seconds,
@@ -72,7 +73,7 @@ def _add_scenario(add: Add) -> None:
     arrivals = "server: arrivals a second, by a Poisson process"
     add("--qps", type=float, metavar="N", help=arrivals)
     target = "server: its p99 must not exceed this"
-    add("--target-latency", type=seconds, metavar="50ms", help=target)
+    add("--target-latency", type=latency, metavar="50ms", help=target)
     add("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
     add("--seed", type=int, metavar="N", help="seed of the inputs, their order and the arrivals")
 
@@ -192,6 +193,7 @@ def _refuse_without_against(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
     from edgebench.host.show.hints import hint_for
+    from edgebench.host.show.page import operators_table
     from edgebench.host.show.tables import console, results_table
 
     documents = watcher.documents
@@ -201,6 +203,9 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
     elif documents:
         out = console()
         out.print(results_table(documents, out.width))
+        for document in documents:
+            if document["metrics"]["profile"] is not None:
+                out.print(operators_table(document))
     watcher.show_doubts(documents)
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)

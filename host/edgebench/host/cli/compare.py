@@ -77,7 +77,8 @@ def report(
         runs = {} if documents is None else {"runs": list(documents)}
         print(json.dumps(runs | {"comparisons": to_plain(tuple(found))}, indent=1))
         return
-    console().print(comparisons_table(found))
+    out = console()
+    out.print(comparisons_table(found, out.width))
     for line in comparison_lines(found):
         print(line)
 

@@ -45,6 +45,17 @@ def seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def latency(text: str) -> float:
+    """A duration with its unit: 40 alone could be meant as milliseconds.
+
+    >>> latency("40ms")
+    0.04
+    """
+    if text.strip()[-1:].isdigit():
+        raise argparse.ArgumentTypeError(f"a latency needs its unit: {text!r}; write {text}ms")
+    return seconds(text)
+
+
 def size_bytes(text: str) -> int:
     """A size: 512M, 4GiB, or plain bytes.
 

@@ -19,7 +19,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Show it."""
-    from edgebench.host.show.tables import console, run_page
+    from edgebench.host.show.page import run_page
+    from edgebench.host.show.tables import console
     from edgebench.host.store.layout import Store
     from edgebench.protocol.errors import StoreError
 

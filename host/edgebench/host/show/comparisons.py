@@ -10,9 +10,11 @@ from rich.text import Text
 
 from edgebench.host.analysis.compare import Better, ComparisonOutcome
 from edgebench.host.comparison import Compared
-from edgebench.host.show.tables import safe
+from edgebench.host.show.tables import PIPE_WIDTH, safe
 from edgebench.host.show.units import ABSENT, format_ns
 
+WIDE = 110
+"""Columns of a terminal that has room for everything."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -21,25 +23,28 @@ _STYLES = {
 }
 
 
-def comparisons_table(found: Sequence[Compared]) -> Table:
+def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Table:
     """One row a metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("device", "metric", "runtime"):
+    is_wide = width >= WIDE
+    for name in ("device", "metric", "runtime") if is_wide else ("metric",):
         table.add_column(name, overflow="fold")
-    for name in ("baseline", "candidate", "change", "95 %", "detectable"):
+    for name in ("baseline", "candidate", "change", "95 %", "detectable")[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
     for compared in found:
         result = compared.result
-        table.add_row(
-            Text(safe(compared.device)),
-            Text(safe(compared.metric)),
-            Text(safe(compared.runtime)),
+        names = [compared.device, compared.metric, compared.runtime]
+        numbers = [
             _value(compared.metric, result.baseline_median),
             _value(compared.metric, result.candidate_median),
             _change(result.ratio),
             _interval(result.ratio_interval),
             _detectable(result.minimum_detectable_ratio),
+        ]
+        table.add_row(
+            *(Text(safe(name)) for name in (names if is_wide else names[1:2])),
+            *(numbers if is_wide else numbers[:4]),
             Text(result.outcome.value, style=_STYLES[result.outcome]),
         )
     return table
@@ -61,7 +66,9 @@ def comparison_lines(found: Sequence[Compared]) -> list[str]:
         suspects = compared.verdicts.suspect_count
         if suspects:
             total = suspects + compared.verdicts.valid_count
-            lines.append(f"note: {suspects} of {total} runs are suspect; see edgebench runs")
+            lines.append(
+                f"note: {suspects} of {total} runs are suspect; edgebench show RUN says why"
+            )
         if compared.is_in_blocks:
             lines.append(
                 "note: one side ran before the other; a drift between them looks like a change. "
@@ -77,7 +84,7 @@ def _words(compared: Compared) -> str:
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:
-        return "not told apart from"
+        return "neither better nor worse for certain than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"
 

@@ -11,6 +11,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
+    (
+        e.NotComparable,
+        "if just this is to be compared: edgebench compare … --against … {error.allow}",
+    ),
     (e.LeaseHeld, "wait for it, or end it: edgebench-agent stop (on the device)"),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),

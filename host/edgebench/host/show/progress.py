@@ -11,8 +11,9 @@ from rich.text import Text
 
 from edgebench.host.document import headline_ns
 from edgebench.host.measure import Model
-from edgebench.host.show.tables import INVALID, console, safe, verdict_lines
+from edgebench.host.show.tables import console, safe, verdict_lines
 from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
+from edgebench.host.store.index import INVALID
 from edgebench.host.watcher import Place, Watcher
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,14 +19,14 @@ from edgebench.host.show.units import (
     format_bytes,
     format_half_width,
     format_ns,
+    format_rate,
 )
-from edgebench.host.store.index import DAMAGED, Row
+from edgebench.host.store.index import DAMAGED, INVALID, Row
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
-INVALID = "invalid"
-"""A number that cannot be trusted is refused: such a run is shown without its numbers."""
-RUNS_WIDTH = 110
+RUNS_WIDTH = 120
+_RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
 
@@ -53,12 +53,19 @@ class _Column:
     """Shown on terminals of at least so many columns; a number is never cut to make room."""
     cell: Callable[[dict[str, Any]], str | Text]
     is_number: bool = True
+    only_for: Callable[[dict[str, Any]], bool] | None = None
+    """Shown when any run is of this kind; None: always."""
 
 
 def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) -> Table:
     """The runs that were just made, as far as they fit into the width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    columns = [column for column in _RESULT_COLUMNS if width >= column.least_width]
+    columns = [
+        column
+        for column in _RESULT_COLUMNS
+        if width >= column.least_width
+        and (column.only_for is None or any(map(column.only_for, documents)))
+    ]
     for column in columns:
         if column.is_number:
             table.add_column(column.name, justify="right", no_wrap=True)
@@ -80,22 +87,18 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     is_wide = width >= RUNS_WIDTH
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
-    for name in ("device", "model", "precision", "runtime") if is_wide else ("model", "runtime"):
+    for name in _RUN_NAMES if is_wide else ("model", "runtime"):
         table.add_column(name, overflow="fold")
     for name in ("p50", "p90", "p99") if is_wide else ("p50",):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in rows:
-        is_refused = row.verdict in (INVALID, DAMAGED)
-        numbers = [row.latency_ns_p50, row.latency_ns_p90, row.latency_ns_p99]
-        names = [row.device, row.model, row.precision or ABSENT, row.runtime]
+        numbers = row.headline_ns
+        names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
-            _text(row.run_id),
-            *map(_text, names if is_wide else names[1::2]),
-            *(
-                format_ns(None if is_refused else value)
-                for value in (numbers if is_wide else numbers[:1])
-            ),
+            text(row.run_id),
+            *map(text, names if is_wide else names[1:3]),
+            *(format_ns(value) for value in (numbers if is_wide else numbers[:1])),
             _verdict(row.verdict),
         )
     return table
@@ -103,34 +106,19 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
 
 def devices_table(found: Sequence[Found]) -> Table:
     """All devices, usable or not."""
-    table = _table("device", "address", "access", "profile", "runtimes", "remark")
+    table = plain_table("device", "address", "access", "profile", "runtimes", "remark")
     for device in found:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
         table.add_row(
-            _text(device.name),
-            _text(device.address),
+            text(device.name),
+            text(device.address),
             Text(device.access.value, style=_ACCESS_STYLES[device.access]),
-            _text(system.device.profile if system else ABSENT),
-            _text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
-            _text(device.reason or _missing_runtimes(device)),
+            text(system.device.profile if system else ABSENT),
+            text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
+            text(device.reason or _missing_runtimes(device)),
         )
     return table
-
-
-def run_page(document: dict[str, Any], width: int = PIPE_WIDTH) -> Group:
-    """Everything about one run that a person wants to see first."""
-    facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(document):
-        facts.add_row(Text(name, style="bold"), _text(value))
-    rules = _table("rule", "outcome", "detail")
-    for rule in document["verdict"]["rules"]:
-        style = {"pass": "green", "fail": "red"}.get(rule["outcome"], "yellow")
-        rules.add_row(rule["id"], Text(rule["outcome"], style=style), _text(rule["detail"]))
-    parts: list[Any] = [facts, "", results_table([document], width), ""]
-    if document["metrics"]["profile"] is not None:
-        parts += [operators_table(document), ""]
-    return Group(*parts, rules, "")
 
 
 def verdict_lines(document: dict[str, Any]) -> list[str]:
@@ -146,64 +134,33 @@ def verdict_lines(document: dict[str, Any]) -> list[str]:
     return [safe(f"{state}: {model} on {runtime}: {'; '.join(failed.values())}")]
 
 
-def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    model, device, runtime = document["model"], document["device"], document["runtime"]
-    spec, environment = document["spec"], document["environment"]
-    delegates = ", ".join(runtime["delegates_used"]) or "none"
-    return [
-        ("run", f"{document['run_id']}, {document['created_utc']}"),
-        ("model", f"{model['name']}, {format_bytes(model['size_bytes'])}, {model['sha256'][:12]}"),
-        ("runtime", f"{runtime['name']} {runtime['version']}, delegates used: {delegates}"),
-        ("kind", _kind(document)),
-        ("scenario", f"{spec['scenario']}, {spec['duration_s']:g} s, {spec['threads']} thread(s)"),
-        *_more_facts(document["metrics"]),
-        ("device", f"{device['name']}, {device['soc']}, {device['os']}"),
-        ("virtual", environment["virtualization"] or "no sign of it"),
-        ("governor", environment["cpu"]["governor"] or "not told by the kernel"),
-        ("load average", f"{environment['load_1m']:.2f} before the run"),
-    ]
-
-
-def _kind(document: dict[str, Any]) -> str:
-    profile = document["metrics"]["profile"]
-    if profile is None:
-        return "measurement"
-    p50 = format_ns(profile["unprofiled_p50_ns"])
-    return f"profile over {profile['run_count']} inferences; without the profiler p50 is {p50}"
-
-
-def _more_facts(metrics: dict[str, Any]) -> list[tuple[str, str]]:
-    """Throughput, warm-up, accuracy, as far as they were measured."""
-    warmup, accuracy, per_s = metrics["warmup"], metrics["accuracy"], metrics["throughput_per_s"]
-    facts = [("warm-up", f"{warmup['class'] or 'unknown'}, {warmup['query_count']} queries cut")]
-    if per_s is not None:
-        facts.append(("throughput", f"{per_s:.4g} inferences a second"))
-    if accuracy is not None:
-        low, high = accuracy["ci95"] or (None, None)
-        between = f" ({low:.4g}..{high:.4g})" if low is not None else ""
-        facts.append(("accuracy", f"{accuracy['metric']} {accuracy['value']:.4g}{between}"))
-    return facts
-
-
-def operators_table(document: dict[str, Any]) -> Table:
-    """The operators of a profile in the order of execution, with their share of the time."""
-    profile = document["metrics"]["profile"]
-    total_ns = sum(operator["total_ns"] for operator in profile["operators"]) or 1
-    table = _table("#", "operator", "place", "time", "share", "name")
-    for operator in profile["operators"]:
-        table.add_row(
-            str(operator["index"]),
-            _text(operator["operator"]),
-            _text(operator["place"]),
-            format_ns(operator["total_ns"] / max(1, operator["count"])),
-            f"{operator['total_ns'] / total_ns:.1%}",
-            _text(operator["name"]),
-        )
-    return table
-
-
 def _latency(name: str) -> Callable[[dict[str, Any]], str]:
-    return lambda document: format_ns(headline_ns(document).get(name))
+    """A percentile; a tail that so few queries cannot bound is no number."""
+
+    def cell(document: dict[str, Any]) -> str:
+        latency = headline_ns(document)
+        is_bounded = name == "p50" or latency.get(f"{name}_ci95") is not None
+        return format_ns(latency.get(name) if is_bounded else None)
+
+    return cell
+
+
+def _is_offline(document: dict[str, Any]) -> bool:
+    return bool(document["spec"]["scenario"] == "offline")
+
+
+def _throughput(document: dict[str, Any]) -> str:
+    per_s = document["metrics"]["throughput_per_s"]
+    return ABSENT if per_s is None or not _is_offline(document) else format_rate(per_s)
+
+
+def _has_accuracy(document: dict[str, Any]) -> bool:
+    return document["metrics"]["accuracy"] is not None
+
+
+def _accuracy(document: dict[str, Any]) -> str:
+    accuracy = document["metrics"]["accuracy"]
+    return ABSENT if accuracy is None else f"{accuracy['metric']} {accuracy['value']:.4g}"
 
 
 def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
@@ -216,14 +173,16 @@ def _half_width(document: dict[str, Any]) -> str:
 
 
 _RESULT_COLUMNS = (
-    _Column("device", 100, lambda d: _text(d["device"]["name"]), is_number=False),
-    _Column("model", 0, lambda d: _text(d["model"]["name"]), is_number=False),
-    _Column("precision", 100, lambda d: _text(d["model"]["precision"] or ABSENT), is_number=False),
-    _Column("runtime", 0, lambda d: _text(d["runtime"]["name"]), is_number=False),
+    _Column("device", 100, lambda d: text(d["device"]["name"]), is_number=False),
+    _Column("model", 0, lambda d: text(d["model"]["name"]), is_number=False),
+    _Column("precision", 100, lambda d: text(d["model"]["precision"] or ABSENT), is_number=False),
+    _Column("runtime", 0, lambda d: text(d["runtime"]["name"]), is_number=False),
+    _Column("per second", 0, _throughput, only_for=_is_offline),
     _Column("p50", 0, _latency("p50")),
-    _Column("± 95 %", 0, _half_width),
+    _Column("± in run", 0, _half_width),
     _Column("p90", 0, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
+    _Column("accuracy", 70, _accuracy, only_for=_has_accuracy),
     _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),
@@ -242,7 +201,8 @@ def _missing_runtimes(device: Found) -> str:
     )
 
 
-def _text(value: str) -> Text:
+def text(value: str) -> Text:
+    """Text from elsewhere, made harmless."""
     return Text(safe(value))
 
 
@@ -250,7 +210,8 @@ def _verdict(state: str) -> Text:
     return Text(state, style=_VERDICT_STYLES.get(state, ""))
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """A table of texts."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         table.add_column(name, overflow="fold")

@@ -55,7 +55,29 @@ def format_half_width(value_ns: float | None, interval: object) -> str:
     if value_ns is None or not isinstance(interval, (list, tuple)) or value_ns <= 0:
         return ABSENT
     low, high = interval
-    return f"±{50 * (high - low) / value_ns:.1f} %"
+    percent = 50 * (high - low) / value_ns
+    return f"±{percent:.1f} %" if percent >= 0.05 else "±<0.1 %"
+
+
+def format_interval_ns(value_ns: float | None, interval: object) -> str:
+    """A duration with its interval; none without one.
+
+    >>> format_interval_ns(1000, [990, 1020]), format_interval_ns(1000, None)
+    ('1.00 µs (990 ns..1.02 µs)', '—')
+    """
+    if value_ns is None or not isinstance(interval, (list, tuple)):
+        return ABSENT
+    low, high = interval
+    return f"{format_ns(value_ns)} ({format_ns(low)}..{format_ns(high)})"
+
+
+def format_rate(per_s: float) -> str:
+    """A rate, three significant digits or all before the point.
+
+    >>> format_rate(37591.2), format_rate(12.345)
+    ('37,591', '12.3')
+    """
+    return f"{per_s:,.0f}" if per_s >= 100 else _three_digits(per_s)
 
 
 def _three_digits(value: float) -> str:

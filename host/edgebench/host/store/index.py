@@ -7,12 +7,14 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from edgebench.host.document import created_utc, headline_ns
+from edgebench.host.document import created_utc
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import StoreError
+from edgebench.protocol.spec import Scenario
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 2
+_VERSION = 3
+INVALID = "invalid"
 DAMAGED = "damaged"
 """In place of a verdict: there is a directory, but no document that makes sense."""
 
@@ -28,12 +30,25 @@ class Row:
     precision: str | None
     runtime: str
     threads: int
+    scenario: str
+    kind: str
     latency_ns_p50: int | None
     latency_ns_p90: int | None
     latency_ns_p99: int | None
+    end_to_end_ns_p50: int | None
+    end_to_end_ns_p90: int | None
+    end_to_end_ns_p99: int | None
     throughput_per_s: float | None
     peak_rss_bytes: int | None
     verdict: str
+    """An invalid run has no numbers here; its document has them."""
+
+    @property
+    def headline_ns(self) -> list[int | None]:
+        """P50, p90 and p99 of what the scenario is about."""
+        if self.scenario == Scenario.SINGLE_STREAM.value:
+            return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
+        return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Row))
@@ -95,27 +110,16 @@ def _row(store: Store, run_id: str) -> Row:
 
 def _damaged(run_id: str) -> Row:
     """A run whose document makes no sense; `edgebench verify` says what is wrong with it."""
-    return Row(
-        run_id=run_id,
-        created_utc=created_utc(run_id) or "",
-        device="unknown",
-        model="unknown",
-        precision=None,
-        runtime="unknown",
-        threads=0,
-        latency_ns_p50=None,
-        latency_ns_p90=None,
-        latency_ns_p99=None,
-        throughput_per_s=None,
-        peak_rss_bytes=None,
-        verdict=DAMAGED,
-    )
+    absent = {field.name: None for field in fields(Row)}
+    texts = dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
+    known = {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
+    return Row(**(absent | texts | known | {"threads": 0}))  # type: ignore[arg-type]
 
 
 def row_of(document: dict[str, Any]) -> Row:
     """The list entry of a run document."""
-    metrics = document["metrics"]
-    latency = headline_ns(document)
+    verdict = document["verdict"]["state"]
+    is_refused = verdict == INVALID
     return Row(
         run_id=document["run_id"],
         created_utc=document["created_utc"],
@@ -124,10 +128,24 @@ def row_of(document: dict[str, Any]) -> Row:
         precision=document["model"]["precision"],
         runtime=document["runtime"]["name"],
         threads=document["spec"]["threads"],
-        latency_ns_p50=latency.get("p50"),
-        latency_ns_p90=latency.get("p90"),
-        latency_ns_p99=latency.get("p99"),
-        throughput_per_s=metrics["throughput_per_s"],
-        peak_rss_bytes=metrics["memory_bytes"]["peak_rss"],
-        verdict=document["verdict"]["state"],
+        scenario=document["spec"]["scenario"],
+        kind=document["kind"],
+        **(_NO_NUMBERS if is_refused else _numbers(document["metrics"])),
+        verdict=verdict,
     )
+
+
+_SPANS = ("latency_ns", "end_to_end_ns")
+_PERCENTILES = ("p50", "p90", "p99")
+_NO_NUMBERS: dict[str, Any] = dict.fromkeys(
+    [f"{span}_{p}" for span in _SPANS for p in _PERCENTILES]
+    + ["throughput_per_s", "peak_rss_bytes"]
+)
+
+
+def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
+    found = {f"{span}_{p}": (metrics[span] or {}).get(p) for span in _SPANS for p in _PERCENTILES}
+    return found | {
+        "throughput_per_s": metrics["throughput_per_s"],
+        "peak_rss_bytes": metrics["memory_bytes"]["peak_rss"],
+    }

@@ -63,7 +63,7 @@ def _start_and_connect(state: Path, path: Path) -> Link:
             if process.poll() not in (None, 0, 1):
                 break
         time.sleep(POLL_S)
-    raise TargetError(f"agent on this machine does not start: {_last_line(process)}")
+    raise TargetError(f"agent on this machine does not start: {_reason(process)}")
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
@@ -71,7 +71,11 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
     threading.Thread(target=process.communicate, name="agent", daemon=True).start()
 
 
-def _last_line(process: subprocess.Popen[bytes]) -> str:
+def _reason(process: subprocess.Popen[bytes]) -> str:
+    """The last line that the agent said, but for its hint: that is for somebody who started it."""
     process.kill()
-    text = process.communicate()[1].decode("utf-8", "replace").strip()
-    return text.splitlines()[-1] if text else f"no answer within {START_TIMEOUT_S:.0f} s"
+    text = process.communicate()[1].decode("utf-8", "replace")
+    lines = [line for line in text.splitlines() if line and not line.startswith("hint: ")]
+    return (
+        lines[-1].removeprefix("error: ") if lines else f"no answer within {START_TIMEOUT_S:.0f} s"
+    )

@@ -94,6 +94,7 @@ class FakeRuntime:
     load_model: Callable[[LoadOptions], FakeModel]
     name: str = "fake"
     formats: tuple[str, ...] = ("tflite",)
+    no_profiler: str | None = None
     loaded: list[LoadOptions] = field(default_factory=list)
 
     def probe(self) -> Any:

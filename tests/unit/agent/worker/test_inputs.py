@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.agent.worker.inputs import are_finite, arrange, make_inputs, make_samples
+from edgebench.agent.worker.inputs import (
+    are_finite,
+    arrange,
+    make_inputs,
+    make_samples,
+    refuse_misfit,
+)
 from edgebench.protocol.errors import MeasurementError, ModelRefused
 from edgebench.protocol.record import TensorSpec
 
@@ -103,6 +112,31 @@ def test_same_seed_gives_the_same_samples() -> None:
     assert not {s[0].tobytes() for s in first} & {s[0].tobytes() for s in other}
     more = make_samples(IMAGE, count=8, seed=1, memory_bytes=MEMORY_BYTES)
     assert [s[0].tobytes() for s in more[:4]] == [s[0].tobytes() for s in first]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize(
+    ("shape", "inputs", "error"),
+    [
+        ((5, 8, 8, 3), IMAGE, None),
+        ((5, 3, 8, 8), IMAGE, None),
+        ((5, 192), IMAGE, None),
+        ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[1, 8, 8, 3\]"),
+        ((5,), IMAGE, r"shape \[\], the model takes"),
+        ((5, 8, 8, 3), IMAGE * 2, "a data set has one input, the model has 2"),
+    ],
+)
+def test_data_set_that_cannot_fit_is_refused_by_its_head(
+    tmp_path: Path, save: Any, shape: tuple[int, ...], inputs: list[TensorSpec], error: str | None
+) -> None:
+    """A run of a minute is measured before somebody looks at the data set's shape."""
+    path = tmp_path / "set.npz"
+    save(path, x=np.zeros(shape, np.float32), y=np.zeros(5))
+    if error is None:
+        refuse_misfit(str(path), inputs)
+    else:
+        with pytest.raises(ModelRefused, match=error):
+            refuse_misfit(str(path), inputs)
 
 
 @pytest.mark.parametrize(("mebibytes", "expected"), [(4, 16), (8, 8), (40, 1), (100, 1)])

@@ -353,6 +353,17 @@ def test_details_tell_the_value_and_the_limit() -> None:
     assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501"
 
 
+def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -> None:
+    """“0 of 262 took over 40 ms” is the reason of one failure and of one success."""
+    evidence = served(is_met=False)(good())
+    rule = rule_of(judge(evidence), "latency_target")
+    assert "p99 is" in rule.detail
+    assert "of 10 queries a second were answered" in rule.detail
+    few = replace(evidence.measured, early_stopping=EarlyStopping(None, None, 0, False))
+    rule = rule_of(judge(replace(evidence, measured=few)), "latency_target")
+    assert rule.detail.endswith("too few queries to tell p99; 459 would do")
+
+
 def test_zero_latencies_do_not_divide_by_zero() -> None:
     """A clock that does not move crashes the analysis."""
     assert judge(measured(invoke_ns=np.zeros(500, np.int64))(good())).state is State.INVALID

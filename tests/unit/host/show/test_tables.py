@@ -21,13 +21,8 @@ from support.records import (
 )
 
 from edgebench.host.document import build_document
-from edgebench.host.show.tables import (
-    devices_table,
-    results_table,
-    run_page,
-    runs_table,
-    verdict_lines,
-)
+from edgebench.host.show.page import run_page
+from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_ns
 from edgebench.host.store.index import row_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -103,6 +98,42 @@ def test_page_of_a_run_shows_every_rule() -> None:
         assert rule["id"] in text
     for expected in (RUN_ID, "digits.tflite", "xnnpack", DEVICE.soc):
         assert expected in text
+
+
+def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> None:
+    """Cold start, memory and the settings of a run are in the document alone."""
+    made = document()
+    made["spec"] |= {"scenario": "server", "target_qps": 50.0, "target_latency_s": 0.04}
+    text = printed(run_page(made))
+    for expected in ("50 arrivals a second", "target latency 40.0 ms", "preset", "seed 0"):
+        assert expected in text
+    for expected in ("import ", "load ", "first inference ", "peak 40.0 MiB", "inferences/s"):
+        assert expected in text
+    assert re.search(r"invocation +\S+ [µm]s \(\S+ [µm]s\.\.\S+ [µm]s\)", text)
+
+
+def test_page_of_an_invalid_run_has_no_numbers() -> None:
+    """A throughput that cannot be trusted is printed beside the verdict that says so."""
+    text = printed(run_page(document(20)))
+    assert "inferences/s" not in text
+    assert "cold start" not in text
+
+
+def test_offline_shows_its_throughput_and_others_do_not() -> None:
+    """What an offline run is about is missing from the table, or a column of dashes is in it."""
+    made, other = document(), document()
+    made["spec"]["scenario"] = "offline"
+    made["metrics"]["end_to_end_ns"] = None
+    assert "per second" in printed(results_table([made, other]))
+    assert "per second" not in printed(results_table([other]))
+
+
+def test_accuracy_is_shown_where_it_was_asked_for() -> None:
+    """Somebody asks for the accuracy and has to open the document to see it."""
+    made = document()
+    assert "accuracy" not in printed(results_table([made]))
+    made["metrics"]["accuracy"] = {"metric": "top1", "value": 0.975, "sample_count": 360}
+    assert "top1 0.975" in printed(results_table([made]))
 
 
 def test_reasons_are_the_rules_that_failed() -> None:

@@ -14,7 +14,7 @@ from support.disks import read_only
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
-from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs
+from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs, row_of
 from edgebench.host.store.layout import RUN_FILE, Store
 
 OTHER_ID = "20260103-000000-ffffffff"
@@ -37,7 +37,8 @@ def ids(store: Store) -> list[str]:
 def test_row_holds_what_the_document_says(store: Store) -> None:
     """The list shows another number than the run."""
     row = list_runs(store)[0]
-    latency = store.document(RUN_ID)["metrics"]["latency_ns"]
+    metrics = store.document(RUN_ID)["metrics"]
+    latency, query = metrics["latency_ns"], metrics["end_to_end_ns"]
     assert row == Row(
         run_id=RUN_ID,
         created_utc=CREATED_UTC,
@@ -46,13 +47,38 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         precision="int8",
         runtime="tflite",
         threads=1,
+        scenario="single_stream",
+        kind="measurement",
         latency_ns_p50=latency["p50"],
         latency_ns_p90=latency["p90"],
         latency_ns_p99=latency["p99"],
-        throughput_per_s=store.document(RUN_ID)["metrics"]["throughput_per_s"],
+        end_to_end_ns_p50=query["p50"],
+        end_to_end_ns_p90=query["p90"],
+        end_to_end_ns_p99=query["p99"],
+        throughput_per_s=metrics["throughput_per_s"],
         peak_rss_bytes=40 * 2**20,
         verdict="valid",
     )
+
+
+def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
+    """A script reads a number that the table refuses to show."""
+    document = store.document(RUN_ID)
+    document["verdict"]["state"] = "invalid"
+    row = row_of(document)
+    assert row.verdict == "invalid"
+    assert row.headline_ns == [None, None, None]
+    assert (row.latency_ns_p50, row.throughput_per_s, row.peak_rss_bytes) == (None, None, None)
+
+
+def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
+    """The latency of an invocation stands in the column of a query that waited for its turn."""
+    document = store.document(RUN_ID)
+    document["metrics"]["end_to_end_ns"] |= {"p50": 11, "p90": 12, "p99": 13}
+    document["metrics"]["latency_ns"] |= {"p50": 1, "p90": 2, "p99": 3}
+    assert row_of(document).headline_ns == [1, 2, 3]
+    document["spec"]["scenario"] = "server"
+    assert row_of(document).headline_ns == [11, 12, 13]
 
 
 def test_list_follows_the_directories(store: Store) -> None:

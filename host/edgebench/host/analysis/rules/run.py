@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgebench.host.analysis import early_stopping
 from edgebench.host.analysis.rules.evidence import Evidence, Rule
 from edgebench.host.analysis.warmup import SteadyClass
 from edgebench.protocol.record import Outcome
@@ -40,7 +41,8 @@ def enough_time(evidence: Evidence) -> tuple[bool | None, str]:
     spec = evidence.record.spec
     took_s = evidence.loop_s
     # MLPerf knows no such maximum.
-    is_full = evidence.issued_rows >= spec.max_query_count and spec.preset != MLPERF_PRESET
+    is_limited = not spec.preset.startswith(MLPERF_PRESET)
+    is_full = is_limited and evidence.issued_rows >= spec.max_query_count
     is_long = took_s >= spec.duration_s
     at_most = f" or {spec.max_query_count} inferences" if is_full else ""
     return is_long or is_full, f"{took_s:.3f} s, at least {spec.duration_s:g} s{at_most}"
@@ -79,10 +81,20 @@ def latency_target(evidence: Evidence) -> tuple[bool | None, str]:
         return True, "no target latency was asked for"
     if found.is_target_met is None:
         return None, "when a query was due is known to LoadGen alone: see its log"
-    return found.is_target_met, (
-        f"{found.over_latency_count} of {evidence.measured.query_count} queries took over "
-        f"{spec.target_latency_s:g} s, p{100 * spec.target_percentile:g} must not"
-    )
+    over, count = found.over_latency_count or 0, evidence.measured.query_count
+    text = f"{over} of {count} queries took over {spec.target_latency_s:g} s"
+    if found.is_target_met:
+        return True, f"{text}, so p{100 * spec.target_percentile:g} did not, with 99 % confidence"
+    needed = over + early_stopping.min_under_latency_count(over, spec.target_percentile)
+    if over <= (1 - spec.target_percentile) * count:
+        return (
+            False,
+            f"{text}: too few queries to tell p{100 * spec.target_percentile:g}; {needed} would do",
+        )
+    latency = evidence.measured.query
+    p99 = f", p99 is {latency.p99 / 1e6:.4g} ms" if latency and latency.p99 else ""
+    rate = count / evidence.loop_s if evidence.loop_s > 0 else 0.0
+    return False, f"{text}{p99}; {rate:.4g} of {spec.target_qps:g} queries a second were answered"
 
 
 def loadgen(evidence: Evidence) -> tuple[bool | None, str]:
