@@ -28,6 +28,7 @@ from support.watchers import At, worker_pid
 from edgebench.host.lab import Run
 from edgebench.host.measure import Interrupted
 from edgebench.host.store.verify import verify
+from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import Phase
 
 SHORT: dict[str, Any] = {
@@ -238,6 +239,37 @@ def many_images(tmp_path: Path) -> str:
     path = tmp_path / "many.npz"
     np.savez(path, x=np.zeros((400_000, 8, 8, 1), np.uint8), y=np.zeros(400_000, np.uint8))
     return str(path)
+
+
+def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
+    paired: Host, tmp_path: Path
+) -> None:
+    """A data set with other labels costs the measurement, which stays on the board for ever."""
+    path = tmp_path / "other.npz"
+    np.savez(path, x=np.zeros((4, 8, 8, 1), np.uint8), y=np.array([0, 1, 2, 1000]))
+    [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
+    assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is none of 10 classes")
+    assert run.metrics["accuracy"] is None
+    assert run.metrics["latency_ns"]["count"] > 0
+
+
+def test_samples_that_do_not_fit_are_refused_before_the_measurement(
+    agent: AgentProcess, paired: Host, tmp_path: Path
+) -> None:
+    """A run of a minute is made, to say at its end that the data set has another shape."""
+    path = tmp_path / "other.npz"
+    np.savez(path, x=np.zeros((4, 9, 9, 1), np.uint8), y=np.zeros(4, np.uint8))
+    with pytest.raises(ModelRefused, match=r"shape \[9, 9, 1\], the model takes \[1, 8, 8, 1\]"):
+        bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path), duration_s=60.0)
+    assert agent.status().spooled_count == 0
+
+
+def test_server_that_cannot_keep_up_is_invalid_without_a_target(paired: Host) -> None:
+    """Half a second is published as the latency of a model that takes 20 µs."""
+    [run] = bench(paired, "digits_fp32.tflite", "litert", scenario="server", target_qps=400_000.0)
+    assert run.verdict == "invalid"
+    assert rules(run)["keeps_up"][0] == "fail"
+    assert "at 400000 queries a second" in rules(run)["keeps_up"][1]
 
 
 def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(

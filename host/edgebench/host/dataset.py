@@ -24,6 +24,8 @@ from edgebench.host.analysis.answers import METRICS, NEED_BOTH_LABELS
 from edgebench.host.arrays import load_arrays
 from edgebench.protocol.errors import UsageError
 
+MAX_LABEL = 1e100
+"""Squares of larger ones overflow."""
 BUILT_IN = "digits"
 """The held-out test set of the built-in models."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
@@ -63,6 +65,7 @@ def _open(path: Path, name: str) -> Dataset:
         raise UsageError(f"data set is not a .npz file of numbers: {path}") from exc
     labels = _labels(arrays, path)
     metric = _metric(arrays, labels, path)
+    _refuse_labels(labels, metric, path)
     kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
     return Dataset(name, path, hashlib.sha256(content).hexdigest(), metric, kept)
 
@@ -92,6 +95,14 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
     if metric in NEED_BOTH_LABELS and len(np.unique(labels > 0)) < 2:
         raise UsageError(f"data set needs samples of both labels for the metric {metric}: {path}")
     return metric
+
+
+def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
+    """Labels that no answer could match."""
+    if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
+        raise UsageError(f"data set needs numbers of classes in y for top1, from 0 on: {path}")
+    if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
+        raise UsageError(f"data set has labels above {MAX_LABEL:g} in y: {path}")
 
 
 def _write_builtin() -> Path:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebench.host.analysis.comparability import check_keys
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
 from edgebench.host.comparison import Compared, compare_groups, split_sides
@@ -222,6 +223,7 @@ class Lab:
         """
         if pairs < 1:
             raise UsageError(f"pairs must be >= 1, got {pairs}")
+        check_keys(allowed)  # before twenty runs are made for nothing
         plan = Plan(
             models=[find_model(str(baseline))],
             runtime=runtime,

@@ -34,16 +34,23 @@ def with_references_first(models: Sequence[Model], references: dict[Model, Model
 def reference_accuracy(
     reference: Model | None, runtime: str, documents: Sequence[dict[str, Any]]
 ) -> ReferenceAccuracy | None:
-    """What the reference has achieved on this runtime a moment ago; None if it has not."""
+    """What the reference has achieved a moment ago; None if it has not.
+
+    On this runtime, else on another one: how right a model is depends little on that.
+    """
     if reference is None:
         return None
-    for document in reversed(documents):
-        is_same = document["model"]["sha256"] == reference.sha256
-        if document["verdict"]["state"] == "invalid":
-            continue  # what it achieved is not to be trusted either
-        accuracy = document["metrics"]["accuracy"]
-        if is_same and document["runtime"]["name"] == runtime and accuracy:
-            return ReferenceAccuracy(document["run_id"], reference.name, accuracy["value"])
+    achieved = [
+        document
+        for document in documents
+        if document["model"]["sha256"] == reference.sha256
+        and document["metrics"]["accuracy"]
+        and document["verdict"]["state"] != "invalid"  # then that is not to be trusted either
+    ]
+    here = [document for document in achieved if document["runtime"]["name"] == runtime]
+    for document in reversed(here or achieved):
+        value = document["metrics"]["accuracy"]["value"]
+        return ReferenceAccuracy(document["run_id"], reference.name, value)
     return None
 
 

@@ -112,6 +112,8 @@ class OutputFacts:
     """Digest over the bytes of all outputs after the timed loop."""
     is_finite: bool
     """No NaN and no infinity in any output, before and after the timed loop."""
+    sample_count: int = 1
+    """Samples whose answers were looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,12 @@ def test_missing_file_and_directory_are_named(tmp_path: Path) -> None:
         ({"x": X + np.nan, "y": Y}, "finite numbers in x"),
         ({"x": X, "y": np.array(list("abcd"))}, "finite numbers in y"),
         ({"x": X, "y": Y + np.inf}, "finite numbers in y"),
+        ({"x": X, "y": Y - 2}, "numbers of classes in y for top1, from 0 on"),
+        (
+            {"x": X, "y": Y + 0.5, "metric": np.array("top1")},
+            "numbers of classes in y for top1, from 0 on",
+        ),
+        ({"x": X, "y": Y + 1.7e308}, "labels above 1e"),
         ({"x": X, "y": Y, "metric": np.array("f1")}, "unknown metric 'f1': there are top1"),
         ({"x": X, "y": Y, "metric": np.array("x" * 500)}, r"unknown metric '(x){40}':"),
         ({"x": X, "y": Y * 0, "metric": np.array("auc")}, "both labels for the metric auc"),

@@ -31,6 +31,8 @@ CHECKED_SAMPLES = 8
 """Prepared samples that are answered again."""
 REFERENCE_BUDGET_S = 20.0
 """Reference kernels are up to a hundred times slower; fewer samples are checked then."""
+FINITE_BUDGET_S = 10.0
+"""For the answers that are only looked at for NaN and infinity."""
 PROFILE_BUDGET_S = 5.0
 PROFILE_RUNS = (10, 1000)
 """At least and at most so many profiled inferences."""
@@ -70,7 +72,7 @@ def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFac
         _write_answers(directory / ANSWERS_FILE, answers)
     used: list[list[Tensor]] = []
     facts = _answer_samples(subject, facts, used)
-    output = output_facts(subject.first_outputs, used)
+    output = _others_finite(subject, output_facts(subject.first_outputs, used), len(used))
     subject.model.close()  # two models at once take more memory than a run may have
     if used and subject.spec.is_checked:
         facts = _answer_again(subject, facts, answers, used)
@@ -111,6 +113,18 @@ def _answer_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]
         return facts
 
     return _attempt(answer, lambda text: replace(facts, reference_error=text))
+
+
+def _others_finite(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
+    """Look at the answers to all other samples too: one that is no number taints every query."""
+    deadline_s = time.monotonic() + FINITE_BUDGET_S
+    is_finite, count = output.is_finite, max(1, done)
+    for sample in subject.samples[done:] if done else []:
+        if not is_finite or time.monotonic() > deadline_s:
+            break
+        is_finite = are_finite(_answer(subject.model, sample))
+        count += 1
+    return replace(output, is_finite=is_finite, sample_count=count)
 
 
 def _answer_again(

@@ -84,10 +84,19 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
     if len(specs) != 1:
         raise ModelRefused(f"a data set has one input, the model has {len(specs)}")
     shape, wanted = _sample_shape(path), specs[0].shape
-    if math.prod(shape) != math.prod(wanted):
-        raise ModelRefused(
-            f"sample of the data set has shape {list(shape)}, the model takes {list(wanted)}"
-        )
+    if not _fits(shape, wanted):
+        raise ModelRefused(_misfit(shape, wanted))
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """The same shape but for lengths of 1, a flat one, or channels last for channels first."""
+    plain, model = ([size for size in one if size != 1] for one in (shape, wanted))
+    is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
+    return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model
+
+
+def _misfit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    return f"sample of the data set has shape {list(shape)}, the model takes {list(wanted)}"
 
 
 def _sample_shape(path: str) -> tuple[int, ...]:
@@ -112,10 +121,8 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
     shape = spec.shape
     if value.ndim == 3 and value.shape != shape[1:] and _channels_first(value) == shape[1:]:
         value = value.transpose(2, 0, 1)
-    if value.size != int(np.prod(shape)):
-        raise MeasurementError(
-            f"sample of the data set has shape {list(value.shape)}, the model takes {list(shape)}"
-        )
+    if not _fits(value.shape, shape):
+        raise MeasurementError(_misfit(value.shape, shape))
     value = value.reshape(shape)
     dtype = np.dtype(spec.dtype)
     if dtype.kind == "f":

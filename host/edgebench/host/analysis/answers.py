@@ -135,6 +135,8 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
 
     if real.shape[1] < 2:
         raise MeasurementError("top1 needs an output with a number for each class, it has one")
+    if int(np.max(labels)) >= real.shape[1]:
+        raise MeasurementError(f"label {np.max(labels)} is none of {real.shape[1]} classes")
     correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
     interval = binomtest(correct, len(labels)).proportion_ci(LEVEL, method="exact")
     return correct / len(labels), (float(interval.low), float(interval.high))

@@ -64,6 +64,16 @@ def differences(documents: Iterable[Mapping[str, Any]]) -> Differences:
     return {key: values for key, values in found.items() if len(values) > 1}
 
 
+def check_keys(allowed: Collection[str]) -> None:
+    """Refuse keys that do not exist.
+
+    Raises:
+        UsageError: there is no such key.
+    """
+    if unknown := set(allowed) - KEYS.keys():
+        raise UsageError(f"unknown key {', '.join(sorted(unknown))}: there are {', '.join(KEYS)}")
+
+
 def check_comparable(
     baseline: Sequence[Mapping[str, Any]],
     candidate: Sequence[Mapping[str, Any]],
@@ -75,10 +85,8 @@ def check_comparable(
         NotComparable: they differ in a key that is not allowed.
         UsageError: there is no such key, or a side has two models.
     """
+    check_keys(allowed)
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
-    unknown = allowed - KEYS.keys()
-    if unknown:
-        raise UsageError(f"unknown key {', '.join(sorted(unknown))}: there are {', '.join(KEYS)}")
     for side, documents in (("baseline", baseline), ("candidate", candidate)):
         names = {document["model"]["sha256"]: document["model"]["name"] for document in documents}
         if len(names) > 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, Scenario, samples_per_query
+
+_Judged = TypeVar("_Judged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,9 @@ class Measurement:
     warmup_ns: int
     accuracy: Accuracy | None
     agreement: Agreement | None
+    accuracy_error: str | None = None
+    """Why the answers to the data set could not be judged."""
+    agreement_error: str | None = None
     loadgen: LoadgenResult | None = None
 
     @property
@@ -129,6 +134,8 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     if not len(invoke_ns):
         raise MeasurementError("no query was measured")
     query_ns = _query_ns(queries, spec, first_row)
+    how_right, accuracy_error = _judged(lambda: _accuracy(worker, traces))
+    how_equal, agreement_error = _judged(lambda: _agreement(worker, traces))
     return Measurement(
         steady=steady,
         first_row=first_row,
@@ -140,10 +147,20 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         early_stopping=_early_stopping(queries, query_ns, spec),
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
-        accuracy=_accuracy(worker, traces),
-        agreement=_agreement(worker, traces),
+        accuracy=how_right,
+        accuracy_error=accuracy_error,
+        agreement=how_equal,
+        agreement_error=agreement_error,
         loadgen=_loadgen(traces),
     )
+
+
+def _judged(judge: Callable[[], _Judged | None]) -> tuple[_Judged | None, str | None]:
+    """What the answers are worth, or why nobody can tell: that costs no latency."""
+    try:
+        return judge(), None
+    except MeasurementError as exc:
+        return None, str(exc)
 
 
 def _loadgen(traces: Traces) -> LoadgenResult | None:

@@ -178,7 +178,7 @@ def _only_model(options: argparse.Namespace) -> str:
 
     if len(options.models) != 1:
         raise UsageError(f"--against compares one model with another, got {len(options.models)}")
-    if options.accuracy or options.profile:
+    if options.accuracy or options.reference or options.profile:
         raise UsageError("--against compares latencies; measure accuracy and profile on their own")
     return str(options.models[0])
 

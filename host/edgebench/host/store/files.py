@@ -154,7 +154,7 @@ def _read_facts(path: Path) -> HostFacts:
         return HostFacts()
     try:
         return from_plain(json.loads(path.read_bytes()), HostFacts)
-    except (OSError, ValueError, EdgebenchError) as exc:
+    except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise StoreError(f"host facts of the run are not readable: {exc}: {path}") from exc
 
 
@@ -198,6 +198,8 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
         return []
     groups: dict[int, list[ClockProbe]] = {}
     for row in read_table(directory / CLOCK_FILE).to_pylist():
+        if row.keys() != {"t0", "t1", "t2", "t3", "group"} or None in row.values():
+            raise StoreError(f"clock probes are damaged: {directory / CLOCK_FILE}")
         groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
     return list(groups.values())
 

@@ -14,6 +14,7 @@ from edgebench.protocol.spec import Scenario
 
 INDEX_FILE = "index.sqlite"
 _VERSION = 3
+MAX_INTEGER = 2**63
 INVALID = "invalid"
 DAMAGED = "damaged"
 """In place of a verdict: there is a directory, but no document that makes sense."""
@@ -104,8 +105,19 @@ def _row(store: Store, run_id: str) -> Row:
         row = row_of(store.document(run_id))
     except (StoreError, KeyError, TypeError, AttributeError):
         return _damaged(run_id)
-    is_plain = all(isinstance(value, (str, int, float, type(None))) for value in astuple(row))
-    return row if is_plain and row.run_id == run_id else _damaged(run_id)
+    is_sane = all(_is_sane(field.type, getattr(row, field.name)) for field in fields(Row))
+    return row if is_sane and row.run_id == run_id else _damaged(run_id)
+
+
+def _is_sane(kind: object, value: object) -> bool:
+    """Whether a value fits its field, and into the index."""
+    if value is None:
+        return "None" in str(kind)
+    if isinstance(value, str):
+        return "str" in str(kind) and value.isprintable()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return "str" not in str(kind) and abs(value) < MAX_INTEGER
 
 
 def _damaged(run_id: str) -> Row:

@@ -98,7 +98,7 @@ class Store:
             document = json.loads(path.read_bytes())
         except OSError as exc:
             raise StoreError(f"run not readable: {exc.strerror}: {path}") from exc
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise StoreError(f"run not readable: not JSON: {path}") from exc
         if not isinstance(document, dict):
             raise StoreError(f"run not readable: not a JSON object: {path}")

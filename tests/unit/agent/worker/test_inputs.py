@@ -119,7 +119,9 @@ def test_same_seed_gives_the_same_samples() -> None:
     ("shape", "inputs", "error"),
     [
         ((5, 8, 8, 3), IMAGE, None),
-        ((5, 3, 8, 8), IMAGE, None),
+        ((5, 3, 8, 8), IMAGE, r"shape \[3, 8, 8\], the model takes \[1, 8, 8, 3\]"),
+        ((5, 8, 8, 3), [TensorSpec("in", (1, 3, 8, 8), "float32")], None),
+        ((5, 12, 16), IMAGE, r"shape \[12, 16\]"),
         ((5, 192), IMAGE, None),
         ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[1, 8, 8, 3\]"),
         ((5,), IMAGE, r"shape \[\], the model takes"),

@@ -281,6 +281,12 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         judge(np.zeros((0, 2)), [], "top1")
 
 
+def test_label_that_is_no_class_is_refused() -> None:
+    """Labels of another data set make every model wrong, and each as good as its reference."""
+    with pytest.raises(MeasurementError, match="label 1002 is none of 2 classes"):
+        judge(np.zeros((3, 2)), [0, 1002, 1], "top1")
+
+
 @pytest.mark.parametrize("metric", sorted(METRICS))
 @pytest.mark.parametrize("bad", [NAN, INF])
 def test_answers_that_are_no_numbers_have_no_accuracy(metric: str, bad: float) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.disks import read_only
@@ -100,7 +101,32 @@ def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
     assert list_runs(store) == rows
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"metrics": 5}', "null"])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "latency_ns", "p50"), "7150"),
+        (("metrics", "latency_ns", "p50"), 10**400),
+        (("metrics", "latency_ns", "p90"), [5]),
+        (("metrics", "throughput_per_s"), True),
+        (("model", "name"), "a\ud800b"),
+        (("device", "name"), 5),
+        (("spec", "threads"), None),
+    ],
+)
+def test_run_with_a_value_of_another_kind_is_listed_as_damaged(
+    store: Store, path: tuple[str, ...], value: Any
+) -> None:
+    """One damaged run keeps all others from being listed."""
+    document = store.document(RUN_ID)
+    inner = document
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    (store.directory(RUN_ID) / RUN_FILE).write_text(json.dumps(document))
+    assert [row.verdict for row in list_runs(store)] == [DAMAGED, "valid"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"metrics": 5}', "null", "[" * 100_000])
 def test_run_that_was_damaged_is_listed_as_damaged(store: Store, text: str) -> None:
     """A destroyed run looks healthy in the list, or is gone from it."""
     list_runs(store)

@@ -217,6 +217,24 @@ def test_every_changed_column_of_a_trace_is_noticed(
     assert missed == []
 
 
+@pytest.mark.parametrize("damage", ["renamed", "added", "null"])
+def test_damaged_clock_probes_are_one_line(store: Store, directory: Path, damage: str) -> None:
+    """A column that somebody renamed ends verify in a traceback."""
+    path = directory / "clock.parquet"
+    columns = pq.read_table(path).to_pydict()
+    rows = max(1, len(columns["t0"]))
+    columns = {name: [1] * rows for name in columns}
+    if damage == "renamed":
+        columns["t9"] = columns.pop("t0")
+    elif damage == "added":
+        columns["more"] = columns["t0"]
+    else:
+        columns["t0"] = [None] * rows
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(StoreError, match="clock probes are damaged"):
+        verify(store, RUN_ID)
+
+
 def test_two_swapped_queries_are_noticed(store: Store, directory: Path) -> None:
     """The order of latencies, from which drift and throttling are read, is changed."""
     path = directory / "queries.parquet"

@@ -18,8 +18,10 @@ ACCURACY_INVALID_RATIO = 0.93
 
 def finite_outputs(evidence: Evidence) -> tuple[bool | None, str]:
     """No output is NaN or infinite."""
-    is_finite = evidence.worker.output.is_finite
-    return is_finite, "outputs are finite" if is_finite else "outputs hold NaN or infinity"
+    output = evidence.worker.output
+    if not output.is_finite:
+        return False, "outputs hold NaN or infinity"
+    return True, f"outputs are finite, of {output.sample_count} different samples"
 
 
 def agreement(evidence: Evidence) -> tuple[bool | None, str]:
@@ -37,7 +39,8 @@ def agreement_of_all(evidence: Evidence) -> tuple[bool | None, str]:
 def _agrees(evidence: Evidence, share: float | None, which: str) -> tuple[bool | None, str]:
     found, check = evidence.measured.agreement, evidence.worker.check
     if found is None:
-        return None, f"not compared: {check.reference_error or 'it was not asked for'}"
+        why = evidence.measured.agreement_error or check.reference_error
+        return None, f"not compared: {why or 'it was not asked for'}"
     if share is None:
         return False, f"differs from {found.reference} without bound: one is not a number, or 0"
     top1 = found.top1_equal_ratio
@@ -66,6 +69,11 @@ def accuracy(limit: float) -> Rule:
         text = f"{found.metric} {found.value:.4g} on {found.sample_count} samples"
         if reference is None:
             return None, f"{text}; no reference to compare with"
+        if found.metric not in ERROR_METRICS and reference.value <= 0:
+            return (
+                False,
+                f"{text}; {reference.model} has 0: labels and answers do not belong together",
+            )
         ratio = _accuracy_ratio(found, reference)
         return ratio >= limit, (
             f"{text}, {reference.model} has {reference.value:.4g}: {ratio:.1%}, limit {limit:.0%}"
@@ -78,6 +86,8 @@ def _without_accuracy(evidence: Evidence) -> tuple[bool | None, str]:
     check = evidence.worker.check
     if evidence.record.spec.dataset_sha256 is None:
         return None, "no data set was given"
+    if evidence.measured.accuracy_error:
+        return False, evidence.measured.accuracy_error
     if check.dataset_sample_count:
         return None, "the data set was answered, but its labels are on another host"
     return False, check.dataset_error or "the data set was not answered"

@@ -14,7 +14,7 @@ BACKGROUND_LIMIT_RATIO = 0.10
 """Of all CPUs together. A load average would count our own earlier runs."""
 MIN_JUDGED_S = 0.1
 """Ten of the kernel's ticks."""
-CPU_STALL_LIMIT_RATIO = 0.10
+CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which somebody waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 FREQ_LIMIT_RATIO = 0.02

@@ -74,6 +74,22 @@ def steady_share(evidence: Evidence) -> tuple[bool | None, str]:
     )
 
 
+def keeps_up(evidence: Evidence) -> tuple[bool | None, str]:
+    """A server that needs longer for a query than the next one takes to come.
+
+    Its queue grows until the run ends: the latency tells how long the run was.
+    """
+    spec = evidence.record.spec
+    if not evidence.is_server or spec.target_qps is None:
+        return True, "queries do not arrive by a schedule"
+    mean_ns = float(np.mean(evidence.measured.invoke_ns))
+    share = mean_ns * spec.target_qps / 1e9
+    return share < 1, (
+        f"{mean_ns / 1e3:.4g} µs a query at {spec.target_qps:g} queries a second: "
+        f"{share:.0%} of the time, limit 100%"
+    )
+
+
 def latency_target(evidence: Evidence) -> tuple[bool | None, str]:
     """The server scenario met its target latency."""
     spec, found = evidence.record.spec, evidence.measured.early_stopping

@@ -13,6 +13,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("real_time", State.INVALID, run.real_time),
     ("enough_queries", State.INVALID, run.enough_queries),
     ("enough_time", State.INVALID, run.enough_time),
+    ("keeps_up", State.INVALID, run.keeps_up),
     ("latency_target", State.INVALID, run.latency_target),
     ("loadgen", State.INVALID, run.loadgen),
     ("finite_outputs", State.INVALID, answers.finite_outputs),
