@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from edgebench.device_profiles.match import match_profile
+from edgebench.device_profiles.match import Identity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
 
 PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxruntime")
@@ -34,10 +34,21 @@ def describe_device(
     return DeviceDescription(
         id=_device_id(state, root),
         name=name or socket.gethostname(),
-        profile=match_profile(arch=arch, dt_compatible=compatible).id,
+        profile=match_profile(identity(root)).id,
         arch=arch,
         soc=_soc(root, compatible),
         os=_os_name(root),
+    )
+
+
+def identity(root: Path = Path("/")) -> Identity:
+    """What this machine shows of itself."""
+    model = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return Identity(
+        machine=platform.machine(),
+        dt_compatible=_strings(root / "proc/device-tree/compatible"),
+        dmi_product=_text(root / "sys/class/dmi/id/product_name"),
+        cpuinfo_model=model[1].strip() if model else "",
     )
 
 

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from edgebench.device_profiles.schema import Match, Profile, load_profiles
+from edgebench.device_profiles.load import load_profiles
+from edgebench.device_profiles.schema import Match, Profile
 
 
-def match_profile(
-    *, arch: str, dt_compatible: Collection[str] = (), profiles: Sequence[Profile] | None = None
-) -> Profile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a device shows of itself; empty where it shows nothing."""
+
+    machine: str = ""
+    """As uname(1) prints it."""
+    dt_compatible: tuple[str, ...] = ()
+    """`compatible` entries of the device tree's root."""
+    dmi_product: str = ""
+    cpuinfo_model: str = ""
+    """`model name` in /proc/cpuinfo."""
+    adb_device: str = ""
+    usb: tuple[int, int] | None = None
+    """Vendor and product."""
+    mbed_id: str = ""
+
+
+def match_profile(identity: Identity, profiles: Sequence[Profile] | None = None) -> Profile:
     """The profile for a device; generic profiles match everything, least specifically.
 
     Args:
-        arch: Machine name as uname(1) prints it.
-        dt_compatible: `compatible` entries of the device tree's root, empty where there is none.
+        identity: What the device shows.
         profiles: Where to look; the shipped ones unless given.
     """
     fits = [
-        (condition.specificity, profile.id, profile)
+        (condition.specificity, condition.priority, profile.id, profile)
         for profile in (load_profiles() if profiles is None else profiles)
-        for condition in profile.matches
-        if _holds(condition, arch, dt_compatible)
+        for condition in profile.match
+        if fits_device(condition, identity)
     ]
-    return max(fits, key=lambda fit: fit[:2])[2]
+    return max(fits, key=lambda fit: fit[:3])[3]
 
 
-def _holds(condition: Match, arch: str, dt_compatible: Collection[str]) -> bool:
-    if condition.arch is not None and condition.arch != arch:
-        return False
-    return not condition.dt_compatible or any(
-        entry in dt_compatible for entry in condition.dt_compatible
+def fits_device(condition: Match, identity: Identity) -> bool:
+    """Whether every condition holds."""
+    usb = {(one.vid, one.pid) for one in condition.usb}
+    return all(
+        (
+            condition.machine in (None, identity.machine),
+            not condition.dt_compatible
+            or not set(condition.dt_compatible).isdisjoint(identity.dt_compatible),
+            condition.dmi_product in (None, identity.dmi_product),
+            (condition.cpuinfo_model_contains or "") in identity.cpuinfo_model,
+            condition.adb_device in (None, identity.adb_device),
+            not usb or identity.usb in usb,
+            condition.mbed_id in (None, identity.mbed_id),
+        )
     )

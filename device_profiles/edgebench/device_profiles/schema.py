@@ -1,111 +1,292 @@
-"""Device profiles: the TOML schema, loaded and checked strictly.
+"""What is expected of a board, as a tree of frozen dataclasses; one TOML file each.
 
-A profile states what is expected of a board. Unknown keys are errors, so that a misspelt
-expectation cannot pass as an absent one.
+    Profile
+    ├── matches       which device this is: any block, all keys of it
+    ├── soc           clusters of cores
+    ├── accelerators
+    ├── thermal       zones and the temperatures at which they throttle
+    ├── throttle      indicators, the most telling first
+    ├── freq          which frequency can be believed
+    ├── power         on-board meters, and what they leave out
+    ├── control       what may be set when the operator asks
+    ├── cooldown      when a run may start
+    ├── limits        what the agent enforces
+    ├── runtimes
+    └── facts         source and grade of what is not obvious
+
+A profile states expectations; what a device really has is found by the agent's probe, and a run
+keeps both. `load.py` reads and checks the files.
 """
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
-from edgebench.protocol.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 SCHEMA_VERSION = 1
-_KEYS = {"schema", "id", "name", "class", "match"}
-_CLASSES = {"linux-sbc", "linux-pc", "android", "mcu", "emulator"}
+
+DeviceClass = Literal["linux-sbc", "linux-pc", "android", "mcu", "emulator"]
+CoreRole = Literal["little", "mid", "big", "prime", "only"]
+ZoneRole = Literal["soc", "cpu-big", "cpu-little", "gpu", "npu", "skin", "battery"]
+AcceleratorKind = Literal["gpu", "npu", "tpu", "dsp"]
+Grade = Literal["S", "V", "O", "M", "R"]
+"""S: primary source read; V: verified by running; O: observation of others; M: from memory;
+R: to be read at run time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsbId:
+    """Vendor and product of a USB device."""
+
+    vid: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Conditions that must all hold for a profile to fit; an empty one is not a condition."""
+    """Conditions that must all hold for a profile to fit; an absent one is not a condition."""
 
-    arch: str | None = None
+    machine: str | None = None
+    """As uname(1) prints it."""
     dt_compatible: tuple[str, ...] = ()
-    """Any of these among the root node's `compatible` entries."""
+    """Any of these among the `compatible` entries of the device tree's root."""
+    dmi_product: str | None = None
+    """DMI product name."""
+    cpuinfo_model_contains: str | None = None
+    """Part of `model name` in /proc/cpuinfo."""
+    adb_device: str | None = None
+    """`ro.product.device` of an Android device."""
+    usb: tuple[UsbId, ...] = ()
+    """Any of these."""
+    mbed_id: str | None = None
+    """First four digits of a DAPLink or ST-LINK id."""
+    priority: int = 0
+    """Decides between equally specific matches."""
 
     @property
     def specificity(self) -> int:
         """Number of conditions; the most specific match wins."""
-        return (self.arch is not None) + bool(self.dt_compatible)
+        conditions = (
+            *(self.machine, self.dt_compatible, self.dmi_product, self.cpuinfo_model_contains),
+            *(self.adb_device, self.usb, self.mbed_id),
+        )
+        return sum(bool(condition) for condition in conditions)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """One kind of device."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Cores that share a frequency."""
 
-    id: str
+    role: CoreRole
+    core: str
+    """Microarchitecture, as `cortex-a76`."""
+    cpus: str | None = None
+    """As a kernel cpulist: `0-3`; None on a microcontroller."""
+    policy: int | None = None
+    """Number of the cpufreq policy."""
+    freq_hz_min: int | None = None
+    freq_hz_max: int | None = None
+    """Nominal; power modes and part grades may cap it."""
+    capacity: int | None = None
+    """0…1024, from the device tree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soc:
+    """The system on a chip."""
+
     name: str
-    device_class: str
-    matches: tuple[Match, ...]
+    arch: str
+    isa: tuple[str, ...] = ()
+    """Extensions that inference kernels use, as /proc/cpuinfo names them."""
+    cluster: tuple[Cluster, ...] = ()
 
 
-@cache
-def load_profiles() -> tuple[Profile, ...]:
-    """Every profile that is shipped, by id.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What boards of this kind are sold with."""
 
-    Raises:
-        UsageError: a file breaks the schema.
-    """
-    folder = files("edgebench.device_profiles") / "profiles"
-    texts = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
-    return tuple(parse_profile(texts[name], name) for name in sorted(texts))
+    variants_bytes: tuple[int, ...] = ()
 
 
-def parse_profile(text: str, where: str) -> Profile:
-    """The profile in a TOML text; `where` names it in errors.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """Something beside the CPU that runs models."""
 
-    Raises:
-        UsageError: not TOML, or against the schema.
-    """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
-        raise UsageError(f"{where}: {exc}") from exc
-    if unknown := sorted(set(table) - _KEYS):
-        raise UsageError(f"{where}: unknown key {unknown[0]!r}")
-    if table.get("schema") != SCHEMA_VERSION:
-        raise UsageError(f"{where}: schema is {table.get('schema')}, expected {SCHEMA_VERSION}")
-    device_class = _string(table, "class", where)
-    if device_class not in _CLASSES:
-        raise UsageError(f"{where}: class {device_class!r} is none of {sorted(_CLASSES)}")
-    return Profile(
-        id=_string(table, "id", where),
-        name=_string(table, "name", where),
-        device_class=device_class,
-        matches=tuple(_match(block, where) for block in _list(table, "match", where)),
+    name: str
+    kind: AcceleratorKind
+    devfreq: str | None = None
+    """Name under /sys/class/devfreq."""
+    freq_unit: Literal["Hz", "kHz"] = "Hz"
+    needs_root: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """A temperature that matters."""
+
+    role: ZoneRole
+    match_type: str
+    """Type of the thermal zone, or name of the hwmon chip; zone numbers change between boots."""
+    source: str = "sysfs"
+    """sysfs, hwmon, vcgencmd, apex or dumpsys."""
+    throttle_c: float | None = None
+    """Where the device begins to slow down."""
+    hard_c: float | None = None
+    """Where it slows down as far as it can."""
+    critical_c: float | None = None
+    """Where it switches itself off."""
+    trips_in_sysfs: bool = False
+    """The kernel's own trip points tell when it throttles, and beat this file."""
+    ignore_values_c: tuple[float, ...] = ()
+    """What the sensor says when it says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thermal:
+    """All zones that matter; none means that nothing can be read."""
+
+    zone: tuple[Zone, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indicator:
+    """Something that says "throttled" by itself."""
+
+    kind: str
+    """vcgencmd, x86_throttle_count, cooling_device, scaling_max_freq_drop, time_in_state,
+    soctherm_oc, apex, android_thermal_status or none; another kind is unsupported, not an error."""
+    cmd: tuple[str, ...] = ()
+    rate_hz_max: float | None = None
+    """A command may not be started more often."""
+    thermal_now: int = 0
+    """Bits that mean heat, now."""
+    thermal_sticky: int = 0
+    """Bits that mean heat at some time since boot."""
+    power_now: int = 0
+    power_sticky: int = 0
+    types_exclude: tuple[str, ...] = ()
+    """Types of cooling devices that cool without slowing down."""
+    min: int | None = None
+    """From this status on, the device is throttled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """Indicators in order: the first that can be read is the authority."""
+
+    indicator: tuple[Indicator, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freq:
+    """Which frequency can be believed."""
+
+    truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
+    """Sources, the best first."""
+    cur_is_request: bool = False
+    """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""
+    nominal: Literal["cluster.freq_hz_max", "scaling_max_freq_at_start"] = (
+        "scaling_max_freq_at_start"
     )
 
 
-def _match(block: object, where: str) -> Match:
-    if not isinstance(block, dict):
-        raise UsageError(f"{where}: match must be a [[match]] block, got {block!r}")
-    if unknown := sorted(set(block) - {"arch", "dt_compatible"}):
-        raise UsageError(f"{where}: unknown match key {unknown[0]!r}")
-    entries = _list(block, "dt_compatible", where)
-    if not all(isinstance(entry, str) for entry in entries):
-        raise UsageError(f"{where}: dt_compatible must be a list of texts, got {entries!r}")
-    arch = _string(block, "arch", where) if "arch" in block else None
-    return Match(arch, tuple(entries))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerMeter:
+    """A meter on the board."""
+
+    kind: str
+    boundary: str
+    """What it measures, as `module-input`."""
+    quality: Literal["measurement", "estimate"]
+    excludes: tuple[str, ...] = ()
 
 
-def _list(table: dict[str, Any], key: str, where: str) -> list[Any]:
-    value = table.get(key, [])
-    if not isinstance(value, list):
-        raise UsageError(f"{where}: {key} must be a list, got {value!r}")
-    return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """Meters on the board."""
+
+    meter: tuple[PowerMeter, ...] = ()
 
 
-def _string(table: dict[str, Any], key: str, where: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}: {key} must be a text, got {value!r}")
-    return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What the agent may set when the operator asks, and always restores."""
+
+    governor: str = "performance"
+    needs_root: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooldown:
+    """When the device is cool enough to start a run."""
+
+    zone: ZoneRole = "soc"
+    mode: Literal["delta_over_baseline", "absolute"] = "delta_over_baseline"
+    """Against the coolest idle temperature that the agent has seen, or `max_c` alone."""
+    delta_c: float = 3.0
+    max_c: float | None = None
+    """Never warmer than this, whatever the baseline; below the first step of a fan."""
+    slope_c_per_min_max: float = 1.0
+    """A device that still cools has a hot case."""
+    stable_s: float = 30.0
+    """The conditions hold for so long."""
+    timeout_s: float = 600.0
+    poll_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the agent enforces, also when no host is there."""
+
+    abort_c: float | None = None
+    """A run is ended at this temperature of any zone of the profile."""
+    min_free_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFacts:
+    """What a runtime can use here."""
+
+    delegates: tuple[str, ...] = ()
+    threads_default: int | None = None
+    threads_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Where a value of this file comes from."""
+
+    key: str
+    """Path of the value: `thermal.zone.soc.throttle_c`; a list item by its role, name or index."""
+    source: str
+    grade: Grade
+    value: Any = None
+    """The value, again; must be what the file says. Absent for a fact about no value here."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One kind of device."""
+
+    schema: int
+    id: str
+    name: str
+    device_class: DeviceClass
+    extends: str | None = None
+    """Id of the profile whose values hold where this one says nothing."""
+    match: tuple[Match, ...] = ()
+    """None: only other profiles extend this one."""
+    soc: Soc | None = None
+    memory: Memory = field(default_factory=Memory)
+    accelerator: tuple[Accelerator, ...] = ()
+    thermal: Thermal = field(default_factory=Thermal)
+    throttle: Throttle = field(default_factory=Throttle)
+    freq: Freq = field(default_factory=Freq)
+    power: Power = field(default_factory=Power)
+    control: Control = field(default_factory=Control)
+    cooldown: Cooldown = field(default_factory=Cooldown)
+    limits: Limits = field(default_factory=Limits)
+    runtimes: dict[str, RuntimeFacts] = field(default_factory=dict)
+    fact: tuple[Fact, ...] = ()

@@ -21,8 +21,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args
 
 import msgpack
 from cattrs import Converter
@@ -30,6 +29,7 @@ from cattrs.errors import BaseValidationError
 
 from edgebench.protocol.errors import EdgebenchError, LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.messages import Message
+from edgebench.protocol.plain import make_strict
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -151,49 +151,6 @@ def _brief(exc: BaseException) -> str:
     return " ".join(str(exc).split())[:200] or type(exc).__name__
 
 
-def _strict(kind: type[_T]) -> Any:
-    def structure(value: Any, _: Any) -> _T:
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
-        return value
-
-    return structure
-
-
-def _is_tuple(wanted: Any) -> bool:
-    return get_origin(wanted) is tuple
-
-
-def _strict_tuple(converter: Converter) -> Any:
-    def structure(value: Any, wanted: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise TypeError(f"expected a list, got {type(value).__name__}")
-        kinds = get_args(wanted)
-        if kinds[-1] is Ellipsis:
-            kinds = kinds[:1] * len(value)
-        return tuple(converter.structure(v, kind) for v, kind in zip(value, kinds, strict=True))
-
-    return structure
-
-
-def _structure_float(value: Any, _: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError(f"expected a number, got {type(value).__name__}")
-    return float(value)
-
-
-def _make_converter() -> Converter:
-    # cattrs turns "5" into 5 and "abc" into ("a", "b", "c"); a peer that sends the wrong type has
-    # a bug that must be seen. Enums on the wire must not derive from str, or its hook takes them.
-    converter = Converter(detailed_validation=False)
-    for kind in (int, str, bool, bytes):
-        converter.register_structure_hook(kind, _strict(kind))
-    converter.register_structure_hook(float, _structure_float)
-    converter.register_structure_hook_func(_is_tuple, _strict_tuple(converter))
-    converter.register_unstructure_hook(Enum, lambda value: value.value)
-    return converter
-
-
 _STRUCTURE_ERRORS = (
     BaseValidationError,
     TypeError,
@@ -203,5 +160,5 @@ _STRUCTURE_ERRORS = (
     OverflowError,
     EdgebenchError,
 )
-_converter = _make_converter()
+_converter = make_strict(Converter(detailed_validation=False))
 _TYPES: dict[str, type[Any]] = {kind_of(kind): kind for kind in get_args(Message)}

@@ -40,7 +40,7 @@ def test_raspberry_pi_is_described(tmp_path: Path, state: Path) -> None:
     assert (device.name, device.arch) == ("board", "aarch64")
     assert device.soc == "brcm,bcm2712"
     assert device.os == "Debian GNU/Linux 12 (bookworm)"
-    assert device.profile == "generic-arm64"
+    assert device.profile == "raspberrypi-5"
     environment = describe_environment(root)
     assert environment.cpu.model == "aarch64 part 0xd0b"
     assert environment.cpu.freq_hz_max == 2_400_000_000

@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from edgebench.device_profiles.match import match_profile
-from edgebench.device_profiles.schema import Match, Profile
+from edgebench.device_profiles.match import Identity, match_profile
+from edgebench.device_profiles.schema import Match, Profile, UsbId
 
-PI_5 = ("raspberrypi,5-model-b", "brcm,bcm2712")
+PI_5 = Identity(machine="aarch64", dt_compatible=("raspberrypi,5-model-b", "brcm,bcm2712"))
 
 
 def profile(name: str, *matches: Match) -> Profile:
     """A profile with these conditions."""
-    return Profile(name, name, "linux-sbc", matches)
+    return Profile(schema=1, id=name, name=name, device_class="linux-sbc", match=matches)
 
 
 ANY = profile("any", Match())
-ARM = profile("arm", Match("aarch64"))
-PI = profile("pi", Match(None, ("raspberrypi,5-model-b", "raspberrypi,4-model-b")))
-PI_ARM = profile("pi-arm", Match("aarch64", ("raspberrypi,5-model-b",)))
+ARM = profile("arm", Match(machine="aarch64"))
+PI = profile("pi", Match(dt_compatible=("raspberrypi,5-model-b", "raspberrypi,4-model-b")))
+PI_ARM = profile("pi-arm", Match(machine="aarch64", dt_compatible=("raspberrypi,5-model-b",)))
 
 
 @pytest.mark.parametrize(
-    ("profiles", "arch", "compatible", "expected"),
+    ("profiles", "identity", "expected"),
     [
-        ((ANY, ARM, PI, PI_ARM), "aarch64", PI_5, "pi-arm"),
-        ((PI_ARM, PI, ARM, ANY), "aarch64", PI_5, "pi-arm"),
-        ((ANY, ARM, PI_ARM), "armv7l", PI_5, "any"),
-        ((ANY, PI), "armv7l", PI_5, "pi"),
-        ((ANY, ARM, PI), "aarch64", ("khadas,vim3",), "arm"),
-        ((ANY, ARM, PI), "riscv64", (), "any"),
+        ((ANY, ARM, PI, PI_ARM), PI_5, "pi-arm"),
+        ((PI_ARM, PI, ARM, ANY), PI_5, "pi-arm"),
+        ((ANY, ARM, PI_ARM), replace(PI_5, machine="armv7l"), "any"),
+        ((ANY, PI), replace(PI_5, machine="armv7l"), "pi"),
+        ((ANY, ARM, PI), replace(PI_5, dt_compatible=("khadas,vim3",)), "arm"),
+        ((ANY, ARM, PI), Identity(machine="riscv64"), "any"),
     ],
 )
 def test_most_specific_profile_that_fits_wins(
-    profiles: tuple[Profile, ...], arch: str, compatible: tuple[str, ...], expected: str
+    profiles: tuple[Profile, ...], identity: Identity, expected: str
 ) -> None:
     """A board is taken for another one, depending on the order of files."""
-    found = match_profile(arch=arch, dt_compatible=compatible, profiles=profiles)
-    assert found.id == expected
+    assert match_profile(identity, profiles).id == expected
 
 
 def test_one_of_several_alternatives_is_enough() -> None:
     """A profile for two boards fits neither."""
-    both = profile("both", Match("armv7l"), Match("aarch64"))
-    assert match_profile(arch="aarch64", profiles=(ANY, both)).id == "both"
+    both = profile("both", Match(machine="armv7l"), Match(machine="aarch64"))
+    assert match_profile(Identity(machine="aarch64"), (ANY, both)).id == "both"
+
+
+def test_priority_decides_between_equally_specific_matches() -> None:
+    """The order of files decides which of two profiles a board has."""
+    first = profile("z", Match(machine="aarch64"))
+    second = profile("a", Match(machine="aarch64", priority=1))
+    assert match_profile(Identity(machine="aarch64"), (ANY, first, second)).id == "a"
 
 
 @pytest.mark.parametrize(
-    ("arch", "expected"),
+    ("condition", "fitting"),
+    [
+        (Match(cpuinfo_model_contains="N100"), Identity(cpuinfo_model="Intel(R) N100")),
+        (Match(dmi_product="Board 7"), Identity(dmi_product="Board 7")),
+        (Match(adb_device="shiba"), Identity(adb_device="shiba")),
+        (Match(usb=(UsbId(vid=1, pid=2), UsbId(vid=3, pid=4))), Identity(usb=(3, 4))),
+        (Match(mbed_id="0776"), Identity(mbed_id="0776")),
+    ],
+)
+def test_every_condition_decides(condition: Match, fitting: Identity) -> None:
+    """A condition of a profile is read and never looked at."""
+    one = profile("one", condition)
+    assert match_profile(fitting, (ANY, one)).id == "one"
+    assert match_profile(Identity(machine="x86_64"), (ANY, one)).id == "any"
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
     [("x86_64", "generic-x86_64"), ("aarch64", "generic-arm64"), ("mips", "generic-linux")],
 )
-def test_every_machine_has_a_profile(arch: str, expected: str) -> None:
+def test_every_machine_has_a_profile(machine: str, expected: str) -> None:
     """An agent does not start on a machine that nobody thought of."""
-    assert match_profile(arch=arch).id == expected
+    assert match_profile(Identity(machine=machine)).id == expected

@@ -1,0 +1,61 @@
+"""On which line of a TOML text a key stands; the standard parser does not tell.
+
+Good for what profiles are made of: headers and keys at the start of a line. A key inside an inline
+table is found as the line where that table begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+Path = tuple[str | int, ...]
+"""Names of tables and keys; the index of an item of a list."""
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(
+    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
+_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+def line_of(text: str, path: Path) -> int:
+    """The line of a key, counted from 1; that of the nearest key around it; 1 if there is none."""
+    lines = {found: number for number, found in reversed(_paths(text))}
+    for length in range(len(path), 0, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return 1
+
+
+def _paths(text: str) -> list[tuple[int, Path]]:
+    """Every header and key with its line."""
+    found: list[tuple[int, Path]] = []
+    arrays: Counter[Path] = Counter()
+    table: Path = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = _within(_parts(header[2]), arrays)
+            if header[1] == "[[":
+                found.append((number, table))
+                arrays[table] += 1
+                table = (*table, arrays[table] - 1)
+            found.append((number, table))
+        elif key := _KEY.match(line):
+            names = _parts(key[1])
+            found += [(number, (*table, *names[:end])) for end in range(1, len(names) + 1)]
+    return found
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
+
+
+def _within(names: tuple[str, ...], arrays: Counter[Path]) -> Path:
+    """The path of a header: `[[a]]` before makes `[a.b]` part of the last item of a."""
+    path: Path = ()
+    for name in names[:-1]:
+        path = (*path, name)
+        if arrays[path]:
+            path = (*path, arrays[path] - 1)
+    return (*path, names[-1])

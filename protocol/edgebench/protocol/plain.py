@@ -1,0 +1,80 @@
+"""Strict conversion between dataclasses and plain values.
+
+cattrs turns "5" into 5 and "abc" into ("a", "b", "c"); whoever sends or writes the wrong type has
+a bug that must be seen.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from cattrs import Converter, IterableValidationError, IterableValidationNote
+
+_T = TypeVar("_T")
+
+
+def make_strict(converter: Converter) -> Converter:
+    """Teach a converter to take every type as it is; numbers without a point are floats too."""
+    for kind in (int, str, bool, bytes):
+        converter.register_structure_hook(kind, _strict(kind))
+    converter.register_structure_hook(float, _structure_float)
+    converter.register_structure_hook_func(_is_literal, _structure_literal)
+    converter.register_structure_hook_func(_is_tuple, _strict_tuple(converter))
+    # Enums must not derive from str, or its hook takes them.
+    converter.register_unstructure_hook(Enum, lambda value: value.value)
+    return converter
+
+
+def _strict(kind: type[_T]) -> Any:
+    def structure(value: Any, _: Any) -> _T:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return structure
+
+
+def _structure_float(value: Any, _: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return float(value)
+
+
+def _is_literal(wanted: Any) -> bool:
+    return get_origin(wanted) is Literal
+
+
+def _structure_literal(value: Any, wanted: Any) -> Any:
+    if value not in get_args(wanted):
+        raise ValueError(f"expected one of {', '.join(get_args(wanted))}, got {value!r}")
+    return value
+
+
+def _is_tuple(wanted: Any) -> bool:
+    return get_origin(wanted) is tuple
+
+
+def _strict_tuple(converter: Converter) -> Any:
+    def structure(value: Any, wanted: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"expected a list, got {type(value).__name__}")
+        kinds = get_args(wanted)
+        if kinds[-1] is Ellipsis:
+            kinds = kinds[:1] * len(value)
+        pairs = zip(value, kinds, strict=True)
+        if converter.detailed_validation:
+            return tuple(_noted(converter, item, kind, i) for i, (item, kind) in enumerate(pairs))
+        return tuple(converter.structure(item, kind) for item, kind in pairs)
+
+    return structure
+
+
+def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
+    """An item of a list; its error says which one it was."""
+    try:
+        return converter.structure(value, kind)
+    except Exception as exc:
+        note = IterableValidationNote(f"item {index}", index, kind)
+        exc.__notes__ = [*getattr(exc, "__notes__", []), note]
+        raise IterableValidationError("a list", [exc], tuple) from exc  # pyright: ignore[reportCallIssue]

@@ -1,0 +1,269 @@
+"""Profiles are read strictly: a misspelt expectation must not pass for an absent one."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgebench.device_profiles.load import load_profiles, parse_profile
+from edgebench.device_profiles.schema import Match, Profile
+from edgebench.protocol.errors import UsageError
+
+GOOD = """\
+schema = 1
+id = "pi"
+name = "A board"
+class = "linux-sbc"
+
+[[match]]
+machine = "aarch64"
+dt_compatible = ["raspberrypi,5-model-b", "raspberrypi,500"]
+
+[soc]
+name = "BCM2712"
+arch = "aarch64"
+isa = ["asimd"]
+
+[[soc.cluster]]
+role = "little"
+core = "cortex-a55"
+cpus = "0-3"
+freq_hz_min = 600_000_000
+freq_hz_max = 1_800_000_000
+
+[[soc.cluster]]
+role = "big"
+core = "cortex-a76"
+cpus = "4-5,7"
+
+[[thermal.zone]]
+role = "soc"
+match_type = "cpu-thermal"
+throttle_c = 80
+hard_c = 85.0
+critical_c = 90.0
+
+[[throttle.indicator]]
+kind = "vcgencmd"
+thermal_now = 0xc
+power_now = 0x1
+
+[cooldown]
+max_c = 45.0
+
+[limits]
+abort_c = 88.0
+
+[runtimes.tflite]
+delegates = ["xnnpack"]
+threads_max = 4
+
+[[fact]]
+key = "thermal.zone.soc.throttle_c"
+value = 80
+source = "a manual"
+grade = "S"
+
+[[fact]]
+key = "runtimes.tflite.threads_max"
+value = 4
+source = "a manual"
+grade = "O"
+"""
+
+
+def changed(old: str, new: str, count: int = 1) -> str:
+    """The good profile with one thing changed."""
+    assert old in GOOD
+    return GOOD.replace(old, new, count)
+
+
+def test_good_profile_is_read_whole() -> None:
+    """A field of a profile is lost."""
+    profile = parse_profile(GOOD, "pi")
+    assert (profile.id, profile.name, profile.device_class) == ("pi", "A board", "linux-sbc")
+    assert profile.match == (
+        Match(machine="aarch64", dt_compatible=("raspberrypi,5-model-b", "raspberrypi,500")),
+    )
+    assert profile.match[0].specificity == 2
+    assert profile.soc is not None
+    assert [cluster.cpus for cluster in profile.soc.cluster] == ["0-3", "4-5,7"]
+    assert profile.thermal.zone[0].throttle_c == 80.0
+    assert profile.throttle.indicator[0].thermal_now == 0xC
+    assert profile.runtimes["tflite"].threads_max == 4
+    assert profile.cooldown.timeout_s == 600.0
+    assert len(profile.fact) == 2
+
+
+LINES = {
+    "misspelt key": (changed('arch = "aarch64"', 'arcj = "aarch64"'), 12, "soc.arcj: no such key"),
+    "unknown table": (GOOD + "\n[colour]\nred = 1\n", 61, "colour: no such key"),
+    "unknown key in a list": (
+        changed('cpus = "4-5,7"', 'cpuss = "4-5,7"'),
+        25,
+        "soc.cluster[1].cpuss: no such key",
+    ),
+    "wrong type": (changed("= 80\n", '= "80"\n'), 30, "thermal.zone[0].throttle_c: expected a num"),
+    "text for a list": (changed('["asimd"]', '"asimd"'), 13, "soc.isa: expected a list, got str"),
+    "number in a list of texts": (changed('["asimd"]', "[5]"), 13, "soc.isa[0]: expected str"),
+    "unknown class": (changed('"linux-sbc"', '"linux-sbcc"'), 4, "class: expected one of linux-"),
+    "unknown role": (changed('"little"', '"small"'), 16, "soc.cluster[0].role: expected one of"),
+    "missing name": (changed('name = "A board"\n', ""), 1, "name: is missing"),
+    "missing core": (changed('core = "cortex-a76"\n', ""), 22, "soc.cluster[1].core: is missing"),
+    "newer schema": (changed("schema = 1", "schema = 2"), 1, "schema: schema is 2, expected 1"),
+    "other file name": (changed('"pi"', '"pii"'), 2, "id: is 'pii', the file is pi.toml"),
+    "match for everything": (
+        GOOD + "\n[[match]]\n",
+        61,
+        "match[1]: has no condition and would fit every device",
+    ),
+    "cpulist": (changed('"0-3"', '"3-0"'), 18, "soc.cluster[0].cpus: '3-0' is no list of CPUs"),
+    "CPU twice": (changed('"4-5,7"', '"3-5"'), 25, "soc.cluster[1].cpus: CPU 3 is in another"),
+    "kHz for Hz": (
+        changed("1_800_000_000", "1_800_000").replace("600_000_000", "600_000"),
+        19,
+        "soc.cluster[0].freq_hz_min: 600000 is below 1 MHz; the unit is Hz",
+    ),
+    "minimum above maximum": (
+        changed("600_000_000", "1_900_000_000"),
+        19,
+        "soc.cluster[0].freq_hz_min: 1900000000 is above",
+    ),
+    "falling thresholds": (changed("90.0", "70.0"), 27, "thermal.zone[0]: throttle, hard and crit"),
+    "cooler than it throttles": (changed("45.0", "80.0"), 40, "cooldown.max_c: 80.0 is not below"),
+    "abort below throttling": (changed("88.0", "79.0"), 43, "limits.abort_c: 79.0 is not above"),
+    "zone that is not there": (
+        changed("max_c = 45.0", 'zone = "gpu"'),
+        40,
+        "cooldown.zone: 'gpu' is no zone of this profile",
+    ),
+    "bits with two meanings": (changed("0x1", "0x4"), 34, "throttle.indicator[0]: bits 0x4 cannot"),
+    "fact about nothing": (
+        changed("zone.soc.throttle_c", "zone.soc.trottle_c"),
+        50,
+        "fact[0].key: 'thermal.zone.soc.trottle_c': there is no trottle_c",
+    ),
+    "fact about no zone": (
+        changed("zone.soc.throttle_c", "zone.gpu.throttle_c"),
+        50,
+        "fact[0].key: 'thermal.zone.gpu.throttle_c': there is no gpu",
+    ),
+    "fact of another value": (
+        changed("value = 80", "value = 81"),
+        51,
+        "fact[0].value: is 81, but thermal.zone.soc.throttle_c is 80.0",
+    ),
+    "unknown grade": (changed('"S"', '"A"'), 53, "fact[0].grade: expected one of S, V, O, M, R"),
+}
+
+
+@pytest.mark.parametrize("what", LINES)
+def test_error_names_file_line_and_key(what: str) -> None:
+    """A misspelt key is ignored, or searched for in a file of a hundred lines."""
+    text, line, expected = LINES[what]
+    with pytest.raises(UsageError) as caught:
+        parse_profile(text, "pi")
+    assert str(caught.value).startswith(f"pi.toml:{line}: {expected}"), str(caught.value)
+
+
+def test_text_that_is_not_toml_is_an_error_with_its_line() -> None:
+    """A file that was cut ends in a traceback."""
+    with pytest.raises(UsageError, match=r"^pi\.toml: .*line 2"):
+        parse_profile("schema = 1\n=", "pi")
+    with pytest.raises(UsageError, match=r"^pi\.toml:1: schema: schema is None"):
+        parse_profile("", "pi")
+
+
+COMMON = """\
+schema = 1
+id = "common"
+name = "All of them"
+class = "linux-sbc"
+[soc]
+name = "SoC"
+arch = "aarch64"
+isa = ["asimd"]
+[limits]
+abort_c = 88.0
+[[throttle.indicator]]
+kind = "vcgencmd"
+[[fact]]
+key = "limits.abort_c"
+value = 88.0
+source = "common"
+grade = "S"
+[[fact]]
+key = "soc.arch"
+value = "aarch64"
+source = "common"
+grade = "S"
+"""
+CHILD = """\
+schema = 1
+id = "child"
+name = "One of them"
+class = "linux-sbc"
+extends = "common"
+[[match]]
+machine = "aarch64"
+[soc]
+name = "Newer SoC"
+[limits]
+min_free_bytes = 5
+[[throttle.indicator]]
+kind = "none"
+[[fact]]
+key = "soc.arch"
+value = "aarch64"
+source = "child"
+grade = "V"
+"""
+
+
+def child(text: str = CHILD, **others: str) -> Profile:
+    """The profile that extends another one."""
+    return parse_profile(text, "child", ({"common": COMMON} | others).get)
+
+
+def test_profile_inherits_what_it_does_not_say() -> None:
+    """A board of a family has to repeat everything, or loses half of it."""
+    found = child()
+    assert found.extends == "common"
+    assert found.soc is not None
+    assert (found.soc.name, found.soc.arch, found.soc.isa) == ("Newer SoC", "aarch64", ("asimd",))
+    assert (found.limits.abort_c, found.limits.min_free_bytes) == (88.0, 5)
+    assert [one.kind for one in found.throttle.indicator] == ["none"]
+    assert {fact.key: fact.source for fact in found.fact} == {
+        "limits.abort_c": "common",
+        "soc.arch": "child",
+    }
+
+
+def test_match_is_not_inherited() -> None:
+    """Every board of a family is taken for each of them."""
+    text = CHILD.replace('[[match]]\nmachine = "aarch64"\n', "")
+    common = COMMON + '[[match]]\nmachine = "armv7l"\n'
+    assert child(text, common=common).match == ()
+
+
+def test_inheritance_that_does_not_end_is_an_error() -> None:
+    """Two profiles that extend each other hang the agent."""
+    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*a circle"):
+        child(common=COMMON.replace("[soc]", 'extends = "child"\n[soc]', 1), child=CHILD)
+    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*there is no such profile"):
+        parse_profile(CHILD, "child")
+
+
+def test_shipped_profiles_are_good_and_named_after_their_files() -> None:
+    """A profile in the package breaks every agent that starts."""
+    ids = [profile.id for profile in load_profiles()]
+    assert len(set(ids)) == len(ids) >= 20
+    assert {"generic-linux", "generic-arm64", "generic-x86_64"} <= set(ids)
+
+
+def test_shipped_values_of_memory_are_marked() -> None:
+    """Somebody's memory is shipped as a fact."""
+    for profile in load_profiles():
+        for fact in profile.fact:
+            assert fact.source, (profile.id, fact.key)
+            if fact.grade == "M":
+                assert "check" in fact.note.lower(), (profile.id, fact.key)
