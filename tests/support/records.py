@@ -130,7 +130,14 @@ def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunReco
         outcome=r.Outcome.COMPLETED,
         worker=worker,
         load_1m_after=0.4,
-        telemetry_absent=(r.AbsentSensor("thermal", "no thermal zone"),),
+        telemetry=r.TelemetryFacts(
+            sensors=tuple(SENSORS),
+            absent=(r.AbsentSensor("thermal", "no thermal zone"),),
+            rate_hz=10.0,
+            reading_count=1000,
+            cpu_s=0.01,
+            wall_s=10.0,
+        ),
         events=(r.Event(1_000, "starting"), r.Event(2_000, "loading")),
     )
 
@@ -176,7 +183,6 @@ def spool_files(
     (directory / traces.RECORD_FILE).write_text(json.dumps(to_plain(record)))
     (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns))
     (directory / traces.TELEMETRY_FILE).write_bytes(telemetry_trace())
-    (directory / traces.SENSORS_FILE).write_text(json.dumps(SENSORS))
     kept: dict[str, Any] = answers() | dict(more_answers or {})
     np.savez(directory / traces.ANSWERS_FILE, **kept)
     (directory / traces.WORKER_LOG_FILE).write_text("INFO: Created XNNPACK delegate.\n")
@@ -214,7 +220,7 @@ def store_run(store: Store, run_id: str = RUN_ID, *, is_judged: bool = False) ->
         made_utc = created_utc(run_id) or CREATED_UTC
         facts, labels = (JUDGED, {"y": LABELS}) if is_judged else (HostFacts(), {})
         files.write_facts(directory, facts, labels)
-        run_traces = files.read_traces(directory, queries)
+        run_traces = files.read_traces(directory, record, queries)
         document = build_document(record, run_traces, created_utc=made_utc, clock=clock)
         document |= {"files": files.file_digests(directory)}
         files.write_document(directory, document)

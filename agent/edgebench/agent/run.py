@@ -17,7 +17,8 @@ from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
-from edgebench.agent.telemetry.process import SamplerProcess
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.agent.telemetry.process import Live, SamplerProcess, TooHot
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
@@ -31,24 +32,28 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
-from edgebench.protocol.messages import Progress, RunEnded, RunStart
+from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
-    AbsentSensor,
+    TOO_HOT,
     Event,
     ModelFacts,
     Outcome,
     Phase,
     RunRecord,
+    TelemetryFacts,
     WorkerRecord,
 )
+from edgebench.protocol.thermal import Expectation
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 logger = logging.getLogger(__name__)
 
+GUARD_HZ = 1.0
+"""At least so often a device is looked at that has a temperature at which a run must end."""
 KEPT_LOG_BYTES = 256 * 1024
 """The end of the worker's log is kept; a runtime may print far more than anybody reads."""
 
-Notice = Progress | RunEnded
+Notice = Progress | Telemetry | RunEnded
 Listener = Callable[[Notice], None]
 
 
@@ -79,14 +84,21 @@ class Runner:
     """Runs one model at a time."""
 
     def __init__(
-        self, device: DeviceDescription, models: ArtifactStore, spool: Spool, lease: Lease
+        self,
+        device: DeviceDescription,
+        expected: Expectation,
+        models: ArtifactStore,
+        spool: Spool,
+        lease: Lease,
     ) -> None:
         self._device = device
+        self._expected = expected
         self._models = models
         self._spool = spool
         self._lease = lease
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self.current: Run | None = None
 
     async def start(self, request: RunStart, owner: str, listener: Listener) -> None:
@@ -178,24 +190,48 @@ class Runner:
         sampler = SamplerProcess(directory)
         worker_record, error = None, None
         try:
-            await sampler.start(run.worker.pid)
+            if (job := self._sampler_job(run)).rate_hz > 0:
+                await sampler.start(job, lambda said: self._hear(run, said))
             run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
             run.worker.go()
             worker_record = await run.worker.follow(run.enter)
         except EdgebenchError as exc:
             error = exc
             run.events.append(Event(monotonic_ns(), "failed", str(exc)))
-        absent = await sampler.end()
-        record = self._record(run, worker_record, error, absent)
+        telemetry = await sampler.end()
+        record = self._record(run, worker_record, error, telemetry)
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
+
+    def _sampler_job(self, run: Run) -> SamplerJob:
+        cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
+        rate_hz = run.request.spec.telemetry_rate_hz
+        if self._expected.abort_c is not None:
+            rate_hz = max(rate_hz, GUARD_HZ)  # nobody may switch the guard off
+        return SamplerJob(
+            worker_pid=run.worker.pid,
+            rate_hz=rate_hz,
+            cpus=tuple(sorted(cpus)) if run.request.spec.cpus else (),
+            abort_c=self._expected.abort_c,
+            zones=tuple(zone.match_type for zone in self._expected.zones),
+        )
+
+    def _hear(self, run: Run, said: Live | TooHot) -> None:
+        """Pass on what the sampler sees; end a run that is too hot."""
+        if isinstance(said, Live):
+            run.tell(Telemetry(run.request.run_id, said.time_ns, said.temp_c, said.freq_hz))
+            return
+        text = f"{said.zone} has {said.temp_c:.1f} °C, limit {said.limit_c:g} °C"
+        run.events.append(Event(monotonic_ns(), TOO_HOT, text))
+        logger.warning("run %s is stopped: %s", run.request.run_id, text)
+        self._stopping = asyncio.create_task(run.worker.stop())
 
     def _record(
         self,
         run: Run,
         worker: WorkerRecord | None,
         error: EdgebenchError | None,
-        absent: tuple[AbsentSensor, ...],
+        telemetry: TelemetryFacts,
     ) -> RunRecord:
         if worker is not None and worker.query_count == worker.warmup_query_count:
             worker = None  # stopped in the warm-up: there is nothing to keep
@@ -218,7 +254,8 @@ class Runner:
             error_code=int(error.code) if error else 0,
             error=str(error) if error else None,
             load_1m_after=load_1m(),
-            telemetry_absent=absent,
+            telemetry=telemetry,
+            expected=self._expected,
             events=tuple(run.events),
             emulated=is_emulated(),
         )

@@ -146,7 +146,7 @@ class Client:
         self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
-    def follow_run(self) -> Iterator[m.Progress | m.RunEnded]:
+    def follow_run(self) -> Iterator[m.Progress | m.Telemetry | m.RunEnded]:
         """Notices of the started run; ends after `RunEnded`."""
         while True:
             # No limit on the wait: the connection's own pings notice a dead device.
@@ -154,7 +154,7 @@ class Client:
             if frame.number != self._followed:
                 continue
             notice = _unwrap(frame)
-            if isinstance(notice, (m.Progress, m.RunEnded)):
+            if isinstance(notice, (m.Progress, m.Telemetry, m.RunEnded)):
                 yield notice
             if isinstance(notice, m.RunEnded):
                 return

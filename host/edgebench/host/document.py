@@ -14,11 +14,12 @@ from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, 
 from edgebench.host.analysis.rules.answers import accuracy_drop
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.rules.machine import background_busy_ratio
+from edgebench.host.analysis.throttling import Throttling
 from edgebench.host.analysis.verdict import Verdict, judge
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.record import RunRecord, TelemetryFacts, WorkerRecord
 from edgebench.protocol.spec import RunSpec, Scenario
 
 SCHEMA_VERSION = 2
@@ -131,6 +132,7 @@ def _metrics(
         "accuracy": _accuracy(measured, facts),
         "agreement": to_plain(measured.agreement),
         "loadgen": to_plain(measured.loadgen),
+        "thermal": _thermal(measured.throttling),
         "profile": _profile(worker, measured) if spec.is_profiled else None,
     }
 
@@ -174,13 +176,30 @@ def _conditions(
         "scheduling": to_plain(worker.scheduling),
         "background_busy_ratio": background_busy_ratio(worker),
         "sample_count": worker.sample_count,
-        "telemetry_absent": {item.sensor: item.reason for item in record.telemetry_absent},
+        "expected": to_plain(record.expected),
+        "telemetry": _telemetry(record.telemetry),
+        "telemetry_absent": {item.sensor: item.reason for item in record.telemetry.absent},
         "clock": to_plain(clock) if clock else None,
         "output_sha256": worker.output.sha256,
         "inputs": to_plain(worker.inputs),
         "outputs": to_plain(worker.outputs),
         "ambient_c": None,
         "power_source": None,
+    }
+
+
+def _thermal(found: Throttling | None) -> dict[str, Any] | None:
+    return None if found is None else {"verdict": found.verdict} | to_plain(found)
+
+
+def _telemetry(facts: TelemetryFacts) -> dict[str, Any]:
+    """What was sampled, and what that cost."""
+    return {
+        "sensors": list(facts.sensors),
+        "constants": facts.constants,
+        "rate_hz": facts.rate_hz,
+        "reading_count": facts.reading_count,
+        "sampler_cpu_ratio": facts.cpu_s / facts.wall_s if facts.wall_s > 0 else None,
     }
 
 

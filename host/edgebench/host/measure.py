@@ -40,7 +40,7 @@ from edgebench.protocol.errors import (
     UsageError,
     error_from_code,
 )
-from edgebench.protocol.messages import Progress, RunEnded
+from edgebench.protocol.messages import Progress, RunEnded, Telemetry
 from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.spec import RunSpec
 
@@ -68,7 +68,7 @@ class Interrupted(Exception):
         self.document = document
 
 
-OnProgress = Callable[[Progress], None]
+OnNotice = Callable[[Progress | Telemetry], None]
 OnBytes = Callable[[int, int], None]
 
 
@@ -127,7 +127,7 @@ def measure(
     reference: ReferenceAccuracy | None = None,
     pair: Pair | None = None,
     meter: OpenMeter | None,
-    on_progress: OnProgress,
+    on_notice: OnNotice,
     on_bytes: OnBytes,
 ) -> dict[str, Any]:
     """Measure one model on one device and store the run; its document.
@@ -161,7 +161,7 @@ def measure(
         except (TargetError, UsageError):  # not admitted
             store.forget_expected(run_id)
             raise
-        ended, is_interrupted = _wait_for_end(client, run_id, on_progress)
+        ended, is_interrupted = _wait_for_end(client, run_id, on_notice)
     if not ended.is_spooled:
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
@@ -242,7 +242,7 @@ def collect_waiting(
     return documents
 
 
-def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple[RunEnded, bool]:
+def _wait_for_end(client: Client, run_id: str, on_notice: OnNotice) -> tuple[RunEnded, bool]:
     """The end of the run, and whether the user asked for it."""
     is_interrupted = False
     while True:
@@ -250,7 +250,7 @@ def _wait_for_end(client: Client, run_id: str, on_progress: OnProgress) -> tuple
             for notice in client.follow_run():
                 if isinstance(notice, RunEnded):
                     return notice, is_interrupted
-                on_progress(notice)
+                on_notice(notice)
         except KeyboardInterrupt:
             if is_interrupted:
                 raise  # the second time, the user does not want to wait
@@ -268,7 +268,7 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     write_events(directory, record.events)
     document = build_document(
         record,
-        read_traces(directory, queries),
+        read_traces(directory, record, queries),
         created_utc=created_utc(record.run_id) or _now().isoformat(timespec="seconds"),
         clock=fit_clock(probes, record),
     )

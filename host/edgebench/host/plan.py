@@ -150,7 +150,7 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
                 reference=reference_accuracy(plan.references.get(model), runtime, documents),
                 pair=step.pair,
                 meter=plan.meter,
-                on_progress=watcher.progress,
+                on_notice=watcher.notice,
                 on_bytes=watcher.pushed,
             )
         except ONE_RUN_ONLY as exc:

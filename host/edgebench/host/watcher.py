@@ -8,7 +8,7 @@ from typing import Any
 from edgebench.host.measure import Model
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.messages import Progress
+from edgebench.protocol.messages import Progress, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,16 @@ class Watcher:
 
     def progress(self, progress: Progress) -> None:
         """The run entered a phase."""
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """How the device is, about once a second."""
+
+    def notice(self, notice: Progress | Telemetry) -> None:
+        """Whatever the device says while a run goes on."""
+        if isinstance(notice, Telemetry):
+            self.telemetry(notice)
+        else:
+            self.progress(notice)
 
     def pushed(self, done: int, total: int) -> None:
         """So many bytes of the model are on the device."""

@@ -159,6 +159,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Telemetry:
+    """How the device is while a run goes on, about once a second; None where nothing tells."""
+
+    run_id: str
+    time_ns: int
+    """Device monotonic clock."""
+    temp_c: float | None = None
+    """Of the hottest zone."""
+    freq_hz: float | None = None
+    """Of the fastest CPU."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """A run is over, and spooled."""
 
@@ -312,7 +325,7 @@ class Status:
 Message = Union[
     Hello, Welcome, Problem, Done, Describe, Described, Acquire, Granted, Release,
     ModelOffer, ModelState, ModelChunk, ModelCommit,
-    RunStart, RunAccepted, Progress, RunEnded, RunCancel, RunStop,
+    RunStart, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
 ]  # fmt: skip

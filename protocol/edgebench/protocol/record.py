@@ -8,6 +8,7 @@ from enum import Enum
 
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.thermal import Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """A run id becomes a directory on both sides; neither may choose where for the other."""
@@ -233,6 +234,10 @@ class WorkerRecord:
     check: CheckFacts = field(default_factory=CheckFacts)
 
 
+TOO_HOT = "too_hot"
+"""Kind of the event that ends a run by temperature."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a run's history."""
@@ -249,6 +254,23 @@ class AbsentSensor:
 
     sensor: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryFacts:
+    """What was sampled beside a run, what was not there, and what the sampling cost."""
+
+    sensors: tuple[str, ...] = ()
+    """Names with their unit as suffix; `sensor` in the trace is an index into them."""
+    constants: dict[str, float] = field(default_factory=dict[str, float])
+    """What does not change during a run, named like sensors: trip points, highest frequencies."""
+    absent: tuple[AbsentSensor, ...] = ()
+    rate_hz: float = 0.0
+    """Of the fast sources; slow ones were read less often."""
+    reading_count: int = 0
+    cpu_s: float = 0.0
+    """CPU time of the sampler, and of the commands that it started."""
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +291,9 @@ class RunRecord:
     error: str | None = None
     """One line, when the outcome is failed."""
     load_1m_after: float | None = None
-    telemetry_absent: tuple[AbsentSensor, ...] = ()
+    telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
+    expected: Expectation = field(default_factory=Expectation)
+    """What the device's profile says, when the run was made."""
     events: tuple[Event, ...] = field(default_factory=tuple)
     emulated: bool = False
     simulated: bool = False

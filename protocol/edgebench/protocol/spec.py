@@ -115,6 +115,8 @@ class RunSpec:
     """Compare the outputs with those of reference kernels."""
     dataset_sha256: str | None = None
     """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
+    telemetry_rate_hz: float = 10.0
+    """How often the device is looked at beside the run; 0: not at all."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -126,6 +128,10 @@ class RunSpec:
         _require(
             not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
             "a profile is taken in the single_stream scenario only",
+        )
+        _require(
+            0 <= self.telemetry_rate_hz <= MAX_TELEMETRY_HZ,
+            f"telemetry rate must be 0..{MAX_TELEMETRY_HZ:g} Hz, got {self.telemetry_rate_hz}",
         )
         _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 
@@ -203,6 +209,8 @@ MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
 """A schedule is held in memory; at 1000 arrivals a second it lasts a quarter of an hour."""
 MAX_CPUS = 4096
+MAX_TELEMETRY_HZ = 100.0
+"""More often, the watching would be felt."""
 
 DEFAULT_PRESET = "default"
 MLPERF_PRESET = "mlperf"

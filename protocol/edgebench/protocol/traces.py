@@ -10,7 +10,7 @@ says nothing about itself: the number of rows is its size over the row size. Col
                 invoke_end_ns i64    the model has answered
                 end_ns i64           the outputs are copied out
                 sample i64           which of the prepared inputs it was
-    telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the list beside it
+    telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the record's sensors
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 QUERIES_FILE = "queries.bin"
 TELEMETRY_FILE = "telemetry.bin"
-SENSORS_FILE = "telemetry.json"
-"""The names of the sensors, a JSON list; `sensor` in the trace is an index into it."""
 ANSWERS_FILE = "answers.npz"
 """What the model answered: arrays `used.N` and `reference.N` for output N of the prepared
 samples, `dataset.N` for output N of the data set; first axis: samples. Uncompressed."""
@@ -33,7 +31,6 @@ SPOOL_FILES = (
     RECORD_FILE,
     QUERIES_FILE,
     TELEMETRY_FILE,
-    SENSORS_FILE,
     ANSWERS_FILE,
     WORKER_LOG_FILE,
     *LOADGEN_FILES,

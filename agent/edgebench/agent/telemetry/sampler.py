@@ -1,104 +1,165 @@
-"""The sampler process: reads every source at a fixed rate until its standard input closes.
+"""The sampler process: reads every source at its rate until its standard input closes.
 
-It is a process of its own, so that not a single one of its instructions runs in the worker. It
-stamps each value when it was read, on the clock that the queries use.
+It is a process of its own, so that not a single one of its instructions runs in the worker, and
+it stays away from the CPUs under test. It stamps each value when it was read, on the clock that
+the queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread
+each, so that they shift nobody else's readings.
+
+Once a second it prints what a person wants to see meanwhile, one JSON line; and one more when a
+zone reaches the temperature at which the run has to end.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import resource
 import select
 import sys
+import threading
 import time
-from array import array
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
+from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import NoData, Reader, Source
-from edgebench.agent.telemetry.sources.cpu import Cpu
-from edgebench.agent.telemetry.sources.memory import Memory
-from edgebench.agent.telemetry.sources.thermal import Thermal
-from edgebench.protocol.traces import SENSORS_FILE, TELEMETRY_FILE
+from edgebench.agent.telemetry.sources import SOURCES
+from edgebench.agent.telemetry.trace import Trace
+from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.traces import TELEMETRY_FILE
 
-RATE_HZ = 2.0
-ABSENT_FILE = "absent.json"
-SOURCES: tuple[type[Source], ...] = (Cpu, Memory, Thermal)
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source that works here."""
+
+    reader: Reader
+    first_sensor: int
+    rate_hz: float
+    is_slow: bool
 
 
 @dataclass(slots=True)
-class Trace:
-    """The columns of the telemetry trace."""
+class Latest:
+    """The last value of each sensor; written by all threads, each its own."""
 
-    time_ns: array[int]
-    sensor: array[int]
-    value: array[float]
+    sensors: tuple[str, ...]
+    values: list[float] = field(default_factory=list)
 
-    def add(self, time_ns: int, first_sensor: int, values: list[float]) -> None:
-        """Append one reading of one source."""
-        count = len(values)
-        self.time_ns.extend([time_ns] * count)
-        self.sensor.extend(range(first_sensor, first_sensor + count))
-        self.value.extend(values)
+    def __post_init__(self) -> None:
+        self.values = [math.nan] * len(self.sensors)
 
-    def write(self, path: Path) -> None:
-        """Write the packed trace."""
-        with path.open("wb") as file:
-            for column in (self.time_ns, self.sensor, self.value):
-                if sys.byteorder == "big":
-                    column.byteswap()
-                column.tofile(file)
+    def set(self, first_sensor: int, values: Sequence[float]) -> None:
+        """A new reading of one source."""
+        self.values[first_sensor : first_sensor + len(values)] = values
 
 
 def main(arguments: list[str]) -> int:
-    """Sample into a directory: DIRECTORY WORKER_PID [ROOT]."""
-    directory, worker_pid = Path(arguments[0]), int(arguments[1])
-    root = Path(arguments[2]) if len(arguments) > 2 else Path("/")
-    readers, absent = open_sources(root, worker_pid)
-    (directory / ABSENT_FILE).write_text(json.dumps(absent))
-    (directory / SENSORS_FILE).write_text(
-        json.dumps([sensor for reader in readers for sensor in reader.sensors])
+    """Sample as the job file in this directory says."""
+    directory = Path(arguments[0])
+    job = SamplerJob(**json.loads((directory / JOB_FILE).read_bytes()))
+    if job.cpus:
+        with suppress(OSError):  # a CPU that went offline
+            os.sched_setaffinity(0, job.cpus)
+    sources, facts = open_sources(Path(job.root), job)
+    # What came before is over when the worker begins; what counts is what runs beside it.
+    begin_s, begin_cpu_s = time.monotonic(), _cpu_s()
+    print(READY, flush=True)
+    traces = sample(sources, facts, job)
+    facts = replace(
+        facts,
+        reading_count=sum(map(len, traces)),
+        cpu_s=_cpu_s() - begin_cpu_s,
+        wall_s=time.monotonic() - begin_s,
     )
-    sample(readers, RATE_HZ).write(directory / TELEMETRY_FILE)
+    Trace.write(directory / TELEMETRY_FILE, traces)
+    (directory / FACTS_FILE).write_text(json.dumps(asdict(facts)))
     return 0
 
 
-def open_sources(root: Path, worker_pid: int) -> tuple[list[Reader], dict[str, str]]:
+def open_sources(
+    root: Path, job: SamplerJob, kinds: Sequence[type[Source]] = SOURCES
+) -> tuple[list[Opened], TelemetryFacts]:
     """The sources that work here, and why the others do not."""
-    readers: list[Reader] = []
-    absent: dict[str, str] = {}
-    for kind in SOURCES:
+    opened: list[Opened] = []
+    sensors: list[str] = []
+    constants: dict[str, float] = {}
+    absent: list[AbsentSensor] = []
+    for kind in kinds:
         source = kind()
-        opened = source.open(root, worker_pid)
-        if isinstance(opened, NoData):
-            absent[source.name] = opened.reason
-        else:
-            readers.append(opened)
-    return readers, absent
+        reader = source.open(root, job.worker_pid)
+        if isinstance(reader, NoData):
+            absent.append(AbsentSensor(source.name, reader.reason))
+            continue
+        rate_hz = min(job.rate_hz, source.rate_hz_max)
+        is_slow = source.rate_hz_max < math.inf
+        opened.append(Opened(reader, len(sensors), rate_hz, is_slow))
+        sensors += reader.sensors
+        constants |= reader.constants
+        absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
+    return opened, TelemetryFacts(tuple(sensors), constants, tuple(absent), job.rate_hz)
 
 
-def sample(readers: list[Reader], rate_hz: float) -> Trace:
-    """Read at this rate until standard input ends."""
-    trace = Trace(array("q"), array("q"), array("d"))
-    period_s = 1 / rate_hz
+def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> list[Trace]:
+    """Read until standard input ends."""
+    latest, observer = Latest(facts.sensors), Observer(facts.sensors, job)
+    ended = threading.Event()
+    slow = [_SlowSource(source, latest, ended) for source in sources if source.is_slow]
+    fast = [source for source in sources if not source.is_slow]
+    for thread in slow:
+        thread.start()
+    trace = Trace()
+    period_s = 1 / job.rate_hz
     next_s = time.monotonic() + period_s
+    live_s = next_s
     while not _input_ended(next_s - time.monotonic()):
-        first = 0
-        for reader in readers:
-            values = _read(reader)
-            trace.add(time.perf_counter_ns(), first, values)
-            first += len(values)
+        for source in fast:
+            _read(source, trace, latest)
+        observer.look(latest.values)
+        if next_s >= live_s:
+            observer.tell(time.perf_counter_ns(), latest.values)
+            live_s = next_s + LIVE_PERIOD_S
         # After a stall, go on from now: a burst of catching up would disturb the run.
         next_s = max(next_s + period_s, time.monotonic())
-    return trace
+    ended.set()
+    for thread in slow:
+        thread.join()
+    return [trace, *(thread.trace for thread in slow)]
 
 
-def _read(reader: Reader) -> list[float]:
+class _SlowSource(threading.Thread):
+    """Reads one source at its own rate."""
+
+    def __init__(self, source: Opened, latest: Latest, ended: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.trace = Trace()
+        self._source = source
+        self._latest = latest
+        self._ended = ended
+
+    def run(self) -> None:
+        while not self._ended.wait(1 / self._source.rate_hz):
+            _read(self._source, self.trace, self._latest)
+
+
+def _read(source: Opened, trace: Trace, latest: Latest) -> None:
     """One reading; a source that fails now may answer the next time."""
     try:
-        return list(reader.read())
-    except (OSError, ValueError, IndexError):
-        return [math.nan] * len(reader.sensors)
+        values: Sequence[float] = source.reader.read()
+    except (OSError, ValueError, LookupError):
+        values = [math.nan] * len(source.reader.sensors)
+    trace.add(time.perf_counter_ns(), source.first_sensor, values)
+    latest.set(source.first_sensor, values)
+
+
+def _cpu_s() -> float:
+    """CPU time of this process, and of the commands that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _input_ended(wait_s: float) -> bool:

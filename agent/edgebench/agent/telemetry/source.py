@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +28,16 @@ class Reader(Protocol):
         """Names of what `read` returns, with their unit as suffix."""
         ...
 
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """What does not change during a run, named like sensors: trip points, limits."""
+        ...
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Parts that cannot be read here, with the reason."""
+        ...
+
     def read(self) -> Sequence[float]:
         """One value for each sensor; NaN where a sensor does not answer now."""
         ...
@@ -37,21 +51,33 @@ class Source(Protocol):
         """Stable lower-case name."""
         ...
 
+    @property
+    def rate_hz_max(self) -> float:
+        """How often it may be read: a sensor behind a bus, or a command, is slow."""
+        ...
+
     def open(self, root: Path, worker_pid: int) -> Reader | NoData:
         """Find and open the files, once; `root` stands for / in tests."""
         ...
+
+
+FAST_HZ = math.inf
+SLOW_HZ = 2.0
+"""For sensors that take a millisecond: a chip on an I2C bus, a disk."""
 
 
 class KeptFile:
     """A file that is opened once and read again and again from its start.
 
     The kernel makes the content of /sys and /proc files anew for every read at offset 0; a kept
-    descriptor costs a quarter of opening the file each time.
+    descriptor costs a quarter of opening the file each time. When the thing behind it went away
+    and came back, as a CPU does that is switched off and on, the file is opened again.
     """
 
     def __init__(self, path: Path, size: int = 4096) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._path = path
         self._size = size
+        self._descriptor = self._open()
 
     def read(self) -> bytes:
         """The content now.
@@ -59,4 +85,102 @@ class KeptFile:
         Raises:
             OSError: the sensor does not answer.
         """
-        return os.pread(self._descriptor, self._size, 0)
+        try:
+            return os.pread(self._descriptor, self._size, 0)
+        except OSError as exc:
+            if exc.errno not in (errno.ENODEV, errno.ESTALE):
+                raise
+            os.close(self._descriptor)
+            self._descriptor = self._open()
+            return os.pread(self._descriptor, self._size, 0)
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+Parse = Callable[[bytes], float]
+
+
+def scaled(factor: float = 1.0) -> Parse:
+    """A parser of one whole number, times a factor."""
+    return lambda content: int(content) * factor
+
+
+class FileSensors:
+    """A reader of files that hold one number each."""
+
+    def __init__(self) -> None:
+        self._files: list[tuple[KeptFile, Parse]] = []
+        self._names: list[str] = []
+        self.constants: dict[str, float] = {}
+        self.absent: dict[str, str] = {}
+
+    @property
+    def sensors(self) -> tuple[str, ...]:
+        """Names, in the order of the readings."""
+        return tuple(self._names)
+
+    def add(self, sensor: str, path: Path, parse: Parse) -> bool:
+        """Open a file; one that cannot be opened is absent, with its reason."""
+        try:
+            file = KeptFile(path)
+        except OSError as exc:
+            if exc.errno != errno.ENOENT:
+                self.absent[sensor] = f"{path}: {exc.strerror}"
+            return False
+        self._names.append(sensor)
+        self._files.append((file, parse))
+        return True
+
+    def add_constant(self, name: str, path: Path, parse: Parse) -> None:
+        """Read a file once; nothing when it holds no number."""
+        with suppress(OSError, ValueError):
+            self.constants[name] = parse(path.read_bytes())
+
+    def read(self) -> Sequence[float]:
+        """All numbers; NaN for a file that has none now."""
+        return [_parsed(file, parse) for file, parse in self._files]
+
+    def or_no_data(self, reason: str) -> FileSensors | NoData:
+        """Itself when there is anything to read."""
+        if self._names:
+            return self
+        reasons = [f"{name}: {why}" for name, why in self.absent.items()]
+        return NoData("; ".join(reasons) or reason)
+
+
+def _parsed(file: KeptFile, parse: Parse) -> float:
+    try:
+        return parse(file.read())
+    except (OSError, ValueError, LookupError):  # a sensor that is powered off answers EAGAIN
+        return math.nan
+
+
+def read_text(path: Path) -> str:
+    """A small file as text without its line end; empty when there is none."""
+    try:
+        return path.read_text(errors="replace").strip("\0 \n")
+    except OSError:
+        return ""
+
+
+def numbered(folder: Path, prefix: str) -> list[Path]:
+    """Entries such as `zone10` in the order of their numbers."""
+
+    def number(path: Path) -> int:
+        digits = path.name.removeprefix(prefix)
+        return int(digits) if digits.isdigit() else -1
+
+    return sorted((p for p in folder.glob(f"{prefix}*") if number(p) >= 0), key=number)
+
+
+class Names:
+    """Names that stay the same between boots: a type and, among equal ones, an ordinal."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def next(self, kind: str) -> str:
+        """The next name of this type: `kind.0`, then `kind.1`."""
+        self._seen[kind] += 1
+        return f"{kind}.{self._seen[kind] - 1}"

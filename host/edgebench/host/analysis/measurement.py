@@ -15,6 +15,8 @@ from edgebench.host.analysis.latency import LatencySummary, summarize
 from edgebench.host.analysis.mllog import LoadgenResult, read_result
 from edgebench.host.analysis.outliers import Outliers, label_outliers
 from edgebench.host.analysis.queries import Nanoseconds, Queries
+from edgebench.host.analysis.telemetry import Telemetry
+from edgebench.host.analysis.throttling import Throttling, Timeline, find_throttling
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
@@ -66,6 +68,7 @@ class Traces:
     facts: HostFacts = field(default_factory=HostFacts)
     loadgen_log: str | None = None
     """LoadGen's detail log, when it issued the queries."""
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Measurement:
     """Why the answers to the data set could not be judged."""
     agreement_error: str | None = None
     loadgen: LoadgenResult | None = None
+    throttling: Throttling | None = None
+    """None where the run has no timeline of its own."""
 
     @property
     def query_count(self) -> int:
@@ -152,6 +157,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         agreement=how_equal,
         agreement_error=agreement_error,
         loadgen=_loadgen(traces),
+        throttling=_throttling(record, traces, first_row),
     )
 
 
@@ -169,6 +175,12 @@ def _loadgen(traces: Traces) -> LoadgenResult | None:
         return None if traces.loadgen_log is None else read_result(traces.loadgen_log)
     except MeasurementError:
         return None
+
+
+def _throttling(record: RunRecord, traces: Traces, first_row: int) -> Throttling:
+    queries = traces.queries
+    timeline = Timeline(queries.start_ns[first_row:], queries.invoke_ns[first_row:])
+    return find_throttling(timeline, traces.telemetry, record.expected)
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:

@@ -86,6 +86,8 @@ def _add_answers(add: Add) -> None:
     unchecked = "do not compare the answers with reference kernels"
     add("--no-check", action="store_true", help=unchecked)
     add("--profile", action="store_true", help="time every operator, in a run of its own")
+    rate = "how often the device is looked at beside the run (default: 10); 0: not at all"
+    add("--telemetry-rate", type=float, metavar="HZ", help=rate)
 
 
 def _add_comparison(add: Add) -> None:
@@ -249,6 +251,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "target_latency_s": options.target_latency,
         "samples_per_query": options.samples_per_query,
         "is_profiled": options.profile or None,
+        "telemetry_rate_hz": options.telemetry_rate,
         "is_checked": False if options.no_check else None,
         "duration_s": options.duration,
         "min_query_count": options.min_queries,

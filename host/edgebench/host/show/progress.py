@@ -80,6 +80,7 @@ class ProgressWatcher(Watcher):
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
+        self._phase = ""
         self._title = ""
         self.failures: list[tuple[str, EdgebenchError]] = []
         self.documents: list[dict[str, Any]] = []
@@ -109,9 +110,18 @@ class ProgressWatcher(Watcher):
         """The run entered a phase."""
         if self._task is None:
             return
-        self._bar.reset(
-            self._task, total=progress.expected_s, what=_PHASES[progress.phase], is_timed=True
-        )
+        self._phase = _PHASES[progress.phase]
+        self._bar.reset(self._task, total=progress.expected_s, what=self._phase, is_timed=True)
+
+    def telemetry(self, telemetry: m.Telemetry) -> None:
+        """How the device is."""
+        if self._task is not None:
+            shown = [self._phase]
+            if telemetry.temp_c is not None:
+                shown.append(f"{telemetry.temp_c:.1f} °C")
+            if telemetry.freq_hz is not None:
+                shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
+            self._bar.update(self._task, what=", ".join(shown))
 
     def pushed(self, done: int, total: int) -> None:
         """So many bytes of the model are on the device."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.measurement import HostFacts, Traces
 from edgebench.host.analysis.queries import Queries
+from edgebench.host.analysis.telemetry import Telemetry, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.store.layout import (
     CLOCK_FILE,
@@ -33,7 +34,7 @@ from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, StoreError
-from edgebench.protocol.record import Event, RunRecord
+from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
 
 _COMPRESSION = "zstd"
@@ -65,8 +66,8 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     queries = _queries(columns, warmup_count)
     write_queries(directory / QUERIES_FILE, queries, samples_per_query(record.spec))
     if (raw / traces.TELEMETRY_FILE).exists():
-        _unpack_telemetry(directory, raw)
-    for name in (traces.QUERIES_FILE, traces.TELEMETRY_FILE, traces.SENSORS_FILE):
+        _unpack_telemetry(directory, record.telemetry.sensors)
+    for name in (traces.QUERIES_FILE, traces.TELEMETRY_FILE):
         (raw / name).unlink(missing_ok=True)
     return queries
 
@@ -121,7 +122,7 @@ def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:
     )
 
 
-def read_traces(directory: Path, queries: Queries) -> Traces:
+def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
     """The queries with everything else that the numbers are computed from.
 
     Raises:
@@ -134,7 +135,30 @@ def read_traces(directory: Path, queries: Queries) -> Traces:
         _read_arrays(raw / LABELS_FILE),
         _read_facts(raw / HOST_FACTS_FILE),
         _read_text(raw / traces.LOADGEN_DETAIL_FILE),
+        read_telemetry(directory, record.telemetry),
     )
+
+
+def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
+    """The telemetry of a run, by sensor; empty where nothing was sampled.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    absent = {item.sensor: item.reason for item in facts.absent}
+    path = directory / TELEMETRY_FILE
+    if not path.exists():
+        return Telemetry({}, facts.constants, absent)
+    table = read_table(path)
+    try:
+        time_ns = table["time_ns"].to_numpy().astype(np.int64)
+        names = table["sensor"].combine_chunks().dictionary_encode()
+        value = table["value"].to_numpy().astype(np.float64)
+        index = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        found = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
+    except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as exc:
+        raise StoreError(f"telemetry is damaged: {' '.join(str(exc).split())[:200]}") from exc
+    return Telemetry(found, facts.constants, absent)
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
@@ -245,18 +269,17 @@ def write_document(directory: Path, document: dict[str, Any]) -> None:
     (directory / RUN_FILE).write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _unpack_telemetry(directory: Path, raw: Path) -> None:
-    columns = _columns(raw / traces.TELEMETRY_FILE, traces.TELEMETRY_COLUMNS)
-    time_ns, sensor, value = columns
+def _unpack_telemetry(directory: Path, names: Sequence[str]) -> None:
+    path = directory / RAW_DIRECTORY / traces.TELEMETRY_FILE
+    time_ns, sensor, value = _columns(path, traces.TELEMETRY_COLUMNS)
     try:
-        names = json.loads((raw / traces.SENSORS_FILE).read_bytes())
         if sensor.size and not 0 <= sensor.min() <= sensor.max() < len(names):
             raise ValueError(f"sensor {sensor.max()} of {len(names)}")
         named = pa.DictionaryArray.from_arrays(
             sensor.astype(np.int32), pa.array(names, pa.string())
         )
         named.validate(full=True)
-    except (OSError, ValueError, TypeError, pa.ArrowException) as exc:
+    except (ValueError, pa.ArrowException) as exc:
         raise StoreError(f"telemetry is damaged: {exc}") from exc
     table = pa.table({"time_ns": time_ns, "sensor": named, "value": value})
     pq.write_table(table, directory / TELEMETRY_FILE, compression=_COMPRESSION)

@@ -54,7 +54,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     try:
         made_utc = created_utc(run_id) or str(document.get("created_utc"))
         computed = build_document(
-            record, read_traces(directory, queries), created_utc=made_utc, clock=clock
+            record, read_traces(directory, record, queries), created_utc=made_utc, clock=clock
         )
         computed |= {"files": file_digests(directory)}
     except MeasurementError as exc:

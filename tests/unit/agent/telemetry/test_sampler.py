@@ -1,45 +1,102 @@
-"""The sampler as a process, on a made-up tree."""
+"""The sampler as a process, on made-up boards."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import time
 from pathlib import Path
 
 import numpy as np
-from support.agents import wait_until
-from support.trees import RASPBERRY_PI_5, make_tree
+import pytest
+from support.boards import BOARDS, make_board
+from support.sampling import facts_of, sampling
 
-from edgebench.agent.telemetry.sampler import ABSENT_FILE
-from edgebench.protocol.traces import SENSORS_FILE, TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
+
+PID = 4321
 
 
 def test_sampler_writes_whole_columns_on_the_clock_of_the_queries(tmp_path: Path) -> None:
     """Telemetry cannot be laid over the latencies, or the sampler outlives its run."""
-    root = make_tree(tmp_path / "root", RASPBERRY_PI_5)
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
-    directory.mkdir()
     begin_ns = time.perf_counter_ns()
-    command = ["-m", "edgebench.agent.telemetry.sampler", str(directory), "4321", str(root)]
-    with subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE) as process:
-        wait_until((directory / SENSORS_FILE).exists, "the sampler opened its sources")
-        sampling_ns = time.perf_counter_ns()
-        wait_until(lambda: time.perf_counter_ns() - sampling_ns > 1.7e9, "two readings were made")
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(10) == 0
-    sensors = json.loads((directory / SENSORS_FILE).read_text())
-    assert "thermal.cpu-thermal.0.temp_c" in sensors
-    assert "memory" in json.loads((directory / ABSENT_FILE).read_text())
+    with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)):
+        time.sleep(1.2)
+    found = facts_of(directory)
     data = (directory / TELEMETRY_FILE).read_bytes()
     count = row_count(len(data), TELEMETRY_COLUMNS)
-    assert count >= 2 * len(sensors)
+    assert count == found.reading_count
     time_ns, sensor = np.frombuffer(data, "<i8", 2 * count).reshape(2, count)
-    value = np.frombuffer(data, "<f8", count, 16 * count)
     assert begin_ns < time_ns[0]
     assert time_ns[-1] < time.perf_counter_ns()
     assert np.all(np.diff(time_ns) >= 0)
-    assert set(sensor) == set(range(len(sensors)))
-    assert set(value[sensor == sensors.index("thermal.cpu-thermal.0.temp_c")]) == {54.05}
+    assert set(sensor) == set(range(len(found.sensors)))
+    fast, slow = (
+        int(np.count_nonzero(sensor == found.sensors.index(name)))
+        for name in ("thermal.cpu-thermal.0.temp_c", "rpi.throttled_bits")
+    )
+    assert fast > 3 * slow > 0, "a command is started twice a second, not twenty times"
+    assert 0 < found.cpu_s < found.wall_s
+
+
+def test_sampler_stays_on_its_cpus(tmp_path: Path) -> None:
+    """The sampler shares the core that is under test."""
+    root = make_board(tmp_path / "root", BOARDS["bare_vm"])
+    first = min(os.sched_getaffinity(0))
+    with sampling(tmp_path / "run", SamplerJob(PID, str(root), cpus=(first,))) as process:
+        assert os.sched_getaffinity(process.pid) == {first}
+
+
+def test_sampler_tells_the_hottest_zone_once_a_second(tmp_path: Path) -> None:
+    """A person who waits for half an hour does not see how warm the device is."""
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
+    with sampling(tmp_path / "run", SamplerJob(PID, str(root))) as process:
+        assert process.stdout is not None
+        live = json.loads(process.stdout.readline())["live"]
+    assert (live["temp_c"], live["freq_hz"]) == (54.05, 2.4e9)
+    assert live["time_ns"] < time.perf_counter_ns()
+
+
+@pytest.mark.parametrize(
+    ("board", "zones", "path"),
+    [
+        ("raspberry_pi_5", (), "thermal_zone0"),
+        ("raspberry_pi_5", ("cpu-thermal",), "thermal_zone0"),
+        ("raspberry_pi_5", ("no such zone",), "thermal_zone0"),
+        ("jetson_nano", ("CPU-therm",), None),
+    ],
+)
+def test_device_that_is_too_hot_is_told_once(
+    tmp_path: Path, board: str, zones: tuple[str, ...], path: str | None
+) -> None:
+    """A board is cooked by a benchmark that nobody watches, or a dummy of 100 °C ends every run."""
+    root = make_board(tmp_path / "root", BOARDS[board])
+    job = SamplerJob(PID, str(root), rate_hz=20.0, abort_c=88.0, zones=zones)
+    with sampling(tmp_path / "run", job) as process:
+        time.sleep(0.3)
+        if path:
+            (root / f"sys/class/thermal/{path}/temp").write_text("88500\n")
+        time.sleep(1.0)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.stdout is not None
+        said = [json.loads(line) for line in process.stdout]
+    aborts = [message["abort"] for message in said if "abort" in message]
+    assert aborts == ([{"zone": "cpu-thermal", "temp_c": 88.5, "limit_c": 88.0}] if path else [])
+    assert all(message["live"]["temp_c"] < 89 for message in said if "live" in message)
+
+
+def test_one_nonsensical_reading_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sensor that answers 200 degrees once costs a run of half an hour."""
+    from edgebench.agent.telemetry.live import Observer
+
+    guard = Observer(("thermal.cpu.0.temp_c",), SamplerJob(PID, abort_c=90.0))
+    for temp_c in (50.0, 200.0, 50.0, 200.0, 200.0, 50.0):
+        guard.look([temp_c])
+    assert capsys.readouterr().out == ""
+    for _ in range(5):
+        guard.look([91.0])
+    assert capsys.readouterr().out.count("abort") == 1

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from support.trees import RASPBERRY_PI_5, make_tree
+from support.trees import make_tree
 
-from edgebench.agent.telemetry.sampler import open_sources
-from edgebench.agent.telemetry.source import NoData, Reader
+from edgebench.agent.telemetry.source import NoData, Reader, Source
+from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.sources.cpu import Cpu
 from edgebench.agent.telemetry.sources.memory import Memory
 from edgebench.agent.telemetry.sources.thermal import Thermal
+from edgebench.agent.telemetry.sources.worker import Worker
 
 PID = 4321
 
 
-def opened(source: Cpu | Memory | Thermal, root: Path) -> Reader:
+def opened(source: Source, root: Path) -> Reader:
     """The source on this tree, which must have something for it."""
     reader = source.open(root, PID)
     assert not isinstance(reader, NoData), reader
@@ -88,10 +89,10 @@ def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("source", [Cpu(), Memory(), Thermal()], ids=lambda source: source.name)
-def test_absent_source_says_so(tmp_path: Path, source: Cpu | Memory | Thermal) -> None:
+@pytest.mark.parametrize("kind", SOURCES, ids=lambda kind: kind.name)
+def test_absent_source_says_so(tmp_path: Path, kind: type[Source]) -> None:
     """A machine without a sensor cannot be measured on, or nobody learns why it is absent."""
-    found = source.open(tmp_path, PID)
+    found = kind().open(tmp_path, PID)
     assert isinstance(found, NoData)
     assert found.reason
     assert "\n" not in found.reason
@@ -137,26 +138,35 @@ def test_no_tick_between_two_readings_is_no_load(tmp_path: Path) -> None:
     assert math.isnan(readings(reader)["cpu.all.busy_ratio"])
 
 
-def test_memory_of_system_and_worker_is_in_bytes(tmp_path: Path) -> None:
-    """Kibibytes or pages pass for bytes."""
-    from resource import getpagesize
-
-    files = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    2048 kB\n"}
-    root = make_tree(tmp_path, files, {f"proc/{PID}/statm": "500 100 50 1 0 200 0\n"})
+def test_memory_is_in_bytes(tmp_path: Path) -> None:
+    """Kibibytes pass for bytes."""
+    files = "MemAvailable:    2048 kB\nSwapTotal:   300 kB\nSwapFree:   100 kB\n"
+    root = make_tree(tmp_path, {"proc/meminfo": files})
     reader = opened(Memory(), root)
     assert readings(reader) == {
         "memory.available_bytes": 2048 * 1024,
-        "worker.rss_bytes": 100 * getpagesize(),
+        "memory.swap_used_bytes": 200 * 1024,
     }
-    make_tree(root, {f"proc/{PID}/statm": "", "proc/meminfo": "MemTotal: 9 kB\n"})
+    make_tree(root, {"proc/meminfo": "MemTotal: 9 kB\n"})
     assert all(math.isnan(value) for value in readings(reader).values())
 
 
-def test_board_opens_what_it_has_and_names_what_it_lacks(tmp_path: Path) -> None:
-    """A missing sensor is missing from the record too."""
-    readers, absent = open_sources(make_tree(tmp_path, RASPBERRY_PI_5), PID)
-    sensors = [sensor for reader in readers for sensor in reader.sensors]
-    assert "thermal.cpu-thermal.0.temp_c" in sensors
-    assert "cpu.all.busy_ratio" in sensors
-    assert set(absent) == {"memory"}, "there is no worker with this id"
-    assert len(set(sensors)) == len(sensors)
+def test_worker_is_followed_whatever_its_name_is(tmp_path: Path) -> None:
+    """A process with a parenthesis in its name has another CPU, or no memory."""
+    from resource import getpagesize
+
+    fields = [str(number) for number in range(3, 53)]
+    fields[39 - 3], fields[14 - 3], fields[15 - 3], fields[12 - 3] = "2", "150", "50", "7"
+    stat = f"{PID} (a) b 5 (c) {' '.join(fields)}\n"
+    root = make_tree(
+        tmp_path, {f"proc/{PID}/stat": stat, f"proc/{PID}/statm": "500 100 50 1 0 200 0\n"}
+    )
+    reader = opened(Worker(), root)
+    assert readings(reader) == {
+        "worker.rss_bytes": 100 * getpagesize(),
+        "worker.major_faults": 7.0,
+        "worker.cpu_s": 2.0,
+        "worker.cpu": 2.0,
+    }
+    make_tree(root, {f"proc/{PID}/stat": ""})
+    assert all(math.isnan(value) for value in readings(reader).values())

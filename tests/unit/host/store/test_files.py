@@ -69,7 +69,6 @@ def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory:
 def test_run_without_telemetry_is_a_run(directory: Path) -> None:
     """A sampler that failed costs the latencies too."""
     (directory / "raw" / traces.TELEMETRY_FILE).unlink()
-    (directory / "raw" / traces.SENSORS_FILE).unlink()
     files.unpack_traces(directory, RECORD)
     assert not (directory / TELEMETRY_FILE).exists()
 
@@ -104,12 +103,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "telemetry of huge sensors": lambda raw: (raw / traces.TELEMETRY_FILE).write_bytes(
         np.array([0, 2**32, 0], "<i8").tobytes()
     ),
-    "sensors missing": lambda raw: (raw / traces.SENSORS_FILE).unlink(),
-    "sensors no JSON": lambda raw: (raw / traces.SENSORS_FILE).write_text("["),
-    "sensors no list": lambda raw: (raw / traces.SENSORS_FILE).write_text('{"a": 1}'),
-    "sensors no texts": lambda raw: (raw / traces.SENSORS_FILE).write_text("[1, 2]"),
-    "sensors null": lambda raw: (raw / traces.SENSORS_FILE).write_text("null"),
-    "sensors binary": lambda raw: (raw / traces.SENSORS_FILE).write_bytes(b"\xff\xfe"),
 }
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgebench.agent.cpu_ticks import CpuTicks, parse_cpu_ticks
-from edgebench.agent.telemetry.source import KeptFile, NoData
+from edgebench.agent.telemetry.source import FAST_HZ, KeptFile, NoData
 
 
 class Cpu:
     """Busy ratio per CPU since the last reading."""
 
     name = "cpu"
+    rate_hz_max = FAST_HZ
 
     def open(self, root: Path, worker_pid: int) -> CpuReader | NoData:
         """Open /proc/stat."""
@@ -30,6 +31,8 @@ class CpuReader:
         self._file = file
         self._last = parse_cpu_ticks(file.read())
         self.sensors = tuple(f"cpu.{name}.busy_ratio" for name in self._last)
+        self.constants: dict[str, float] = {}
+        self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
         """Ratios 0…1; NaN for a CPU that went offline or when no tick has passed."""

@@ -1,56 +1,41 @@
-"""Memory: what the system has available, and what the worker holds.
+"""Memory of the whole device: what is available, and what was swapped out.
 
 Source: proc(5); `MemAvailable` is the kernel's own estimate of what can be had without swapping.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import resource
-from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.agent.telemetry.source import KeptFile, NoData
+from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData
 
 _AVAILABLE = re.compile(rb"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+_SWAP_TOTAL = re.compile(rb"^SwapTotal:\s+(\d+) kB", re.MULTILINE)
+_SWAP_FREE = re.compile(rb"^SwapFree:\s+(\d+) kB", re.MULTILINE)
 
 
 class Memory:
-    """Available memory, and the worker's resident set."""
+    """Available memory and used swap."""
 
     name = "memory"
+    rate_hz_max = FAST_HZ
 
-    def open(self, root: Path, worker_pid: int) -> MemoryReader | NoData:
-        """Open /proc/meminfo and the worker's statm."""
-        try:
-            return MemoryReader(
-                KeptFile(root / "proc/meminfo"), KeptFile(root / f"proc/{worker_pid}/statm")
-            )
-        except OSError as exc:
-            return NoData(f"{exc.filename}: {exc.strerror}")
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
+        """Open /proc/meminfo."""
+        found = FileSensors()
+        path = root / "proc/meminfo"
+        found.add("memory.available_bytes", path, lambda c: _bytes(_AVAILABLE, c))
+        found.add("memory.swap_used_bytes", path, _swap_used)
+        return found.or_no_data(f"{path}: no such file")
 
 
-class MemoryReader:
-    """Opened files."""
+def _swap_used(content: bytes) -> float:
+    return _bytes(_SWAP_TOTAL, content) - _bytes(_SWAP_FREE, content)
 
-    sensors = ("memory.available_bytes", "worker.rss_bytes")
 
-    def __init__(self, meminfo: KeptFile, statm: KeptFile) -> None:
-        self._meminfo = meminfo
-        self._statm = statm
-        self._page_bytes = resource.getpagesize()
-
-    def read(self) -> Sequence[float]:
-        """Bytes."""
-        return [self._available(), self._resident()]
-
-    def _available(self) -> float:
-        found = _AVAILABLE.search(self._meminfo.read())
-        return int(found[1]) * 1024 if found else math.nan
-
-    def _resident(self) -> float:
-        try:
-            return int(self._statm.read().split()[1]) * self._page_bytes
-        except (OSError, IndexError):  # the worker has ended
-            return math.nan
+def _bytes(pattern: re.Pattern[bytes], content: bytes) -> float:
+    found = pattern.search(content)
+    if found is None:
+        raise ValueError("no such line")
+    return int(found[1]) * 1024.0

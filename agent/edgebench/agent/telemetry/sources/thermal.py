@@ -1,62 +1,80 @@
 """Thermal zones: /sys/class/thermal/thermal_zone*/temp, milli-degrees Celsius.
 
+A zone is named by its type and an ordinal: its number changes between boots, and two zones may have
+one type. Trip points say nothing by themselves (a board may map its `hot` trip to a fan), so each
+is kept with the types of the cooling devices that it is bound to.
+
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.agent.telemetry.source import KeptFile, NoData
+from edgebench.agent.telemetry.source import (
+    FAST_HZ,
+    FileSensors,
+    Names,
+    NoData,
+    numbered,
+    read_text,
+    scaled,
+)
 
 _OFFLINE_C = -200.0
 """Jetson boards report -256 °C for a zone that is switched off."""
+_SENSIBLE_TRIP_C = (1.0, 124.0)
+"""Trip points of 0, -274 and 125 °C stand for none."""
+FANS = frozenset({"pwm-fan", "gpio-fan", "Fan"})
+"""Cooling devices that cool without slowing anything down."""
 
 
 class Thermal:
-    """All thermal zones, by type and ordinal: the index of a zone changes between boots."""
+    """All thermal zones, and their trip points."""
 
     name = "thermal"
+    rate_hz_max = FAST_HZ
 
-    def open(self, root: Path, worker_pid: int) -> ThermalReader | NoData:
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each zone that can be read."""
-        zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"), key=_index)
-        files: dict[str, KeptFile] = {}
-        seen: Counter[str] = Counter()
-        for zone in zones:
-            try:
-                kind = (zone / "type").read_text().strip()
-                file = KeptFile(zone / "temp")
-            except OSError:
+        found, names = FileSensors(), Names()
+        for zone in numbered(root / "sys/class/thermal", "thermal_zone"):
+            if not (kind := read_text(zone / "type")):
                 continue
-            files[f"thermal.{kind}.{seen[kind]}.temp_c"] = file
-            seen[kind] += 1
-        return ThermalReader(files) if files else NoData("no thermal zone under /sys/class/thermal")
+            name = f"thermal.{names.next(kind)}"
+            if found.add(f"{name}.temp_c", zone / "temp", _celsius):
+                found.constants |= {f"{name}.{trip}": c for trip, c in _trips(zone).items()}
+        return found.or_no_data("no thermal zone under /sys/class/thermal")
 
 
-class ThermalReader:
-    """Opened zones."""
-
-    def __init__(self, files: dict[str, KeptFile]) -> None:
-        self.sensors = tuple(files)
-        self._files = tuple(files.values())
-
-    def read(self) -> Sequence[float]:
-        """Degrees Celsius."""
-        return [_celsius(file) for file in self._files]
-
-
-def _celsius(file: KeptFile) -> float:
-    try:
-        temp_c = int(file.read()) / 1000
-    except (OSError, ValueError):  # a sensor that is powered off answers EAGAIN or EINVAL
-        return math.nan
+def _celsius(content: bytes) -> float:
+    temp_c = int(content) / 1000
     return temp_c if temp_c > _OFFLINE_C else math.nan
 
 
-def _index(zone: Path) -> int:
-    digits = zone.name.removeprefix("thermal_zone")
-    return int(digits) if digits.isdigit() else 0
+def _trips(zone: Path) -> dict[str, float]:
+    """Trip points by their type; `throttle_c` is the lowest that slows something down."""
+    trips: dict[str, float] = {}
+    bound = _bound_trips(zone)
+    for path in sorted(zone.glob("trip_point_*_temp")):
+        number = path.name.split("_")[2]
+        kind = read_text(zone / f"trip_point_{number}_type")
+        try:
+            temp_c = scaled(1e-3)(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if not kind or not _SENSIBLE_TRIP_C[0] <= temp_c <= _SENSIBLE_TRIP_C[1]:
+            continue
+        name = "throttle_c" if bound.get(number, set()) - FANS else f"trip_{kind}_c"
+        trips[name] = min(temp_c, trips.get(name, math.inf))
+    return trips
+
+
+def _bound_trips(zone: Path) -> dict[str, set[str]]:
+    """Types of the cooling devices that each trip point switches."""
+    bound: dict[str, set[str]] = {}
+    for link in zone.glob("cdev*_trip_point"):
+        device = zone / link.name.removesuffix("_trip_point")
+        bound.setdefault(read_text(link), set()).add(read_text(device / "type"))
+    return bound

@@ -135,8 +135,3 @@ def swap(evidence: Evidence) -> tuple[bool | None, str]:
         return None, "the kernel does not tell about swap"
     count = after.swapped_page_count - before.swapped_page_count
     return count == 0, f"{count} pages were moved to or from swap during the run"
-
-
-def thermal(_: Evidence) -> tuple[bool | None, str]:
-    """The device did not throttle."""
-    return None, "throttling is not judged yet; see the telemetry trace"

@@ -7,7 +7,7 @@ import numpy as np
 from edgebench.host.analysis import early_stopping
 from edgebench.host.analysis.rules.evidence import Evidence, Rule
 from edgebench.host.analysis.warmup import SteadyClass
-from edgebench.protocol.record import Outcome
+from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, Scenario, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
@@ -17,8 +17,10 @@ HARNESS_INVALID_RATIO = 0.10
 
 def complete(evidence: Evidence) -> tuple[bool | None, str]:
     """The measurement went to its end."""
-    is_complete = evidence.record.outcome is Outcome.COMPLETED
-    return is_complete, f"run {evidence.record.outcome.value}"
+    record = evidence.record
+    why = [f": {event.detail}" for event in record.events if event.kind == TOO_HOT]
+    is_complete = record.outcome is Outcome.COMPLETED
+    return is_complete, f"run {record.outcome.value}{''.join(why[:1])}"
 
 
 def real_time(evidence: Evidence) -> tuple[bool | None, str]:

@@ -5,7 +5,7 @@ A rule answers True (kept), False (broken) or None (cannot tell), with one line 
 
 from __future__ import annotations
 
-from edgebench.host.analysis.rules import answers, machine, placement, run
+from edgebench.host.analysis.rules import answers, machine, placement, run, thermal
 from edgebench.host.analysis.rules.evidence import Rule, State
 
 RULES: tuple[tuple[str, State, Rule], ...] = (
@@ -38,7 +38,10 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("memory_pressure", State.SUSPECT, machine.stall("memory", machine.MEMORY_STALL_LIMIT_RATIO)),
     ("memory", State.SUSPECT, machine.memory),
     ("swap", State.SUSPECT, machine.swap),
-    ("thermal", State.SUSPECT, machine.thermal),
+    ("thermal", State.SUSPECT, thermal.thermal),
+    ("interference", State.SUSPECT, thermal.interference),
+    ("start_temperature", State.SUSPECT, thermal.start_temperature),
+    ("telemetry", State.SUSPECT, thermal.telemetry),
 )
 """Id, severity and rule, in the order in which a person should read them."""
 MILDER = {

@@ -1,0 +1,61 @@
+"""What the matched profile expects of this device, and where the device is otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import numbered, read_text
+from edgebench.device_profiles.checks import GENERIC_PREFIX
+from edgebench.device_profiles.schema import Cluster, Indicator, Profile
+from edgebench.protocol.thermal import Expectation, ExpectedZone, Mismatch
+
+
+def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
+    """The profile's expectations, held against what is under this root."""
+    bits = next((one for one in profile.throttle.indicator if one.kind == "vcgencmd"), None)
+    firmware = bits or Indicator(kind="none")
+    return Expectation(
+        profile=profile.id,
+        zones=tuple(
+            ExpectedZone(zone.match_type, zone.throttle_c, zone.trips_in_sysfs)
+            for zone in profile.thermal.zone
+        ),
+        is_freq_a_request=profile.freq.cur_is_request,
+        thermal_now=firmware.thermal_now,
+        thermal_sticky=firmware.thermal_sticky,
+        power_now=firmware.power_now,
+        power_sticky=firmware.power_sticky,
+        abort_c=profile.limits.abort_c,
+        mismatches=tuple(find_mismatches(profile, root)),
+    )
+
+
+def find_mismatches(profile: Profile, root: Path) -> Iterator[Mismatch]:
+    """Where the device is not as its profile says; a generic profile says nothing about one."""
+    if profile.id.startswith(GENERIC_PREFIX):
+        return
+    yield from _zones(profile, root)
+    for index, cluster in enumerate(profile.soc.cluster if profile.soc else ()):
+        yield from _cluster(index, cluster, root)
+
+
+def _zones(profile: Profile, root: Path) -> Iterator[Mismatch]:
+    types = [read_text(z / "type") for z in numbered(root / "sys/class/thermal", "thermal_zone")]
+    for zone in profile.thermal.zone:
+        if zone.source == "sysfs" and zone.match_type not in types:
+            shown = ", ".join(types) or "no zone at all"
+            yield Mismatch(f"thermal.zone.{zone.role}.match_type", zone.match_type, shown)
+
+
+def _cluster(index: int, cluster: Cluster, root: Path) -> Iterator[Mismatch]:
+    if cluster.policy is None:
+        return
+    key = f"soc.cluster.{index}"
+    policy = root / f"sys/devices/system/cpu/cpufreq/policy{cluster.policy}"
+    if not policy.exists():
+        yield Mismatch(f"{key}.policy", str(cluster.policy), "no such policy")
+        return
+    khz = read_text(policy / "cpuinfo_max_freq")
+    if cluster.freq_hz_max is not None and khz.isdigit() and int(khz) * 1000 != cluster.freq_hz_max:
+        yield Mismatch(f"{key}.freq_hz_max", str(cluster.freq_hz_max), str(int(khz) * 1000))

@@ -1,0 +1,1 @@
+"""A device that grows warm without being there, for tests, demonstrations and gates."""

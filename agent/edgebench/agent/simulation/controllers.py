@@ -1,0 +1,210 @@
+"""What makes a device slow down: the kinds of controllers that real boards have.
+
+A controller sees time and temperature, and answers what the silicon then does (`clock`, `idle`)
+and what it tells about that: on some boards these are not the same, which is the point.
+
+Source: thresholds and behaviour as in the profiles' facts.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
+STICKY_SHIFT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a controller does, and what it tells."""
+
+    clock: float = 1.0
+    """Of the nominal frequency, 0…1: what the silicon runs at."""
+    idle: float = 0.0
+    """Share of the time in which the CPUs are made to idle."""
+    told_clock: float = 1.0
+    """What scaling_cur_freq says."""
+    cap: float = 1.0
+    """What scaling_max_freq says."""
+    bits: int = 0
+    """Firmware bits that are set now."""
+    cooling_state: int = 0
+    fan: float = 0.0
+    """0…1."""
+    overcurrent_count: int = 0
+    """Since boot."""
+
+    @property
+    def speed(self) -> float:
+        """How fast the device computes, 1: undisturbed."""
+        return self.clock * (1 - self.idle)
+
+
+class Controller(Protocol):
+    """One way to slow down."""
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """What happens now; called with rising times."""
+        ...
+
+
+@dataclass(slots=True)
+class Nothing:
+    """A device that cools well enough, or has nothing that would slow it down."""
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """Undisturbed."""
+        return Effect()
+
+
+@dataclass(slots=True)
+class Progressive:
+    """Raspberry Pi 4 and 5: the firmware lowers the clock between two temperatures."""
+
+    soft_c: float = 80.0
+    hard_c: float = 85.0
+    lowest: float = 0.6
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """The kernel still tells the clock that it asked for."""
+        share = min(1.0, max(0.0, (junction_c - self.soft_c) / (self.hard_c - self.soft_c)))
+        bits = RPI_THROTTLED | RPI_CAPPED if share > 0 else 0
+        return Effect(clock=1 - share * (1 - self.lowest), bits=bits)
+
+
+@dataclass(slots=True)
+class BangBang:
+    """Raspberry Pi 3B+: above the soft limit 1200 MHz, below it 1400 MHz again."""
+
+    soft_c: float = 60.0
+    hysteresis_c: float = 1.0
+    low: float = 1200 / 1400
+    is_low: bool = False
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """Two levels with a hysteresis."""
+        if junction_c >= self.soft_c:
+            self.is_low = True
+        elif junction_c < self.soft_c - self.hysteresis_c:
+            self.is_low = False
+        return Effect(clock=self.low, bits=RPI_SOFT_LIMIT) if self.is_low else Effect()
+
+
+@dataclass(slots=True)
+class StepWise:
+    """The kernel's step_wise governor: one step of a cooling device a period, by the trip."""
+
+    trip_c: float = 85.0
+    steps: int = 8
+    lowest: float = 0.4
+    period_s: float = 0.25
+    state: int = 0
+    next_s: float = 0.0
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """The cap shows it, and the cooling device."""
+        if time_s >= self.next_s:
+            self.next_s = time_s + self.period_s
+            step = 1 if junction_c > self.trip_c else -1
+            self.state = min(self.steps, max(0, self.state + step))
+        clock = 1 - (1 - self.lowest) * self.state / self.steps
+        return Effect(clock=clock, told_clock=clock, cap=clock, cooling_state=self.state)
+
+
+@dataclass(slots=True)
+class IdleInjection:
+    """i.MX8M Plus: CPUs are made to idle, and every frequency stays what it is."""
+
+    trip_c: float = 85.0
+    gain_per_c: float = 0.1
+    most: float = 0.5
+    is_told: bool = True
+    """Whether the cooling device can be read."""
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """In proportion to how far it is above the trip."""
+        idle = min(self.most, max(0.0, (junction_c - self.trip_c) * self.gain_per_c))
+        return Effect(idle=idle, cooling_state=round(100 * idle) if self.is_told else 0)
+
+
+@dataclass(slots=True)
+class PowerLimit:
+    """x86: turbo for the time constant of PL2, then what PL1 leaves; no heat involved."""
+
+    turbo_s: float = 28.0
+    sustained: float = 0.7
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """The kernel tells the clock as it is; no counter counts this."""
+        clock = 1.0 if time_s < self.turbo_s else self.sustained
+        return Effect(clock=clock, told_clock=clock)
+
+
+@dataclass(slots=True)
+class UnderVoltage:
+    """A weak supply: the firmware halves the clock when the voltage dips, again and again."""
+
+    seed: int
+    rate_per_s: float = 0.2
+    length_s: float = 1.5
+    low: float = 0.6
+    until_s: float = -1.0
+    next_s: float = 10.0
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """Dips come at random."""
+        if time_s >= self.next_s:
+            self.until_s = time_s + self.length_s
+            self.next_s = self.until_s + self.chance.expovariate(self.rate_per_s)
+        if time_s < self.until_s:
+            return Effect(clock=self.low, bits=RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED)
+        return Effect()
+
+
+@dataclass(slots=True)
+class OverCurrent:
+    """Jetson: clock pulses are skipped for moments, which only a counter tells."""
+
+    seed: int
+    rate_per_s: float = 2.0
+    length_s: float = 0.2
+    low: float = 0.5
+    count: int = 0
+    until_s: float = -1.0
+    next_s: float = 10.0
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """Events come at random."""
+        if time_s >= self.next_s:
+            self.count += 1
+            self.until_s = time_s + self.length_s
+            self.next_s = self.until_s + self.chance.expovariate(self.rate_per_s)
+        clock = self.low if time_s < self.until_s else 1.0
+        return Effect(clock=clock, overcurrent_count=self.count)
+
+
+@dataclass(slots=True)
+class Fan:
+    """Cools in steps, with a hysteresis; slows nothing down."""
+
+    steps_c: tuple[float, ...] = (50.0, 60.0, 67.5, 75.0)
+    hysteresis_c: float = 5.0
+    state: int = 0
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """A cooling device in a state above 0, and no throttling."""
+        while self.state < len(self.steps_c) and junction_c >= self.steps_c[self.state]:
+            self.state += 1
+        while self.state and junction_c < self.steps_c[self.state - 1] - self.hysteresis_c:
+            self.state -= 1
+        return Effect(cooling_state=self.state, fan=self.state / len(self.steps_c))

@@ -1,0 +1,60 @@
+"""CPU frequency: /sys/devices/system/cpu/cpufreq/policy*, kHz.
+
+Per policy, never per CPU: the CPUs of a policy share their frequency. Three numbers, because none
+of them tells all:
+
+    freq_hz             `scaling_cur_freq`: on most drivers what was asked for last, not what is
+    freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, where the kernel has it
+    freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
+    cycles              the integral of frequency over time since boot, from `time_in_state`; the
+                        difference between two readings, over the time between, is the mean
+                        frequency, however slowly it is sampled
+
+Source: https://docs.kernel.org/admin-guide/pm/cpufreq.html; cpufreq-stats: counts of 10 ms.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import (
+    FAST_HZ,
+    FileSensors,
+    NoData,
+    numbered,
+    read_text,
+    scaled,
+)
+
+_TICK_S = 0.01
+"""USER_HZ is 100 on every architecture that Linux runs on today."""
+
+
+class Cpufreq:
+    """Frequencies of each policy."""
+
+    name = "cpufreq"
+    rate_hz_max = FAST_HZ
+
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
+        """Open each policy."""
+        found = FileSensors()
+        for policy in numbered(root / "sys/devices/system/cpu/cpufreq", "policy"):
+            name = f"cpufreq.{policy.name}"
+            found.add(f"{name}.freq_hz", policy / "scaling_cur_freq", scaled(1e3))
+            found.add(f"{name}.freq_hz_average", policy / "cpuinfo_avg_freq", scaled(1e3))
+            found.add(f"{name}.freq_hz_cap", policy / "scaling_max_freq", scaled(1e3))
+            found.add(f"{name}.cycles", policy / "stats/time_in_state", _cycles)
+            found.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))
+            found.add_constant(f"{name}.freq_hz_min", policy / "cpuinfo_min_freq", scaled(1e3))
+            # A bit for each CPU, so that it fits beside the other constants.
+            cpus = [int(cpu) for cpu in read_text(policy / "related_cpus").split() if cpu.isdigit()]
+            if cpus:
+                found.constants[f"{name}.cpu_mask"] = float(sum(1 << cpu for cpu in cpus))
+        return found.or_no_data("no policy under /sys/devices/system/cpu/cpufreq")
+
+
+def _cycles(content: bytes) -> float:
+    """Lines of `<kHz> <ticks>`."""
+    pairs = (line.split() for line in content.splitlines())
+    return sum(int(khz) * 1e3 * int(ticks) * _TICK_S for khz, ticks in pairs)

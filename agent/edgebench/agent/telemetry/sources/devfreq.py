@@ -1,0 +1,32 @@
+"""Frequencies of accelerators and of the memory: /sys/class/devfreq/*/cur_freq, Hz.
+
+Mali GPUs with the vendor's driver have their own files instead, in kHz.
+
+Source: https://docs.kernel.org/driver-api/devfreq.html
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData, scaled
+
+
+class Devfreq:
+    """The frequency of each device, and the highest that it may take now."""
+
+    name = "devfreq"
+    rate_hz_max = FAST_HZ
+
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
+        """Open each device."""
+        found = FileSensors()
+        for device in sorted((root / "sys/class/devfreq").glob("*")):
+            name = f"devfreq.{device.name}"
+            found.add(f"{name}.freq_hz", device / "cur_freq", scaled())
+            found.add(f"{name}.freq_hz_cap", device / "max_freq", scaled())
+        for device in sorted((root / "sys/devices/platform").glob("*.mali")):
+            name = f"devfreq.{device.name}"
+            found.add(f"{name}.freq_hz", device / "cur_freq", scaled(1e3))
+            found.add(f"{name}.freq_hz_cap", device / "scaling_max_freq", scaled(1e3))
+        return found.or_no_data("no device under /sys/class/devfreq")

@@ -1,0 +1,45 @@
+"""Pressure stall information: /proc/pressure/{cpu,memory,io}, seconds since boot.
+
+The averages in these files lag by design; the totals do not.
+
+Source: https://docs.kernel.org/accounting/psi.html
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData
+
+_SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
+_FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
+
+
+class Pressure:
+    """For how long somebody, and everybody, waited for each resource."""
+
+    name = "pressure"
+    rate_hz_max = FAST_HZ
+
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
+        """Open the files; reading fails where the kernel was started with psi=0."""
+        found = FileSensors()
+        for resource in ("cpu", "memory", "io"):
+            path = root / "proc/pressure" / resource
+            try:
+                content = path.read_bytes()
+            except OSError as exc:
+                return NoData(f"{path}: {exc.strerror}")
+            if _SOME.search(content):
+                found.add(f"pressure.{resource}.some_s", path, lambda c: _total_s(_SOME, c))
+            if _FULL.search(content) and resource != "cpu":  # always 0 for the whole system
+                found.add(f"pressure.{resource}.full_s", path, lambda c: _total_s(_FULL, c))
+        return found.or_no_data("no number under /proc/pressure")
+
+
+def _total_s(pattern: re.Pattern[bytes], content: bytes) -> float:
+    found = pattern.search(content)
+    if found is None:
+        raise ValueError("no total")
+    return int(found[1]) / 1e6

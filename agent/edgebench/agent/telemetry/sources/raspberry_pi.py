@@ -1,0 +1,73 @@
+"""What the Raspberry Pi's firmware knows and Linux does not: throttled bits, the real clock.
+
+`vcgencmd` is a process of its own: it is started at most twice a second, and never in the timed
+loop's process. Formats: `throttled=0x50005`; `frequency(48)=1200000000`, whose index differs
+between boards.
+
+Source: raspberrypi/documentation, os/graphics-utilities.adoc
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import SLOW_HZ, FileSensors, NoData
+
+_COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
+_TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
+"""Bare hexadecimal; refreshed only when somebody asks the firmware."""
+_TIMEOUT_S = 2.0
+_THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
+_FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")
+
+
+class RaspberryPi:
+    """The throttled bits, and the clock of the ARM cores as measured by the firmware."""
+
+    name = "raspberry_pi"
+    rate_hz_max = SLOW_HZ
+
+    def open(self, root: Path, worker_pid: int) -> VcgencmdReader | FileSensors | NoData:
+        """Find vcgencmd; without it, the file that the kernel keeps."""
+        command = next((root / path for path in _COMMANDS if (root / path).exists()), None)
+        if command is not None:
+            found = VcgencmdReader(command)
+            if not math.isnan(found.read()[0]):
+                return found
+            why = f"{command} does not answer; is the user in the group video?"
+            return NoData(why)
+        twin = FileSensors()
+        twin.add("rpi.throttled_bits", root / _TWIN, lambda content: int(content, 16))
+        return twin.or_no_data("no vcgencmd")
+
+
+class VcgencmdReader:
+    """Asks the firmware by its command."""
+
+    sensors = ("rpi.throttled_bits", "rpi.arm_freq_hz")
+
+    def __init__(self, command: Path) -> None:
+        self._command = str(command)
+        self.constants: dict[str, float] = {}
+        self.absent: dict[str, str] = {}
+
+    def read(self) -> Sequence[float]:
+        """Bits 0…3 now, 16…19 since boot; Hz."""
+        return [
+            self._ask("get_throttled", pattern=_THROTTLED, base=16),
+            self._ask("measure_clock", "arm", pattern=_FREQUENCY, base=10),
+        ]
+
+    def _ask(self, *words: str, pattern: re.Pattern[bytes], base: int) -> float:
+        try:
+            said = subprocess.run(
+                [self._command, *words], capture_output=True, timeout=_TIMEOUT_S, check=False
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            return math.nan
+        found = pattern.search(said)
+        return float(int(found[1], base)) if found else math.nan

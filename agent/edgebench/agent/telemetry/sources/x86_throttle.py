@@ -1,0 +1,46 @@
+"""Thermal throttling as Intel CPUs count it: cpu*/thermal_throttle/*_throttle_count.
+
+A package's counter is repeated on every CPU of it: one CPU of each package is enough. Power limits
+are not counted, and the time of an episode is added only when it ends.
+
+Source: torvalds/linux, drivers/thermal/intel/therm_throt.c
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import (
+    FAST_HZ,
+    FileSensors,
+    NoData,
+    numbered,
+    read_text,
+    scaled,
+)
+
+
+class X86Throttle:
+    """Counters of each core, and of each package."""
+
+    name = "x86_throttle"
+    rate_hz_max = FAST_HZ
+
+    def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
+        """Open the counters of CPUs that are online."""
+        found = FileSensors()
+        seen: set[str] = set()
+        for cpu in numbered(root / "sys/devices/system/cpu", "cpu"):
+            folder, topology = cpu / "thermal_throttle", cpu / "topology"
+            package = read_text(topology / "physical_package_id") or "0"
+            core = f"{package}.{read_text(topology / 'core_id') or cpu.name}"
+            for kind, key in (("core", core), ("package", package)):
+                if f"{kind}.{key}" in seen:  # the other thread of a core, or another core
+                    continue
+                name = f"x86.{kind}.{key}"
+                path = folder / f"{kind}_throttle_count"
+                if found.add(f"{name}.throttle_count", path, scaled()):
+                    seen.add(f"{kind}.{key}")
+                    total = folder / f"{kind}_throttle_total_time_ms"
+                    found.add(f"{name}.throttle_s", total, scaled(1e-3))
+        return found.or_no_data("no thermal_throttle under /sys/devices/system/cpu")

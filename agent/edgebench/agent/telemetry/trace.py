@@ -1,0 +1,43 @@
+"""The telemetry of one run in memory, and as columns on disk."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+class Trace:
+    """Readings in the order of their time; 24 bytes each."""
+
+    def __init__(self) -> None:
+        self._time_ns = array("q")
+        self._sensor = array("q")
+        self._value = array("d")
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def add(self, time_ns: int, first_sensor: int, values: Sequence[float]) -> None:
+        """Append one reading of one source."""
+        count = len(values)
+        self._time_ns.extend([time_ns] * count)
+        self._sensor.extend(range(first_sensor, first_sensor + count))
+        self._value.extend(values)
+
+    @staticmethod
+    def write(path: Path, traces: Iterable[Trace]) -> None:
+        """Write traces as one, in the order of time."""
+        merged = Trace()
+        for trace in traces:
+            merged._time_ns += trace._time_ns
+            merged._sensor += trace._sensor
+            merged._value += trace._value
+        order = sorted(range(len(merged)), key=merged._time_ns.__getitem__)
+        with path.open("wb") as file:
+            for column in (merged._time_ns, merged._sensor, merged._value):
+                in_order = array(column.typecode, map(column.__getitem__, order))
+                if sys.byteorder == "big":
+                    in_order.byteswap()
+                in_order.tofile(file)

@@ -1,0 +1,61 @@
+"""Rules about heat: did the device slow down, did it start cool, was anybody looking?"""
+
+from __future__ import annotations
+
+from edgebench.host.analysis.rules.evidence import Evidence
+from edgebench.host.analysis.throttling import ThermalState
+
+SAMPLER_LIMIT_RATIO = 0.01
+"""Of one CPU: what watching may cost."""
+
+
+def thermal(evidence: Evidence) -> tuple[bool | None, str]:
+    """The device did not slow down."""
+    found = evidence.measured.throttling
+    if found is None or found.state is ThermalState.UNKNOWN:
+        return None, "nothing was looked at" if found is None else found.reason
+    slowed = found.state in (ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED)
+    if not slowed:
+        return True, found.reason if found.state is ThermalState.NOT_THROTTLED else "not by heat"
+    when = "" if found.onset_s is None else f" from {found.onset_s:.0f} s on"
+    kept = (
+        "" if found.retention_ratio is None else f", {found.retention_ratio:.0%} of the speed left"
+    )
+    how = "the device says so" if found.is_certain else "probable"
+    return False, f"{found.verdict}{when}{kept}: {found.reason} ({how})"
+
+
+def interference(evidence: Evidence) -> tuple[bool | None, str]:
+    """Nothing but heat slowed the device down."""
+    found = evidence.measured.throttling
+    if found is None or found.state is ThermalState.UNKNOWN:
+        return None, "nobody can tell"
+    if found.state is ThermalState.INTERFERENCE:
+        return False, found.reason
+    return True, "the latency did not grow without a reason"
+
+
+def start_temperature(evidence: Evidence) -> tuple[bool | None, str]:
+    """The run began below where the device throttles: a hot start hides everything."""
+    found = evidence.measured.throttling
+    if found is None or found.is_baseline_cool is None or found.start_temp_c is None:
+        return None, "no temperature with a known limit can be read"
+    text = f"{found.start_temp_c:.1f} °C at the start, {found.max_temp_c or 0:.1f} °C at most"
+    return found.is_baseline_cool, text
+
+
+def telemetry(evidence: Evidence) -> tuple[bool | None, str]:
+    """The device was watched, and the watching cost nothing."""
+    facts = evidence.record.telemetry
+    if not evidence.record.spec.telemetry_rate_hz:
+        return None, "nobody was asked to look"
+    lost = next((item.reason for item in facts.absent if item.sensor == "all"), None)
+    if lost is not None:
+        return False, f"no telemetry: {lost}"
+    if not facts.sensors or facts.wall_s <= 0:
+        return None, "no telemetry"
+    share = facts.cpu_s / facts.wall_s
+    return share <= SAMPLER_LIMIT_RATIO, (
+        f"{len(facts.sensors)} sensors at {facts.rate_hz:g} Hz, which took {share:.2%} of a CPU, "
+        f"limit {SAMPLER_LIMIT_RATIO:.0%}"
+    )

@@ -1,0 +1,92 @@
+"""Telemetry by sensor and by window; pure functions over the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Nanoseconds = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One sensor over time, without the readings that gave no number."""
+
+    time_ns: Nanoseconds
+    """Ascending, shape (n,), device clock."""
+    value: Floats
+    """Shape (n,), unit by the sensor's suffix."""
+
+    def medians(self, edges_ns: Nanoseconds) -> Floats:
+        """The median of each window, shape (k,); NaN where a window has no reading."""
+        return window_medians(self.time_ns, self.value, edges_ns)
+
+    def rates(self, edges_ns: Nanoseconds) -> Floats:
+        """How fast a counter grew in each window, 1/s, shape (k,); NaN outside of the trace."""
+        at = np.interp(edges_ns, self.time_ns, self.value, left=np.nan, right=np.nan)
+        rates: Floats = np.diff(at) / (np.diff(edges_ns) / 1e9)
+        return rates
+
+    def growth(self) -> float:
+        """How much a counter grew from the first reading to the last."""
+        return float(self.value[-1] - self.value[0]) if self.value.size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Everything that was sampled beside a run."""
+
+    series: Mapping[str, Series] = field(default_factory=dict[str, Series])
+    constants: Mapping[str, float] = field(default_factory=dict[str, float])
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reason by sensor or source."""
+
+    def named(self, prefix: str, suffix: str) -> dict[str, Series]:
+        """The sensors whose names begin and end so."""
+        return {
+            name: series
+            for name, series in self.series.items()
+            if name.startswith(prefix) and name.endswith(suffix)
+        }
+
+
+def split_by_sensor(
+    time_ns: Nanoseconds, sensor: NDArray[np.int64], value: Floats, names: Iterable[str]
+) -> dict[str, Series]:
+    """The columns of a trace by sensor; a sensor that never gave a number is left out."""
+    found: dict[str, Series] = {}
+    for index, name in enumerate(names):
+        is_this = (sensor == index) & np.isfinite(value)
+        if is_this.any():
+            order = np.argsort(time_ns[is_this], kind="stable")
+            found[name] = Series(time_ns[is_this][order], value[is_this][order])
+    return found
+
+
+def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
+    """The median of the values in each window, shape (k,); NaN where it has none.
+
+    Args:
+        time_ns: Ascending, shape (n,).
+        value: Shape (n,).
+        edges_ns: Ascending, shape (k + 1,); a window has its first edge and not its last.
+    """
+    bounds = np.searchsorted(time_ns, edges_ns)
+    return np.array(
+        [
+            float(np.median(value[first:last])) if last > first else np.nan
+            for first, last in pairwise(bounds)
+        ]
+    )
+
+
+def window_sums(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
+    """The sum of the values in each window, shape (k,)."""
+    running = np.concatenate([[0.0], np.cumsum(value)])
+    sums: Floats = np.diff(running[np.searchsorted(time_ns, edges_ns)])
+    return sums

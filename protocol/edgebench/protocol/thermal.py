@@ -1,0 +1,52 @@
+"""What a device's profile expects of its temperatures; kept with a run, so that it can be verified.
+
+A later profile may know better; a stored run is judged by what was known when it was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedZone:
+    """A zone that matters."""
+
+    match_type: str
+    """Type of the thermal zone."""
+    throttle_c: float | None = None
+    trips_in_sysfs: bool = False
+    """The kernel's own trip points beat `throttle_c`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A device is not as its profile says."""
+
+    key: str
+    """As in the profile: `soc.cluster.0.freq_hz_max`."""
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the matched profile says."""
+
+    profile: str = "generic-linux"
+    zones: tuple[ExpectedZone, ...] = ()
+    """Empty for generic profiles."""
+    is_freq_a_request: bool = False
+    """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""
+    thermal_now: int = 0
+    """Firmware bits that mean heat."""
+    thermal_sticky: int = 0
+    power_now: int = 0
+    """Firmware bits that mean the supply."""
+    power_sticky: int = 0
+    abort_c: float | None = None
+    mismatches: tuple[Mismatch, ...] = ()
+
+    def zone(self, match_type: str) -> ExpectedZone | None:
+        """The zone of this type."""
+        return next((zone for zone in self.zones if zone.match_type == match_type), None)

@@ -1,0 +1,47 @@
+"""A real sampler in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
+
+
+@contextmanager
+def sampling(directory: Path, job: SamplerJob) -> Iterator[subprocess.Popen[str]]:
+    """A sampler that has opened its sources; ends it, and waits for its trace."""
+    directory.mkdir(exist_ok=True)
+    (directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
+    command = [sys.executable, "-m", "edgebench.agent.telemetry.sampler", str(directory)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == READY
+        yield process
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+def facts_of(directory: Path) -> TelemetryFacts:
+    """What the sampler found."""
+    return from_plain(json.loads((directory / FACTS_FILE).read_text()), TelemetryFacts)
+
+
+def last_values(directory: Path) -> dict[str, float]:
+    """The last reading of each sensor."""
+    data = (directory / TELEMETRY_FILE).read_bytes()
+    count = row_count(len(data), TELEMETRY_COLUMNS)
+    _, sensor = np.frombuffer(data, "<i8", 2 * count).reshape(2, count)
+    value = np.frombuffer(data, "<f8", count, 16 * count)
+    sensors = facts_of(directory).sensors
+    return {sensors[i]: float(v) for i, v in zip(sensor, value, strict=True)}

@@ -1,0 +1,80 @@
+"""Made-up boards, each read by the real sampler: what it sees is written down in golden/.
+
+After a wanted change: EDGEBENCH_WRITE_GOLDEN=1 pytest tests/unit/agent/telemetry/test_boards.py,
+and read what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.boards import BOARDS, make_board
+from support.sampling import facts_of, last_values, sampling
+
+from edgebench.agent.expectation import expect
+from edgebench.agent.system import identity
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.device_profiles.match import match_profile
+
+GOLDEN = Path(__file__).parent / "golden"
+PID = 4321
+CHANGING = ("cpu.", "worker.")
+"""Sensors of differences, which on a tree that stands still are no number."""
+
+
+def seen(root: Path, directory: Path) -> dict[str, Any]:
+    """What the sampler sees of a board."""
+    with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)):
+        time.sleep(0.9)
+    facts = facts_of(directory)
+    values = last_values(directory)
+    return {
+        "values": {
+            name: None if math.isnan(values[name]) else values[name]
+            for name in facts.sensors
+            if not name.startswith(CHANGING)
+        },
+        "constants": facts.constants,
+        "absent": {item.sensor: item.reason.replace(str(root), "") for item in facts.absent},
+    }
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_sampler_sees_what_the_board_shows(tmp_path: Path, name: str) -> None:
+    """A unit, a dead sensor or a renamed zone of one board is read wrongly, and no other tells."""
+    found = seen(make_board(tmp_path / "root", BOARDS[name]), tmp_path / "run")
+    path = GOLDEN / f"{name}.json"
+    if os.environ.get("EDGEBENCH_WRITE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_board_is_recognised_and_as_its_profile_says(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board has the profile of another one, or a profile's zone does not exist on its board."""
+    board = BOARDS[name]
+    root = make_board(tmp_path / "root", board)
+    monkeypatch.setattr("platform.machine", lambda: board.machine)
+    # A phone is recognised by what adb tells.
+    shown = replace(identity(root), adb_device=board.identity.get("adb_device", ""))
+    profile = match_profile(shown)
+    assert profile.id == board.profile
+    known = {mismatch.key: mismatch.actual for mismatch in expect(profile, root).mismatches}
+    assert known == MISMATCHES.get(name, {})
+
+
+MISMATCHES = {
+    "rock_5b": {"soc.cluster.2.freq_hz_max": "2352000000"},
+    "imx8mp_evk": {"soc.cluster.0.freq_hz_max": "1600000000"},
+}
+"""What the made-up boards have on purpose."""
