@@ -136,6 +136,12 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
+        (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
+        (("--sustained", "0s"), "duration must be > 0 s"),
+        (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),
+        (("--ambient", "nan"), "ambient temperature must be -60 to 90 °C, got nan"),
+        (("--telemetry-rate", "1000"), "telemetry rate must be 0..100 Hz, got 1000"),
+        (("--telemetry-rate", "nan"), "telemetry rate must be 0..100 Hz, got nan"),
         (
             ("--scenario", "server", "--qps", "9", "--target-latency", "0ms"),
             "target latency must be > 0 s",

@@ -118,6 +118,27 @@ def test_sampler_that_is_killed_costs_its_telemetry_and_no_latency(
     assert rule(run, "thermal")[0] == "unknown", "never “not throttled”"
 
 
+def test_sustained_run_tells_what_was_kept_up(host: Host) -> None:
+    """Twenty minutes are measured, and the median of all of them is printed."""
+    result = host.run(
+        *("bench", MODEL, "--on", "board", "--runtime", "litert", "--no-check"),
+        *("--sustained", "9s", "--warmup", "5", "--ambient", "21.5"),
+    )
+    assert result.returncode in (0, 3), result.stderr
+    run = host.lab.run("last")
+    assert (run.document["spec"]["is_sustained"], run.document["spec"]["duration_s"]) == (True, 9.0)
+    assert run.document["conditions"]["ambient_c"] == 21.5
+    thermal = run.metrics["thermal"]
+    assert thermal["peak_latency_ns"] > 0
+    assert thermal["sustained_latency_ns"] > 0
+    assert thermal["retention_ratio"] == pytest.approx(
+        thermal["peak_latency_ns"] / thermal["sustained_latency_ns"]
+    )
+    if run.verdict != "invalid":
+        assert "of the speed kept" in result.stdout
+    assert verify(host.lab.store, run.id) == []
+
+
 def test_nobody_looks_when_nobody_is_asked_to(host: Host) -> None:
     """A run without telemetry is watched all the same, or is suspect for it."""
     listener = Listener()

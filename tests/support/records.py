@@ -22,6 +22,7 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 RUN_ID = "20260102-030405-0123abcd"
 CREATED_UTC = "2026-01-02T03:04:05+00:00"
@@ -130,6 +131,7 @@ def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunReco
         outcome=r.Outcome.COMPLETED,
         worker=worker,
         load_1m_after=0.4,
+        cooldown=CooldownFacts(CooldownOutcome.COOL, 5.0, 41.0, 40.0, 44.0, -0.5),
         telemetry=r.TelemetryFacts(
             sensors=tuple(SENSORS),
             absent=(r.AbsentSensor("thermal", "no thermal zone"),),

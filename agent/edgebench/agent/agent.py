@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
-from edgebench.agent.expectation import expect
 from edgebench.agent.identity import Trust
 from edgebench.agent.lease import Lease
 from edgebench.agent.network import own_addresses, useful_addresses
@@ -48,13 +47,13 @@ class Agent:
         self._started_s = time.monotonic()
         self.trust = Trust(settings.config) if settings.listen else None
         self.device = describe_device(settings.state, settings.name)
-        expected = expect(match_profile(identity()))
+        profile = match_profile(identity())
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
         self.spool = Spool(settings.state)
         self.lease = Lease(time.monotonic)
-        self.runner = Runner(self.device, expected, self.models, self.spool, self.lease)
+        self.runner = Runner(self.device, profile, self.models, self.spool, self.lease)
         self.software = f"edgebench-agent {_version()}"
         self.port: int | None = None
         self._present: Counter[str] = Counter()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
+from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
@@ -22,6 +24,7 @@ from edgebench.agent.telemetry.process import Live, SamplerProcess, TooHot
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.errors import (
@@ -43,7 +46,7 @@ from edgebench.protocol.record import (
     TelemetryFacts,
     WorkerRecord,
 )
-from edgebench.protocol.thermal import Expectation
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 logger = logging.getLogger(__name__)
@@ -68,6 +71,7 @@ class Run:
     worker: WorkerProcess
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    cooldown: CooldownFacts = field(default_factory=CooldownFacts)
 
     def tell(self, notice: Notice) -> None:
         """Tell everybody who watches; a watcher that fails is the watcher's problem."""
@@ -86,13 +90,16 @@ class Runner:
     def __init__(
         self,
         device: DeviceDescription,
-        expected: Expectation,
+        profile: Profile,
         models: ArtifactStore,
         spool: Spool,
         lease: Lease,
     ) -> None:
         self._device = device
-        self._expected = expected
+        self._profile = profile
+        self._expected = expect(profile)
+        self._thermometer = find_thermometer(profile)
+        self._coolest_c = self._thermometer() if self._thermometer else None
         self._models = models
         self._spool = spool
         self._lease = lease
@@ -192,6 +199,7 @@ class Runner:
         try:
             if (job := self._sampler_job(run)).rate_hz > 0:
                 await sampler.start(job, lambda said: self._hear(run, said))
+            run.cooldown = await self._cool_down(run)
             run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
             run.worker.go()
             worker_record = await run.worker.follow(run.enter)
@@ -202,6 +210,29 @@ class Runner:
         record = self._record(run, worker_record, error, telemetry)
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
+
+    async def _cool_down(self, run: Run) -> CooldownFacts:
+        """Wait until the device is cool enough, as its profile and the run say."""
+        rules, asked_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
+        timeout_s = rules.timeout_s if asked_s is None else asked_s
+        if timeout_s == 0:
+            return CooldownFacts()
+        if self._thermometer is None:
+            return CooldownFacts(CooldownOutcome.NO_SENSOR)
+        run.enter(PhaseBegan(Phase.COOLING, timeout_s, monotonic_ns()))
+        found = await wait_until_cool(
+            Gate(rules, self._coolest_c),
+            self._thermometer,
+            timeout_s=timeout_s,
+            is_stopping=lambda: run.worker.is_stopping,
+        )
+        self._see_idle(found.reached_c)
+        return found
+
+    def _see_idle(self, temp_c: float | None) -> None:
+        """Remember the coolest that the device was."""
+        known = [one for one in (temp_c, self._coolest_c) if one is not None]
+        self._coolest_c = min(known, default=None)
 
     def _sampler_job(self, run: Run) -> SamplerJob:
         cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
@@ -256,6 +287,7 @@ class Runner:
             load_1m_after=load_1m(),
             telemetry=telemetry,
             expected=self._expected,
+            cooldown=run.cooldown,
             events=tuple(run.events),
             emulated=is_emulated(),
         )

@@ -61,7 +61,7 @@ def build_document(
         "runtime": to_plain(worker.runtime) | {"placement": to_plain(worker.placement)},
         "metrics": _metrics(record.spec, worker, measured, traces.facts),
         "environment": to_plain(record.environment),
-        "conditions": _conditions(record, worker, clock),
+        "conditions": _conditions(record, worker, clock) | {"ambient_c": traces.facts.ambient_c},
         "verdict": _verdict(verdict),
     }
 
@@ -177,13 +177,13 @@ def _conditions(
         "background_busy_ratio": background_busy_ratio(worker),
         "sample_count": worker.sample_count,
         "expected": to_plain(record.expected),
+        "cooldown": to_plain(record.cooldown),
         "telemetry": _telemetry(record.telemetry),
         "telemetry_absent": {item.sensor: item.reason for item in record.telemetry.absent},
         "clock": to_plain(clock) if clock else None,
         "output_sha256": worker.output.sha256,
         "inputs": to_plain(worker.inputs),
         "outputs": to_plain(worker.outputs),
-        "ambient_c": None,
         "power_source": None,
     }
 

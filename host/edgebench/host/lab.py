@@ -145,6 +145,7 @@ class Lab:
         accuracy: str | None = None,
         reference: str | Path | None = None,
         meter: str | None = None,
+        ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
     ) -> list[Run]:
@@ -160,6 +161,7 @@ class Lab:
             reference: The unquantised model whose accuracy the others are held against; the
                 built-in models have theirs.
             meter: Energy meter on this machine that records its power beside each run.
+            ambient_c: Temperature of the air around the devices; kept with the runs.
             watcher: Hears of every step; a failure is raised when there is none.
             **settings: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
@@ -178,6 +180,7 @@ class Lab:
             preset=preset,
             settings=_settings(preset, settings, limits, dataset),
             meter=_recorder(meter, on),
+            ambient_c=_ambient(ambient_c),
             dataset=dataset,
             references=references,
         )
@@ -197,6 +200,7 @@ class Lab:
         preset: str = DEFAULT_PRESET,
         limits: Limits | None = None,
         meter: str | None = None,
+        ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
     ) -> tuple[list[Compared], list[Run]]:
@@ -214,6 +218,7 @@ class Lab:
             preset: As for `bench`.
             limits: As for `bench`.
             meter: As for `bench`.
+            ambient_c: As for `bench`.
             watcher: As for `bench`.
             **settings: Fields of `RunSpec`.
 
@@ -230,6 +235,7 @@ class Lab:
             preset=preset,
             settings=_settings(preset, settings, limits, None),
             meter=_recorder(meter, on),
+            ambient_c=_ambient(ambient_c),
             against=find_model(str(candidate)),
             pair_count=pairs,
             is_across_runtimes="runtime" in allowed,
@@ -298,6 +304,12 @@ def _settings(
         found |= {"dataset_sha256": dataset.sha256}
     from_preset(preset, runtime="?", **found)
     return found
+
+
+def _ambient(ambient_c: float | None) -> float | None:
+    if ambient_c is not None and not -60 <= ambient_c <= 90:
+        raise UsageError(f"ambient temperature must be -60 to 90 °C, got {ambient_c:g}")
+    return ambient_c
 
 
 def _recorder(meter: str | None, on: Sequence[str]) -> OpenMeter | None:

@@ -126,6 +126,7 @@ def measure(
     dataset: Dataset | None = None,
     reference: ReferenceAccuracy | None = None,
     pair: Pair | None = None,
+    ambient_c: float | None = None,
     meter: OpenMeter | None,
     on_notice: OnNotice,
     on_bytes: OnBytes,
@@ -143,7 +144,7 @@ def measure(
         client.push_model(dataset.path, dataset.sha256, on_bytes)
     run_id = new_run_id()
     probes = [client.probe_clock()]
-    facts = host_facts(dataset, reference, pair)
+    facts = host_facts(dataset, reference, pair, ambient_c)
     # Before the start: when the link breaks, the next command that fetches the run finds them.
     with store.expecting(run_id) as directory:
         write_facts(directory, facts, dataset.labels if dataset else {})
@@ -192,11 +193,14 @@ class Beside:
 
 
 def host_facts(
-    dataset: Dataset | None, reference: ReferenceAccuracy | None, pair: Pair | None
+    dataset: Dataset | None,
+    reference: ReferenceAccuracy | None,
+    pair: Pair | None,
+    ambient_c: float | None,
 ) -> HostFacts:
     """What only the host knows of a run."""
     name, metric = (dataset.name, dataset.metric) if dataset else (None, None)
-    return HostFacts(name, metric, reference, pair)
+    return HostFacts(name, metric, reference, pair, ambient_c)
 
 
 def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:

@@ -61,6 +61,7 @@ class Plan:
     against: Model | None = None
     """A candidate that the only model is compared with."""
     pair_count: int = 0
+    ambient_c: float | None = None
     is_across_runtimes: bool = False
     """Baseline and candidate may run on different runtimes."""
 
@@ -149,6 +150,7 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
                 dataset=plan.dataset,
                 reference=reference_accuracy(plan.references.get(model), runtime, documents),
                 pair=step.pair,
+                ambient_c=plan.ambient_c,
                 meter=plan.meter,
                 on_notice=watcher.notice,
                 on_bytes=watcher.pushed,

@@ -8,7 +8,7 @@ from enum import Enum
 
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.thermal import Expectation
+from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """A run id becomes a directory on both sides; neither may choose where for the other."""
@@ -26,6 +26,8 @@ class Outcome(Enum):
 class Phase(Enum):
     """Where a run is; the order is the order of life."""
 
+    COOLING = "cooling"
+    """The device is too warm to start."""
     STARTING = "starting"
     LOADING = "loading"
     WARMING_UP = "warming_up"
@@ -294,6 +296,7 @@ class RunRecord:
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
     """What the device's profile says, when the run was made."""
+    cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
     emulated: bool = False
     simulated: bool = False

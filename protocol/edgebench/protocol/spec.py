@@ -117,6 +117,10 @@ class RunSpec:
     """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
     telemetry_rate_hz: float = 10.0
     """How often the device is looked at beside the run; 0: not at all."""
+    is_sustained: bool = False
+    """Looks for what the device can keep up: the time is asked for, not a count of queries."""
+    cooldown_timeout_s: float | None = None
+    """Wait so long for a cool device; None: as its profile says; 0: do not wait."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -132,6 +136,10 @@ class RunSpec:
         _require(
             0 <= self.telemetry_rate_hz <= MAX_TELEMETRY_HZ,
             f"telemetry rate must be 0..{MAX_TELEMETRY_HZ:g} Hz, got {self.telemetry_rate_hz}",
+        )
+        _require(
+            self.cooldown_timeout_s is None or 0 <= self.cooldown_timeout_s < math.inf,
+            f"cooldown timeout must be >= 0 s, got {self.cooldown_timeout_s}",
         )
         _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 
@@ -209,6 +217,8 @@ MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
 """A schedule is held in memory; at 1000 arrivals a second it lasts a quarter of an hour."""
 MAX_CPUS = 4096
+MAX_SUSTAINED_QUERIES = 10_000_000
+"""480 MB of memory on the device; twenty minutes of a model that takes 120 µs."""
 MAX_TELEMETRY_HZ = 100.0
 """More often, the watching would be felt."""
 

@@ -6,6 +6,7 @@ A later profile may know better; a stored run is judged by what was known when i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,30 @@ class Mismatch:
     """As in the profile: `soc.cluster.0.freq_hz_max`."""
     expected: str
     actual: str
+
+
+class CooldownOutcome(Enum):
+    """How the wait for a cool device ended."""
+
+    COOL = "cool"
+    TIMED_OUT = "timed_out"
+    NO_SENSOR = "no_sensor"
+    """No temperature can be read: nobody waited."""
+    NOT_ASKED = "not_asked"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class CooldownFacts:
+    """What came of it."""
+
+    outcome: CooldownOutcome = CooldownOutcome.NOT_ASKED
+    waited_s: float = 0.0
+    start_c: float | None = None
+    reached_c: float | None = None
+    target_c: float | None = None
+    """None: nothing is known of this device, and every temperature will do."""
+    slope_c_per_min: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class HostFacts:
     """How its labels judge the answers."""
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
+    ambient_c: float | None = None
+    """Temperature of the air, as the operator says."""
 
 
 @dataclass(frozen=True, slots=True)

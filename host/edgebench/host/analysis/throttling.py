@@ -165,7 +165,7 @@ def _signals(
     frequency = find_frequency(telemetry, edges_ns, is_request=expected.is_freq_a_request)
     is_same_policy = _is_same_policy(frequency, first, len(edges_ns) - 1)
     median_ns = window_medians(timeline.start_ns, timeline.invoke_ns.astype(np.float64), edges_ns)
-    baseline_ns = float(np.nanmedian(median_ns[:first])) if first else math.nan
+    baseline_ns = _baseline_ns(median_ns[:first])
     is_slower = (median_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_same_policy
     busy = window_sums(timeline.start_ns, timeline.invoke_ns.astype(np.float64), edges_ns)
     is_busy = busy >= BUSY_LIMIT_RATIO * np.diff(edges_ns)
@@ -179,6 +179,12 @@ def _signals(
         median_ns=median_ns,
         baseline_ns=baseline_ns,
     )
+
+
+def _baseline_ns(first_ns: Floats) -> float:
+    """The lower quartile of the first windows: a warm-up that was left in makes some slow."""
+    known = first_ns[~np.isnan(first_ns)]
+    return float(np.quantile(known, 0.25, method="lower")) if known.size else math.nan
 
 
 def _is_same_policy(frequency: Frequency | None, first: int, count: int) -> Flags:

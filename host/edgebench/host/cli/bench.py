@@ -60,6 +60,8 @@ def _add_runtime(add: Add) -> None:
 
 def _add_length(add: Add) -> None:
     add("--duration", type=seconds, metavar="60s", help="measure at least this long")
+    sustained = "measure what the device keeps up for so long: start, onset of throttling, end"
+    add("--sustained", type=seconds, metavar="20m", help=sustained)
     add("--min-queries", type=int, metavar="N", help="measure at least this many")
     add("--warmup", type=int, metavar="N", help="queries before the timed ones")
     add("--quick", action="store_true", help="the same as --preset quick")
@@ -87,6 +89,9 @@ def _add_answers(add: Add) -> None:
     add("--no-check", action="store_true", help=unchecked)
     add("--profile", action="store_true", help="time every operator, in a run of its own")
     rate = "how often the device is looked at beside the run (default: 10); 0: not at all"
+    cooldown = "wait so long for a cool device (default: as its profile says); 0s: do not wait"
+    add("--ambient", type=float, metavar="22", help="temperature of the air, °C; kept with the run")
+    add("--cooldown", type=seconds, metavar="10m", help=cooldown)
     add("--telemetry-rate", type=float, metavar="HZ", help=rate)
 
 
@@ -141,6 +146,7 @@ def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) ->
         "preset": _preset(options),
         "limits": _limits(options),
         "meter": options.meter,
+        "ambient_c": options.ambient,
         "watcher": watcher,
         **_settings(options),
     }
@@ -195,7 +201,7 @@ def _refuse_without_against(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.page import operators_table
+    from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.tables import console, results_table
 
     documents = watcher.documents
@@ -208,6 +214,9 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         for document in documents:
             if document["metrics"]["profile"] is not None:
                 out.print(operators_table(document))
+            if document["spec"]["is_sustained"] and document["verdict"]["state"] != "invalid":
+                for line in heat_lines(document["metrics"]["thermal"]):
+                    print(f"sustained: {document['model']['name']}: {line}")
     watcher.show_doubts(documents)
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
@@ -241,6 +250,22 @@ def _limits(options: argparse.Namespace) -> Limits:
     return limits if options.timeout is None else replace(limits, load_timeout_s=options.timeout)
 
 
+def _sustained(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that --sustained stands for."""
+    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES
+
+    if options.sustained is None:
+        return {}
+    if options.duration is not None:
+        raise UsageError("--sustained and --duration contradict each other")
+    return {
+        "duration_s": options.sustained,
+        "is_sustained": True,
+        "max_query_count": MAX_SUSTAINED_QUERIES,
+    }
+
+
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "scenario": options.scenario,
@@ -251,6 +276,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "target_latency_s": options.target_latency,
         "samples_per_query": options.samples_per_query,
         "is_profiled": options.profile or None,
+        "cooldown_timeout_s": options.cooldown,
         "telemetry_rate_hz": options.telemetry_rate,
         "is_checked": False if options.no_check else None,
         "duration_s": options.duration,
@@ -259,4 +285,5 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "threads": options.threads,
         "delegate": options.delegate,
         "seed": options.seed,
+        **_sustained(options),
     }

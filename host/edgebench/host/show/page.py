@@ -139,7 +139,29 @@ def _numbers(metrics: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if metrics["throughput_per_s"] is not None:
         facts.append(("throughput", f"{format_rate(metrics['throughput_per_s'])} inferences/s"))
-    return [*facts, *_loadgen(metrics["loadgen"]), *_accuracy(metrics["accuracy"])]
+    return [
+        *facts,
+        *_loadgen(metrics["loadgen"]),
+        *_accuracy(metrics["accuracy"]),
+        *[("heat", line) for line in heat_lines(metrics["thermal"])],
+    ]
+
+
+def heat_lines(thermal: dict[str, Any] | None) -> list[str]:
+    """What the device kept up, and what it did not; one line, or none where nothing was seen."""
+    if thermal is None or thermal["sustained_latency_ns"] is None:
+        return []
+    parts = [
+        thermal["verdict"],
+        f"{format_ns(thermal['peak_latency_ns'])} at first, "
+        f"{format_ns(thermal['sustained_latency_ns'])} at the end: "
+        f"{thermal['retention_ratio']:.1%} of the speed kept",
+    ]
+    if thermal["onset_s"] is not None:
+        parts.append(f"from {thermal['onset_s']:.0f} s on, {thermal['throttled_ratio']:.0%} of it")
+    if thermal["max_temp_c"] is not None:
+        parts.append(f"{thermal['start_temp_c']:.1f} to {thermal['max_temp_c']:.1f} °C")
+    return ["; ".join(parts)]
 
 
 def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Phase
 
 _PHASES = {
+    Phase.COOLING: "cooling down",
     Phase.STARTING: "starting",
     Phase.LOADING: "loading",
     Phase.WARMING_UP: "warming up",

@@ -36,10 +36,12 @@ from edgebench.protocol.record import (
     Scheduling,
 )
 from edgebench.protocol.spec import Engine, Scenario
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 Change = Callable[[Evidence], Evidence]
 
 
+WARM = CooldownFacts(CooldownOutcome.TIMED_OUT, 600.0, 85.1, 59.3, 45.0, -0.2)
 COOL = Throttling(
     state=ThermalState.NOT_THROTTLED,
     cause=None,
@@ -266,6 +268,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
     ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
+    ("cooldown", State.SUSPECT, record(cooldown=WARM)),
+    ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, outcome=CooldownOutcome.STOPPED))),
     ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN)),
     ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE)),
     ("steady_share", State.SUSPECT, measured(invoke_ns=latencies()[:244])),
@@ -303,6 +307,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("interference", heat(state=ThermalState.UNKNOWN)),
     ("start_temperature", heat(is_baseline_cool=None)),
     ("telemetry", watched(sensors=())),
+    ("cooldown", record(cooldown=CooldownFacts())),
+    ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
     ("telemetry", spec(telemetry_rate_hz=0.0)),
     ("frequency", both(freq_hz=())),
     ("background_load", both(cpu_total_s=None)),

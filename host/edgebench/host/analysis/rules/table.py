@@ -41,6 +41,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("thermal", State.SUSPECT, thermal.thermal),
     ("interference", State.SUSPECT, thermal.interference),
     ("start_temperature", State.SUSPECT, thermal.start_temperature),
+    ("cooldown", State.SUSPECT, thermal.cooldown),
     ("telemetry", State.SUSPECT, thermal.telemetry),
 )
 """Id, severity and rule, in the order in which a person should read them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.throttling import ThermalState
+from edgebench.protocol.thermal import CooldownOutcome
 
 SAMPLER_LIMIT_RATIO = 0.01
 """Of one CPU: what watching may cost."""
@@ -42,6 +43,18 @@ def start_temperature(evidence: Evidence) -> tuple[bool | None, str]:
         return None, "no temperature with a known limit can be read"
     text = f"{found.start_temp_c:.1f} °C at the start, {found.max_temp_c or 0:.1f} °C at most"
     return found.is_baseline_cool, text
+
+
+def cooldown(evidence: Evidence) -> tuple[bool | None, str]:
+    """The device was as cool as it should be before the run."""
+    found = evidence.record.cooldown
+    if found.outcome is CooldownOutcome.NOT_ASKED:
+        return None, "nobody waited for a cool device"
+    if found.outcome is CooldownOutcome.NO_SENSOR or found.reached_c is None:
+        return None, "no temperature with a known target can be read"
+    limit = "" if found.target_c is None else f", at most {found.target_c:.1f} °C"
+    text = f"{found.reached_c:.1f} °C after {found.waited_s:.0f} s of waiting{limit}"
+    return found.outcome is CooldownOutcome.COOL, text
 
 
 def telemetry(evidence: Evidence) -> tuple[bool | None, str]:

@@ -1,0 +1,129 @@
+"""Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
+
+The target is the profile's: a few degrees over the coolest that this device was ever seen idle, and
+never above `max_c`, which lies below the first step of a fan. A device that is cool at the first
+look starts after a second one. One that was warm has to be below the target for `stable_s`, and
+may not cool by more than `slope_c_per_min_max` any more: while it still cools, its case is hot, and
+the run would begin with less reserve than the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import numbered, read_text
+from edgebench.device_profiles.schema import Cooldown, Profile
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
+
+Thermometer = Callable[[], float | None]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Gate:
+    """Readings so far, and what they mean; knows no clock and no device."""
+
+    rules: Cooldown
+    coolest_c: float | None
+    """The coolest that the device was ever seen idle; None: nobody has looked."""
+    readings: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """Seconds since the start, and degrees."""
+
+    @property
+    def target_c(self) -> float | None:
+        """Not warmer than this; None when nothing is known."""
+        is_relative = self.rules.mode == "delta_over_baseline" and self.coolest_c is not None
+        relative = [(self.coolest_c or 0.0) + self.rules.delta_c] if is_relative else []
+        absolute = [] if self.rules.max_c is None else [self.rules.max_c]
+        return min(relative + absolute, default=None)
+
+    @property
+    def slope_c_per_min(self) -> float | None:
+        """Of the last `stable_s`, between the first and the last reading of it."""
+        recent = self._recent()
+        if len(recent) < 2:
+            return None
+        (begin_s, begin_c), (end_s, end_c) = recent[0], recent[-1]
+        return 60 * (end_c - begin_c) / (end_s - begin_s)
+
+    def is_open(self) -> bool:
+        """Whether the run may start."""
+        target_c = self.target_c
+        if target_c is None:
+            return True
+        if len(self.readings) < 2:
+            return False
+        if all(temp_c <= target_c for _, temp_c in self.readings):
+            return True
+        recent, slope = self._recent(), self.slope_c_per_min
+        is_long = recent[-1][0] - recent[0][0] >= self.rules.stable_s
+        is_cool = all(temp_c <= target_c for _, temp_c in recent)
+        is_steady = slope is not None and abs(slope) <= self.rules.slope_c_per_min_max
+        return is_long and is_cool and is_steady
+
+    def _recent(self) -> list[tuple[float, float]]:
+        """The readings of the last `stable_s`, and the one before them."""
+        end_s = self.readings[-1][0] if self.readings else 0.0
+        begin_s = end_s - self.rules.stable_s
+        older = [reading for reading in self.readings if reading[0] <= begin_s]
+        return older[-1:] + [reading for reading in self.readings if reading[0] > begin_s]
+
+
+async def wait_until_cool(
+    gate: Gate,
+    thermometer: Thermometer,
+    *,
+    timeout_s: float,
+    is_stopping: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Sleep = asyncio.sleep,
+) -> CooldownFacts:
+    """Wait until the gate opens, the time is over, or somebody stops the run."""
+    begin_s = clock()
+    while True:
+        temp_c = thermometer()
+        waited_s = clock() - begin_s
+        if temp_c is None:
+            return CooldownFacts(CooldownOutcome.NO_SENSOR, waited_s)
+        gate.readings.append((waited_s, temp_c))
+        if gate.is_open():
+            return _facts(gate, CooldownOutcome.COOL, waited_s)
+        if is_stopping():
+            return _facts(gate, CooldownOutcome.STOPPED, waited_s)
+        if waited_s >= timeout_s:
+            return _facts(gate, CooldownOutcome.TIMED_OUT, waited_s)
+        await sleep(min(gate.rules.poll_s, max(0.0, timeout_s - waited_s)))
+
+
+def find_thermometer(profile: Profile, root: Path = Path("/")) -> Thermometer | None:
+    """What reads the zone of the profile's gate; None where there is none."""
+    zone = next((z for z in profile.thermal.zone if z.role == profile.cooldown.zone), None)
+    if zone is None or zone.source != "sysfs":
+        return None
+    for folder in numbered(root / "sys/class/thermal", "thermal_zone"):
+        if read_text(folder / "type") == zone.match_type:
+            return lambda: _celsius(folder / "temp", zone.ignore_values_c)
+    return None
+
+
+def _celsius(path: Path, ignored: tuple[float, ...]) -> float | None:
+    try:
+        temp_c = int(read_text(path)) / 1000
+    except ValueError:
+        return None
+    return None if temp_c in ignored or temp_c < -100 else temp_c
+
+
+def _facts(gate: Gate, outcome: CooldownOutcome, waited_s: float) -> CooldownFacts:
+    return CooldownFacts(
+        outcome,
+        waited_s,
+        start_c=gate.readings[0][1],
+        reached_c=gate.readings[-1][1],
+        target_c=gate.target_c,
+        slope_c_per_min=gate.slope_c_per_min,
+    )
