@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from edgebench.agent.lease import Lease
 from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.run import Runner
 from edgebench.agent.runtimes.registry import probe_all
+from edgebench.agent.simulation.boards import find_board
+from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_device, describe_environment, identity, is_emulated
 from edgebench.device_profiles.match import match_profile
@@ -38,6 +41,25 @@ class Settings:
     """Stop after this long without a connection or a run; None: never."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
+    simulate: str | None = None
+    """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
+
+
+def _simulated(settings: Settings) -> SimulatedDevice | None:
+    """The simulated device in a tree of its own, made anew."""
+    if settings.simulate is None:
+        return None
+    board, seed = find_board(settings.simulate)
+    root = settings.state / "simulated"
+    shutil.rmtree(root, ignore_errors=True)
+    return SimulatedDevice(board, seed, root)
+
+
+def _name(settings: Settings) -> str | None:
+    """A simulated device says so wherever its name is shown."""
+    if settings.simulate is None:
+        return settings.name
+    return f"{settings.name or settings.simulate.partition(':')[0]}-simulated"
 
 
 class Agent:
@@ -46,14 +68,18 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         self._started_s = time.monotonic()
         self.trust = Trust(settings.config) if settings.listen else None
-        self.device = describe_device(settings.state, settings.name)
-        profile = match_profile(identity())
+        self.simulated = _simulated(settings)
+        root = self.simulated.root if self.simulated else Path("/")
+        self.device = describe_device(settings.state, _name(settings), root)
+        profile = match_profile(identity(root))
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
         self.spool = Spool(settings.state)
         self.lease = Lease(time.monotonic)
-        self.runner = Runner(self.device, profile, self.models, self.spool, self.lease)
+        self.runner = Runner(
+            self.device, profile, self.models, self.spool, self.lease, self.simulated
+        )
         self.software = f"edgebench-agent {_version()}"
         self.port: int | None = None
         self._present: Counter[str] = Counter()
@@ -65,7 +91,10 @@ class Agent:
         if self._runtimes is None:
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
         runtimes = await asyncio.shield(self._runtimes)
-        return SystemDescription(self.device, describe_environment(), runtimes, is_emulated())
+        is_simulated = self.simulated is not None
+        return SystemDescription(
+            self.device, describe_environment(), runtimes, is_emulated(), is_simulated
+        )
 
     def addresses(self) -> tuple[str, ...]:
         """Where another machine can reach this agent; none, when it listens on loopback only."""

@@ -90,6 +90,10 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
     serve.add_argument("--name", help="name of this device (default: the host name)")
+    serve.add_argument(
+        "--simulate", metavar="BOARD[:SEED]",
+        help="pretend to be a board that grows warm, for tests and demonstrations",
+    )  # fmt: skip
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
     serve.add_argument(
         "--idle-exit", type=float, metavar="SECONDS",
@@ -114,6 +118,7 @@ def _serve(options: argparse.Namespace) -> None:
             idle_exit_s=options.idle_exit,
             is_advertised=not options.no_advertise,
             models_quota_bytes=options.models_quota,
+            simulate=options.simulate,
         )
     )
 

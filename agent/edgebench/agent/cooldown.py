@@ -1,10 +1,10 @@
 """Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
 
 The target is the profile's: a few degrees over the coolest that this device was ever seen idle, and
-never above `max_c`, which lies below the first step of a fan. A device that is cool at the first
-look starts after a second one. One that was warm has to be below the target for `stable_s`, and
-may not cool by more than `slope_c_per_min_max` any more: while it still cools, its case is hot, and
-the run would begin with less reserve than the last one.
+not above `max_c`, which lies below the first step of a fan, if that can be reached at all. A device
+that is cool at the first look starts after a second one. One that was warm has to be below the
+target for `stable_s`, and may not cool by more than `slope_c_per_min_max` any more: while it still
+cools, its case is hot, and the run would begin with less reserve than the last one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.device_profiles.schema import Cooldown, Profile
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
+REACHABLE_C = 1.5
+"""Over the coolest that was seen: a sensor has steps of half a degree, and noise."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -36,10 +38,15 @@ class Gate:
     @property
     def target_c(self) -> float | None:
         """Not warmer than this; None when nothing is known."""
-        is_relative = self.rules.mode == "delta_over_baseline" and self.coolest_c is not None
-        relative = [(self.coolest_c or 0.0) + self.rules.delta_c] if is_relative else []
         absolute = [] if self.rules.max_c is None else [self.rules.max_c]
-        return min(relative + absolute, default=None)
+        if self.coolest_c is None:
+            return min(absolute, default=None)
+        is_relative = self.rules.mode == "delta_over_baseline"
+        relative = [self.coolest_c + self.rules.delta_c] if is_relative else []
+        if not relative + absolute:
+            return None
+        # In a warm room nobody gets below the coolest that the device ever was.
+        return max(min(relative + absolute), self.coolest_c + REACHABLE_C)
 
     @property
     def slope_c_per_min(self) -> float | None:

@@ -74,6 +74,9 @@ async def _serve(settings: Settings) -> None:
         await doors.enter_async_context(_local_door(settings, connections))
         if settings.listen:
             await doors.enter_async_context(_tls_door(settings, agent, connections))
+        if agent.simulated:
+            living = asyncio.create_task(agent.simulated.live())
+            doors.callback(living.cancel)
         print(f"ready {agent.device.name} port {agent.port or '-'}", flush=True)
         await _until_done(settings, agent, connections, stop)
         if agent.runner.current:

@@ -17,6 +17,7 @@ from edgebench.agent.files import disk_errors
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
+from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.job import SamplerJob
@@ -94,11 +95,14 @@ class Runner:
         models: ArtifactStore,
         spool: Spool,
         lease: Lease,
+        simulated: SimulatedDevice | None = None,
     ) -> None:
         self._device = device
         self._profile = profile
-        self._expected = expect(profile)
-        self._thermometer = find_thermometer(profile)
+        self._simulated = simulated
+        self._root = simulated.root if simulated else Path("/")
+        self._expected = expect(profile, self._root)
+        self._thermometer = find_thermometer(profile, self._root)
         self._coolest_c = self._thermometer() if self._thermometer else None
         self._models = models
         self._spool = spool
@@ -170,7 +174,11 @@ class Runner:
         worker = WorkerProcess(directory, spec.limits)
         run = Run(request, owner, model, environment, worker)
         try:
-            await worker.start(Job(spec, model, str(path), dataset, limit, os.getpid()))
+            speed_path = str(self._simulated.speed_path) if self._simulated else None
+            job = Job(spec, model, str(path), dataset, limit, os.getpid(), speed_path)
+            await worker.start(job)
+            if self._simulated:
+                self._simulated.attach(worker.pid)
         except BaseException:
             self._spool.discard(request.run_id)
             raise
@@ -241,6 +249,7 @@ class Runner:
             rate_hz = max(rate_hz, GUARD_HZ)  # nobody may switch the guard off
         return SamplerJob(
             worker_pid=run.worker.pid,
+            root=str(self._root),
             rate_hz=rate_hz,
             cpus=tuple(sorted(cpus)) if run.request.spec.cpus else (),
             abort_c=self._expected.abort_c,
@@ -290,6 +299,7 @@ class Runner:
             cooldown=run.cooldown,
             events=tuple(run.events),
             emulated=is_emulated(),
+            simulated=self._simulated is not None,
         )
 
     def _spool_run(self, directory: Path, record: RunRecord) -> None:

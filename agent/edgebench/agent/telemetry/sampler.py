@@ -142,8 +142,10 @@ class _SlowSource(threading.Thread):
         self._ended = ended
 
     def run(self) -> None:
-        while not self._ended.wait(1 / self._source.rate_hz):
+        while True:
             _read(self._source, self.trace, self._latest)
+            if self._ended.wait(1 / self._source.rate_hz):
+                return
 
 
 def _read(source: Opened, trace: Trace, latest: Latest) -> None:

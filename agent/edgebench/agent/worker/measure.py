@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
+from edgebench.agent.worker.slowed import slowed
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import ColdStart, HarnessFacts, MemoryFacts, Moment, Phase
@@ -84,12 +85,15 @@ def get_ready(job: Job) -> Ready:
     )
 
 
-def measure(spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
+def measure(
+    spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path, speed_path: str | None = None
+) -> Measured:
     """Warm up and run the scenario."""
     from edgebench.agent.worker.scenarios import run_warmup
 
     model = ready.model
-    calls = Calls(model.prepare(ready.samples), model.invoker(), model.reader())
+    invoke = slowed(model.invoker(), speed_path)
+    calls = Calls(model.prepare(ready.samples), invoke, model.reader())
     harness = _measure_harness()
     first_ns = ready.cold_start.first_inference_ns
     pipe.phase(

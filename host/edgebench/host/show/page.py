@@ -93,6 +93,8 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _kind(document: dict[str, Any]) -> str:
     profile = document["metrics"]["profile"]
+    if document["simulated"]:
+        return "SIMULATED device: its times are made up"
     if profile is None:
         return "measurement"
     p50 = format_ns(profile["unprofiled_p50_ns"])

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress_bar import ProgressBar
+from rich.table import Column
 from rich.text import Text
 
 from edgebench.host.document import headline_ns
@@ -36,6 +37,10 @@ REFRESH_HZ = 2
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
 """On a narrower terminal the line would break."""
+
+
+OTHERS_WIDTH = 58
+"""Columns of what stands beside the name: bar, phase with temperature and clock, time."""
 
 
 class ClockBar(ProgressColumn):
@@ -71,10 +76,21 @@ class ProgressWatcher(Watcher):
     def __init__(self) -> None:
         self._console: Console = console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
+            # Of a narrow terminal, the long name of a model gets what is left.
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(
+                    no_wrap=True,
+                    overflow="ellipsis",
+                    max_width=max(8, self._console.width - OTHERS_WIDTH),
+                ),
+            ),
             *([ClockBar()] if self._console.width >= BAR_FROM_WIDTH else []),
-            TextColumn("{task.fields[what]}", markup=False),
-            Seconds(),
+            TextColumn(
+                "{task.fields[what]}", markup=False, table_column=Column(no_wrap=True, min_width=28)
+            ),
+            Seconds(table_column=Column(no_wrap=True, min_width=18)),
             console=self._console,
             transient=True,
             refresh_per_second=REFRESH_HZ,

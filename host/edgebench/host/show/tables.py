@@ -172,6 +172,12 @@ def _half_width(document: dict[str, Any]) -> str:
     return format_half_width(latency.get("p50"), latency.get("p50_ci95"))
 
 
+def _labelled_verdict(document: dict[str, Any]) -> Text:
+    """A simulated device is called that in every table."""
+    shown = _verdict(document["verdict"]["state"])
+    return shown.append(", simulated") if document["simulated"] else shown
+
+
 _RESULT_COLUMNS = (
     _Column("device", 100, lambda d: text(d["device"]["name"]), is_number=False),
     _Column("model", 0, lambda d: text(d["model"]["name"]), is_number=False),
@@ -187,7 +193,7 @@ _RESULT_COLUMNS = (
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),
     _Column("peak memory", 132, lambda d: format_bytes(d["metrics"]["memory_bytes"]["peak_rss"])),
-    _Column("verdict", 0, lambda d: _verdict(d["verdict"]["state"]), is_number=False),
+    _Column("verdict", 0, _labelled_verdict, is_number=False),
 )
 
 

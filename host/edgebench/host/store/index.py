@@ -13,7 +13,7 @@ from edgebench.protocol.errors import StoreError
 from edgebench.protocol.spec import Scenario
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 3
+_VERSION = 4
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 DAMAGED = "damaged"
@@ -141,7 +141,7 @@ def row_of(document: dict[str, Any]) -> Row:
         runtime=document["runtime"]["name"],
         threads=document["spec"]["threads"],
         scenario=document["spec"]["scenario"],
-        kind=document["kind"],
+        kind=("simulated " if document["simulated"] else "") + document["kind"],
         **(_NO_NUMBERS if is_refused else _numbers(document["metrics"])),
         verdict=verdict,
     )

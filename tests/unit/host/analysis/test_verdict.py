@@ -239,6 +239,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("complete", State.INVALID, record(outcome=Outcome.INTERRUPTED)),
     ("complete", State.INVALID, record(outcome=Outcome.FAILED)),
     ("real_time", State.INVALID, record(emulated=True)),
+    ("real_device", State.SUSPECT, record(simulated=True)),
     ("enough_queries", State.INVALID, spec(min_query_count=491)),
     ("enough_time", State.INVALID, spec(duration_s=3600.0)),
     ("keeps_up", State.INVALID, spec(scenario=Scenario.SERVER, target_qps=10_000.0)),

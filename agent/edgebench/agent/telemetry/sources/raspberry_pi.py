@@ -1,8 +1,8 @@
 """What the Raspberry Pi's firmware knows and Linux does not: throttled bits, the real clock.
 
-`vcgencmd` is a process of its own: it is started at most twice a second, and never in the timed
-loop's process. Formats: `throttled=0x50005`; `frequency(48)=1200000000`, whose index differs
-between boards.
+`vcgencmd` is a process of its own, which takes milliseconds: the bits are asked for once a second
+(what happens in between is remembered by the sticky ones), the clock every second time. Formats:
+`throttled=0x50005`; `frequency(48)=1200000000`, whose index differs between boards.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc
 """
@@ -15,8 +15,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.agent.telemetry.source import SLOW_HZ, FileSensors, NoData
+from edgebench.agent.telemetry.source import FileSensors, NoData
 
+RATE_HZ = 1.0
+CLOCK_EVERY = 2
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
 """Bare hexadecimal; refreshed only when somebody asks the firmware."""
@@ -29,15 +31,14 @@ class RaspberryPi:
     """The throttled bits, and the clock of the ARM cores as measured by the firmware."""
 
     name = "raspberry_pi"
-    rate_hz_max = SLOW_HZ
+    rate_hz_max = RATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> VcgencmdReader | FileSensors | NoData:
         """Find vcgencmd; without it, the file that the kernel keeps."""
         command = next((root / path for path in _COMMANDS if (root / path).exists()), None)
         if command is not None:
-            found = VcgencmdReader(command)
-            if not math.isnan(found.read()[0]):
-                return found
+            if not math.isnan(VcgencmdReader(command).read()[0]):
+                return VcgencmdReader(command)
             why = f"{command} does not answer; is the user in the group video?"
             return NoData(why)
         twin = FileSensors()
@@ -52,15 +53,18 @@ class VcgencmdReader:
 
     def __init__(self, command: Path) -> None:
         self._command = str(command)
+        self._count = 0
         self.constants: dict[str, float] = {}
         self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
-        """Bits 0…3 now, 16…19 since boot; Hz."""
-        return [
-            self._ask("get_throttled", pattern=_THROTTLED, base=16),
-            self._ask("measure_clock", "arm", pattern=_FREQUENCY, base=10),
-        ]
+        """Bits 0…3 now, 16…19 since boot; Hz, NaN where the clock was not asked for."""
+        bits = self._ask("get_throttled", pattern=_THROTTLED, base=16)
+        is_due = self._count % CLOCK_EVERY == 0
+        self._count += 1
+        if not is_due:
+            return [bits, math.nan]
+        return [bits, self._ask("measure_clock", "arm", pattern=_FREQUENCY, base=10)]
 
     def _ask(self, *words: str, pattern: re.Pattern[bytes], base: int) -> float:
         try:

@@ -30,6 +30,13 @@ def real_time(evidence: Evidence) -> tuple[bool | None, str]:
     return True, "the CPU is real"
 
 
+def real_device(evidence: Evidence) -> tuple[bool | None, str]:
+    """The device is no simulation."""
+    if evidence.record.simulated:
+        return False, "the device is simulated: its times are made up"
+    return True, "the device is real"
+
+
 def enough_queries(evidence: Evidence) -> tuple[bool | None, str]:
     """As many as were asked for were issued; what a warm-up takes of them is another rule's."""
     spec = evidence.record.spec

@@ -11,6 +11,7 @@ from edgebench.host.analysis.rules.evidence import Rule, State
 RULES: tuple[tuple[str, State, Rule], ...] = (
     ("complete", State.INVALID, run.complete),
     ("real_time", State.INVALID, run.real_time),
+    ("real_device", State.SUSPECT, run.real_device),
     ("enough_queries", State.INVALID, run.enough_queries),
     ("enough_time", State.INVALID, run.enough_time),
     ("keeps_up", State.INVALID, run.keeps_up),

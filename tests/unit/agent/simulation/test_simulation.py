@@ -1,0 +1,130 @@
+"""Simulated devices: heat against formulas and a real trace, and a tree that real parts read."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+from support.sampling import facts_of, last_values, sampling
+
+from edgebench.agent.cooldown import find_thermometer
+from edgebench.agent.expectation import expect
+from edgebench.agent.simulation.boards import BARE_BOARD, BOARDS, find_board
+from edgebench.agent.simulation.controllers import (
+    BangBang,
+    Fan,
+    IdleInjection,
+    PowerLimit,
+    Progressive,
+    StepWise,
+)
+from edgebench.agent.simulation.device import SimulatedDevice
+from edgebench.agent.simulation.heat import Body, Heat, at_rest
+from edgebench.agent.system import identity
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.device_profiles.match import match_profile
+from edgebench.protocol.errors import UsageError
+
+PI_5_COOLING = ((30, 69.7), (60, 65.9), (180, 63.1), (300, 60.4), (600, 59.3))
+"""A bare Raspberry Pi 5 after a compilation, from 85.1 °C; public observation."""
+
+
+def test_rest_is_where_nothing_changes_any_more() -> None:
+    """A simulation drifts for ever, or ends at another temperature than its resistances say."""
+    heat = at_rest(BARE_BOARD, 25.0, 3.0)
+    assert heat.case_c == pytest.approx(25 + 3 * 6)
+    assert heat.junction_c == pytest.approx(25 + 3 * 6 + 3 * 4)
+    heat.advance(1000.0, 3.0)
+    assert heat.junction_c == pytest.approx(55.0, abs=1e-6)
+
+
+def test_junction_follows_an_exponential() -> None:
+    """The integration is too coarse: temperatures overshoot."""
+    body = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=1e-6, case_j_per_k=1e9)
+    heat = Heat(body, 25.0, 25.0, 25.0)
+    for second in range(1, 60):
+        heat.advance(1.0, 5.0)
+        assert heat.junction_c == pytest.approx(25 + 20 * (1 - math.exp(-second / 20)), abs=0.05)
+
+
+def test_bare_board_cools_as_a_real_one_does() -> None:
+    """One time constant too few: the gate is tested on a device that does not exist."""
+    heat = at_rest(BARE_BOARD, 25.0, 6.01)
+    assert heat.junction_c == pytest.approx(85.1)
+    now_s = 0.0
+    for time_s, measured_c in PI_5_COOLING:
+        heat.advance(time_s - now_s, 2.0)
+        now_s = time_s
+        assert heat.junction_c == pytest.approx(measured_c, abs=4.0)
+
+
+def test_controllers_do_what_their_boards_do() -> None:
+    """A kind of throttling is simulated that no board has."""
+    assert Progressive().act(0, 79.0).speed == 1.0
+    assert 0.6 < Progressive().act(0, 82.5).clock < 1.0
+    assert Progressive().act(0, 99.0).clock == 0.6
+    assert Progressive().act(0, 99.0).told_clock == 1.0, "the kernel does not know"
+    bang = BangBang()
+    assert [bang.act(0, c).clock < 1 for c in (59.5, 60.0, 59.5, 58.9)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    step = StepWise(trip_c=85.0)
+    states = [step.act(0.3 * tick, 90.0).cooling_state for tick in range(12)]
+    assert states == [*range(1, 9), 8, 8, 8, 8]
+    idle = IdleInjection().act(0, 88.0)
+    assert (idle.clock, idle.told_clock) == (1.0, 1.0)
+    assert idle.speed == pytest.approx(0.7)
+    assert [PowerLimit().act(s, 50.0).clock for s in (0.0, 27.9, 28.0)] == [1.0, 1.0, 0.7]
+    fan = Fan()
+    assert [fan.act(0, c).cooling_state for c in (49.0, 61.0, 56.0, 54.0, 40.0)] == [0, 2, 2, 1, 0]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_real_parts_read_the_tree(tmp_path: Path, name: str) -> None:
+    """A simulated board is none to the matcher, the gate or the sampler."""
+    board, seed = find_board(f"{name}:7")
+    device = SimulatedDevice(board, seed, tmp_path / "root")
+    profile = match_profile(identity(device.root))
+    assert not profile.id.startswith("generic-")
+    assert expect(profile, device.root).mismatches == ()
+    thermometer = find_thermometer(profile, device.root)
+    assert thermometer is not None
+    resting_c = board.ambient_c + board.idle_w * 10
+    assert thermometer() == pytest.approx(resting_c, abs=5.0)
+    with sampling(tmp_path / "run", SamplerJob(1, str(device.root), rate_hz=20.0)):
+        device.advance(0.1)
+        time.sleep(0.8)
+    values = last_values(tmp_path / "run")
+    assert values[f"thermal.{board.zones[0]}.0.temp_c"] == thermometer()
+    assert values["cpufreq.policy0.freq_hz"] == 1000 * board.freq_khz
+    assert ("rpi.throttled_bits" in values) == board.has_vcgencmd
+    absent = {item.sensor for item in facts_of(tmp_path / "run").absent}
+    assert "worker" in absent, "nobody runs a model here"
+
+
+def test_same_seed_gives_the_same_device(tmp_path: Path) -> None:
+    """A gate that fails on a simulated device cannot be looked at again."""
+    shown = []
+    for number, seed in enumerate((3, 3, 4)):
+        device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], seed, tmp_path / str(number))
+        temps = []
+        for _ in range(20):
+            device.advance(0.1)
+            temps.append((device.root / "sys/class/thermal/thermal_zone0/temp").read_text())
+        shown.append(temps)
+    assert shown[0] == shown[1] != shown[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("pi", "unknown simulated board 'pi': there are"), ("imx8mp-evk:x", "number")],
+)
+def test_unknown_board_is_refused(text: str, said: str) -> None:
+    """A misspelt board is a traceback."""
+    with pytest.raises(UsageError, match=said):
+        find_board(text)
