@@ -141,6 +141,7 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),
         (("--ambient", "nan"), "ambient temperature must be -60 to 90 °C, got nan"),
         (("--telemetry-rate", "1000"), "telemetry rate must be 0..100 Hz, got 1000"),
+        (("--governor", "Fast!"), "governor must be a name as performance, got 'Fast!'"),
         (("--telemetry-rate", "nan"), "telemetry rate must be 0..100 Hz, got nan"),
         (
             ("--scenario", "server", "--qps", "9", "--target-latency", "0ms"),

@@ -4,15 +4,48 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
+from support.watchers import At
 
 from edgebench.host.store.verify import verify
+from edgebench.protocol.errors import TargetError
+from edgebench.protocol.record import Phase
 
 BENCH = ("--runtime", "litert", "--no-check", "--warmup", "5", "--cooldown", "0s")
 MODEL = "digits_fp32.tflite"
+
+
+def test_governor_is_set_for_the_run_alone(tmp_path: Path) -> None:
+    """The operator asks for full clock, and gets it for ever, or not at all."""
+    need_runtime("ai-edge-litert")
+    agent = AgentProcess(tmp_path / "agent", options=["--simulate", "imx8mp-evk"]).start()
+    try:
+        host = Host(tmp_path / "host")
+        host.lab.pair(agent.pairing_string())
+        policy = agent.state / "simulated/sys/devices/system/cpu/cpufreq/policy0"
+        path = policy / "scaling_governor"
+        seen: list[str] = []
+        at = At(Phase.MEASURING, lambda: seen.append(path.read_text().strip()))
+        settings: dict[str, Any] = {
+            "duration_s": 0.3,
+            "min_query_count": 30,
+            "cooldown_timeout_s": 0.0,
+        }
+        [run] = host.lab.bench(
+            MODEL, on=["imx8mp-evk-simulated"], governor="powersave", watcher=at, **settings
+        )
+        assert (seen, path.read_text().strip()) == (["powersave"], "performance")
+        assert run.document["spec"]["governor"] == "powersave"
+        (policy / "scaling_available_governors").write_text("performance\n")
+        with pytest.raises(TargetError, match="governor powersave is not offered"):
+            host.lab.bench(MODEL, on=["imx8mp-evk-simulated"], governor="powersave", **settings)
+        assert agent.status().running is None
+    finally:
+        agent.kill()
 
 
 @pytest.mark.timeout(180)

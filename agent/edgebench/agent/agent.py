@@ -78,7 +78,13 @@ class Agent:
         self.spool = Spool(settings.state)
         self.lease = Lease(time.monotonic)
         self.runner = Runner(
-            self.device, profile, self.models, self.spool, self.lease, self.simulated
+            self.device,
+            profile,
+            self.models,
+            self.spool,
+            self.lease,
+            self.simulated,
+            state=settings.state,
         )
         self.software = f"edgebench-agent {_version()}"
         self.port: int | None = None

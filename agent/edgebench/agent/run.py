@@ -14,6 +14,7 @@ from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
 from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
+from edgebench.agent.governor import Governors
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
@@ -96,11 +97,15 @@ class Runner:
         spool: Spool,
         lease: Lease,
         simulated: SimulatedDevice | None = None,
+        *,
+        state: Path,
     ) -> None:
         self._device = device
         self._profile = profile
         self._simulated = simulated
         self._root = simulated.root if simulated else Path("/")
+        self._governors = Governors(state, self._root)
+        self._governors.restore()  # an earlier agent may have been killed in a run
         self._expected = expect(profile, self._root)
         self._thermometer = find_thermometer(profile, self._root)
         self._coolest_c = self._thermometer() if self._thermometer else None
@@ -205,6 +210,8 @@ class Runner:
         sampler = SamplerProcess(directory)
         worker_record, error = None, None
         try:
+            if run.request.spec.governor:
+                self._governors.set(run.request.spec.governor)
             if (job := self._sampler_job(run)).rate_hz > 0:
                 await sampler.start(job, lambda said: self._hear(run, said))
             run.cooldown = await self._cool_down(run)
@@ -214,6 +221,9 @@ class Runner:
         except EdgebenchError as exc:
             error = exc
             run.events.append(Event(monotonic_ns(), "failed", str(exc)))
+            await run.worker.kill()
+        finally:
+            self._governors.restore()
         telemetry = await sampler.end()
         record = self._record(run, worker_record, error, telemetry)
         await asyncio.to_thread(self._spool_run, directory, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -109,6 +110,8 @@ class RunSpec:
     cpus: tuple[int, ...] = ()
     """CPUs that the worker is bound to; empty: as the kernel likes."""
     priority: Priority = Priority.NORMAL
+    governor: str | None = None
+    """CPU frequency governor to set for the run, and to restore after it; None: leave it alone."""
     is_profiled: bool = False
     """A run of its own that times every operator: its latencies are not the model's."""
     is_checked: bool = True
@@ -140,6 +143,10 @@ class RunSpec:
         _require(
             self.cooldown_timeout_s is None or 0 <= self.cooldown_timeout_s < math.inf,
             f"cooldown timeout must be >= 0 s, got {self.cooldown_timeout_s}",
+        )
+        _require(
+            self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
+            f"governor must be a name as performance, got {self.governor!r}",
         )
         _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
 

@@ -54,6 +54,7 @@ def _add_runtime(add: Add) -> None:
     add("--delegate", metavar="D", help="delegate or execution provider")
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
+    add("--governor", metavar="G", help="set this CPU governor for the run, and restore it (root)")
     add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
     add("--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process")
 
@@ -271,6 +272,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "scenario": options.scenario,
         "engine": options.engine,
         "priority": options.priority,
+        "governor": options.governor,
         "cpus": options.cpus,
         "target_qps": options.qps,
         "target_latency_s": options.target_latency,

@@ -1,0 +1,93 @@
+"""Governors are set when the operator asks, and restored whatever happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.boards import BOARDS, make_board
+
+from edgebench.agent.governor import KEPT_FILE, Governors
+from edgebench.protocol.errors import TargetError
+
+
+def now(root: Path) -> list[str]:
+    """The governor of each policy."""
+    paths = sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy*/scaling_governor"))
+    return [path.read_text().strip() for path in paths]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A board with three policies."""
+    return make_board(tmp_path / "root", BOARDS["rock_5b"])
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The agent's state directory."""
+    path = tmp_path / "state"
+    path.mkdir()
+    return path
+
+
+def test_every_policy_is_set_and_restored(root: Path, state: Path) -> None:
+    """The big cores stay slow, or the board of a colleague stays at full clock for ever."""
+    before = now(root)
+    assert len(before) == 3
+    governors = Governors(state, root)
+    governors.set("powersave")
+    assert now(root) == ["powersave"] * 3
+    governors.restore()
+    assert now(root) == before
+    assert list(state.iterdir()) == []
+    governors.restore()
+    assert now(root) == before
+
+
+def test_agent_that_was_killed_restores_when_it_starts_again(root: Path, state: Path) -> None:
+    """A crash leaves the clocks as no operator wanted them."""
+    before = now(root)
+    Governors(state, root).set("powersave")
+    Governors(state, root).restore()
+    assert now(root) == before
+
+
+def test_governor_that_is_not_offered_is_refused_with_those_that_are(
+    root: Path, state: Path
+) -> None:
+    """A misspelt governor is written into the kernel, or ignored."""
+    before = now(root)
+    with pytest.raises(TargetError, match=r"governor fast is not offered: there are .*schedutil"):
+        Governors(state, root).set("fast")
+    assert now(root) == before
+    assert not (state / KEPT_FILE).exists()
+
+
+def test_policy_that_may_not_be_set_leaves_all_as_they_were(root: Path, state: Path) -> None:
+    """Half of the clocks are changed, and the run is refused."""
+    before = now(root)
+    path = root / "sys/devices/system/cpu/cpufreq/policy6/scaling_governor"
+    path.unlink()
+    path.mkdir()  # not even root can write into a directory as if it were a file
+    with pytest.raises(TargetError, match=r"governor powersave not set: .*policy6"):
+        Governors(state, root).set("powersave")
+    path.rmdir()
+    path.write_text(before[2])
+    assert now(root) == before
+
+
+def test_machine_without_policies_says_so(tmp_path: Path, state: Path) -> None:
+    """A virtual machine is said to run at full clock."""
+    with pytest.raises(TargetError, match="offers no frequency policies"):
+        Governors(state, tmp_path).set("performance")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null"])
+def test_damaged_account_of_an_earlier_agent_does_not_keep_it_from_starting(
+    root: Path, state: Path, content: str
+) -> None:
+    """A full disk at the wrong moment, and the agent never starts again."""
+    (state / KEPT_FILE).write_text(content)
+    Governors(state, root).restore()
+    Governors(state, root).set("performance")
