@@ -239,7 +239,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     # Source: mlcommons/mobile_open, submission rules 3.0.
     "default": {"duration_s": 60.0, "min_query_count": 1024},
     # For a first look: long enough for a p90 with an interval, short enough to wait for.
-    "quick": {"duration_s": 10.0, "min_query_count": 128, "warmup_duration_s": 0.5},
+    "quick": {
+        "duration_s": 10.0,
+        "min_query_count": 128,
+        "warmup_duration_s": 0.5,
+        "cooldown_timeout_s": 30.0,
+    },
     # Source: mlcommons/inference, loadgen/mlperf.conf: 600 s in every scenario.
     MLPERF_PRESET: {
         "duration_s": 600.0,
