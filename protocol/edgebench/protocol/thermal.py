@@ -8,6 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+SLOWING_PREFIXES = (
+    *("cpufreq", "thermal-cpufreq"),
+    *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
+    *("cpuidle", "thermal-idle", "idle"),
+)
+"""Clocks that are capped, and CPUs that are made to idle; a number or a device's name follows."""
+SLOWING_TYPES = frozenset({"Processor", "intel_powerclamp"})
+"""ACPI's throttling of a processor, and Intel's idle injection."""
+
+
+def slows_down(kind: str) -> bool:
+    """Whether a cooling device of this type slows the device down in a state above 0.
+
+    A list of those that do: names of fans, and of what else cools, are up to each board's maker.
+    `intel_powerclamp` is in state -1 while it does nothing.
+
+    Source: type strings in torvalds/linux, drivers/thermal/{cpufreq,cpuidle,devfreq}_cooling.c,
+    drivers/acpi/processor_driver.c, drivers/thermal/intel/intel_powerclamp.c; `thermal-` in front
+    and a number behind until Linux 5.11.
+    """
+    return kind in SLOWING_TYPES or kind.startswith(SLOWING_PREFIXES)
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedZone:

@@ -89,6 +89,25 @@ def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cooling", "name"),
+    [("thermal-idle-0", "throttle_c"), ("acme-blower", "trip_passive_c")],
+)
+def test_trip_throttles_when_what_it_switches_slows_down(
+    tmp_path: Path, cooling: str, name: str
+) -> None:
+    """A fan of an unknown name makes the temperature at which it starts one of throttling."""
+    folder = "sys/class/thermal/thermal_zone0"
+    trip = {
+        f"{folder}/trip_point_0_type": "passive\n",
+        f"{folder}/trip_point_0_temp": "60000\n",
+        f"{folder}/cdev0_trip_point": "0\n",
+        f"{folder}/cdev0/type": f"{cooling}\n",
+    }
+    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "cpu", "40000"), trip))
+    assert reader.constants == {f"thermal.cpu.0.{name}": 60.0}
+
+
 @pytest.mark.parametrize("kind", SOURCES, ids=lambda kind: kind.name)
 def test_absent_source_says_so(tmp_path: Path, kind: type[Source]) -> None:
     """A machine without a sensor cannot be measured on, or nobody learns why it is absent."""

@@ -21,13 +21,12 @@ from edgebench.agent.telemetry.source import (
     read_text,
     scaled,
 )
+from edgebench.protocol.thermal import slows_down
 
 _OFFLINE_C = -200.0
 """Jetson boards report -256 °C for a zone that is switched off."""
 _SENSIBLE_TRIP_C = (1.0, 124.0)
 """Trip points of 0, -274 and 125 °C stand for none."""
-FANS = frozenset({"pwm-fan", "gpio-fan", "Fan"})
-"""Cooling devices that cool without slowing anything down."""
 
 
 class Thermal:
@@ -66,7 +65,8 @@ def _trips(zone: Path) -> dict[str, float]:
             continue
         if not kind or not _SENSIBLE_TRIP_C[0] <= temp_c <= _SENSIBLE_TRIP_C[1]:
             continue
-        name = "throttle_c" if bound.get(number, set()) - FANS else f"trip_{kind}_c"
+        is_slowing = any(map(slows_down, bound.get(number, ())))
+        name = "throttle_c" if is_slowing else f"trip_{kind}_c"
         trips[name] = min(temp_c, trips.get(name, math.inf))
     return trips
 
