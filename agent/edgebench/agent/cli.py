@@ -179,7 +179,7 @@ def _stop(options: argparse.Namespace) -> None:
 
 def _parse_listen(text: str) -> tuple[str | None, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen takes [ADDRESS]:PORT, got {text!r}")
     address = host.strip("[]")
     if address:

@@ -57,5 +57,9 @@ def _cluster(index: int, cluster: Cluster, root: Path) -> Iterator[Mismatch]:
         yield Mismatch(f"{key}.policy", str(cluster.policy), "no such policy")
         return
     khz = read_text(policy / "cpuinfo_max_freq")
-    if cluster.freq_hz_max is not None and khz.isdigit() and int(khz) * 1000 != cluster.freq_hz_max:
+    if (
+        cluster.freq_hz_max is not None
+        and khz.isdecimal()
+        and int(khz) * 1000 != cluster.freq_hz_max
+    ):
         yield Mismatch(f"{key}.freq_hz_max", str(cluster.freq_hz_max), str(int(khz) * 1000))

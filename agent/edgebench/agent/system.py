@@ -148,7 +148,7 @@ def _device_id(state: Path, root: Path) -> str:
 def _cpu(root: Path) -> CpuDescription:
     cpufreq = root / "sys/devices/system/cpu/cpufreq"
     policies = sorted(cpufreq.glob("policy*"))
-    freqs_khz = [int(text) for p in policies if (text := _text(p / "cpuinfo_max_freq")).isdigit()]
+    freqs_khz = [int(text) for p in policies if (text := _text(p / "cpuinfo_max_freq")).isdecimal()]
     return CpuDescription(
         model=_cpu_model(root),
         logical_count=os.cpu_count() or 1,

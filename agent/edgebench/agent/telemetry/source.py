@@ -66,6 +66,9 @@ SLOW_HZ = 2.0
 """For sensors that take a millisecond: a chip on an I2C bus, a disk."""
 
 
+_CLOSED = -1
+
+
 class KeptFile:
     """A file that is opened once and read again and again from its start.
 
@@ -85,12 +88,16 @@ class KeptFile:
         Raises:
             OSError: the sensor does not answer.
         """
+        if self._descriptor == _CLOSED:
+            self._descriptor = self._open()
         try:
             return os.pread(self._descriptor, self._size, 0)
         except OSError as exc:
             if exc.errno not in (errno.ENODEV, errno.ESTALE):
                 raise
-            os.close(self._descriptor)
+            # Closed before it is opened: what is away now is looked for again at the next read.
+            gone, self._descriptor = self._descriptor, _CLOSED
+            os.close(gone)
             self._descriptor = self._open()
             return os.pread(self._descriptor, self._size, 0)
 
@@ -169,7 +176,7 @@ def numbered(folder: Path, prefix: str) -> list[Path]:
 
     def number(path: Path) -> int:
         digits = path.name.removeprefix(prefix)
-        return int(digits) if digits.isdigit() else -1
+        return int(digits) if digits.isdecimal() else -1
 
     return sorted((p for p in folder.glob(f"{prefix}*") if number(p) >= 0), key=number)
 

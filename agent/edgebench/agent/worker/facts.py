@@ -103,7 +103,7 @@ def _stall_s(root: Path, kind: str) -> float | None:
 
 def _frequencies(root: Path, cpus: list[int]) -> tuple[int, ...]:
     texts = [_cpufreq(root, cpu, "scaling_cur_freq") for cpu in cpus]
-    return tuple(int(text) * 1000 for text in texts if text.isdigit())
+    return tuple(int(text) * 1000 for text in texts if text.isdecimal())
 
 
 def _governors(root: Path, cpus: list[int]) -> tuple[str, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from support.trees import make_tree
 
-from edgebench.agent.telemetry.source import NoData, Reader, Source
+from edgebench.agent.telemetry.source import KeptFile, NoData, Reader, Source
 from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.sources.cpu import Cpu
 from edgebench.agent.telemetry.sources.memory import Memory
+from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPi
 from edgebench.agent.telemetry.sources.thermal import Thermal
 from edgebench.agent.telemetry.sources.worker import Worker
 
@@ -87,6 +90,47 @@ def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
     assert opened(Thermal(), make_tree(tmp_path, extra, zone(1, "cpu", "40000"))).sensors == (
         "thermal.cpu.0.temp_c",
     )
+
+
+def test_zone_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None:
+    """A directory named with a superscript ends the sampling before it begins."""
+    odd = {"sys/class/thermal/thermal_zone²/type": "cpu\n"}
+    root = make_tree(tmp_path, odd, zone(1, "cpu", "40000"))
+    assert readings(opened(Thermal(), root)) == {"thermal.cpu.0.temp_c": 40.0}
+
+
+def test_device_that_goes_and_comes_back_late_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU that is off for two samples is never read again, or another file in its place."""
+    path, other = tmp_path / "freq", tmp_path / "other"
+    path.write_text("7")
+    other.write_text("13")
+    kept = KeptFile(path)
+    read = os.pread
+
+    def of_sysfs(descriptor: int, size: int, offset: int) -> bytes:
+        if not path.exists():  # the kernel says so of an open file whose device went away
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        return read(descriptor, size, offset)
+
+    monkeypatch.setattr("os.pread", of_sysfs)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        kept.read()
+    with other.open("rb"):  # has the number of the descriptor that was closed
+        with pytest.raises(FileNotFoundError):
+            kept.read()
+        path.write_text("8")
+        assert kept.read() == b"8"
+
+
+def test_twin_in_sys_is_no_indicator(tmp_path: Path) -> None:
+    """What the firmware said before the run passes for what it says now: never throttled."""
+    twin = {"sys/devices/platform/soc/soc:firmware/get_throttled": "50005\n"}
+    reader = opened(RaspberryPi(), make_tree(tmp_path, twin))
+    assert readings(reader) == {"rpi.last_told_bits": 0x50005}
+    assert "rpi.throttled_bits" in reader.absent
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ class Cpufreq:
             found.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))
             found.add_constant(f"{name}.freq_hz_min", policy / "cpuinfo_min_freq", scaled(1e3))
             # A bit for each CPU, so that it fits beside the other constants.
-            cpus = [int(cpu) for cpu in read_text(policy / "related_cpus").split() if cpu.isdigit()]
+            cpus = [
+                int(cpu) for cpu in read_text(policy / "related_cpus").split() if cpu.isdecimal()
+            ]
             if cpus:
                 found.constants[f"{name}.cpu_mask"] = float(sum(1 << cpu for cpu in cpus))
         return found.or_no_data("no policy under /sys/devices/system/cpu/cpufreq")

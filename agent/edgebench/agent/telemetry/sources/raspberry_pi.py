@@ -21,7 +21,8 @@ RATE_HZ = 1.0
 CLOCK_EVERY = 2
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
-"""Bare hexadecimal; refreshed only when somebody asks the firmware."""
+"""Bare hexadecimal, of the last time that somebody asked the firmware: it never says that a board
+is not throttled. So it has a name of its own, which no verdict looks at."""
 _TIMEOUT_S = 2.0
 _THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
 _FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")
@@ -34,7 +35,7 @@ class RaspberryPi:
     rate_hz_max = RATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> VcgencmdReader | FileSensors | NoData:
-        """Find vcgencmd; without it, the file that the kernel keeps."""
+        """Find vcgencmd; without it, the file with what the kernel was told last."""
         command = next((root / path for path in _COMMANDS if (root / path).exists()), None)
         if command is not None:
             if not math.isnan(VcgencmdReader(command).read()[0]):
@@ -42,7 +43,8 @@ class RaspberryPi:
             why = f"{command} does not answer; is the user in the group video?"
             return NoData(why)
         twin = FileSensors()
-        twin.add("rpi.throttled_bits", root / _TWIN, lambda content: int(content, 16))
+        if twin.add("rpi.last_told_bits", root / _TWIN, lambda content: int(content, 16)):
+            twin.absent["rpi.throttled_bits"] = f"no vcgencmd, and {_TWIN} may be out of date"
         return twin.or_no_data("no vcgencmd")
 
 
