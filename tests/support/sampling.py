@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,10 +39,14 @@ def facts_of(directory: Path) -> TelemetryFacts:
 
 
 def last_values(directory: Path) -> dict[str, float]:
-    """The last reading of each sensor."""
+    """The last number of each sensor; NaN where there never was one."""
     data = (directory / TELEMETRY_FILE).read_bytes()
     count = row_count(len(data), TELEMETRY_COLUMNS)
     _, sensor = np.frombuffer(data, "<i8", 2 * count).reshape(2, count)
     value = np.frombuffer(data, "<f8", count, 16 * count)
     sensors = facts_of(directory).sensors
-    return {sensors[i]: float(v) for i, v in zip(sensor, value, strict=True)}
+    found = dict.fromkeys((sensors[i] for i in sensor), math.nan)
+    is_number = ~np.isnan(value)
+    return found | {
+        sensors[i]: float(v) for i, v in zip(sensor[is_number], value[is_number], strict=True)
+    }

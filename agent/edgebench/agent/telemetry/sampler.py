@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import NoData, Reader, Source
@@ -31,6 +32,9 @@ from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.trace import Trace
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
+
+JOIN_TIMEOUT_S = 10.0
+"""For the last readings of all slow sources; a command has its own limit of some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def open_sources(
     absent: list[AbsentSensor] = []
     for kind in kinds:
         source = kind()
-        reader = source.open(root, job.worker_pid)
+        reader = _open(source, root, job.worker_pid)
         if isinstance(reader, NoData):
             absent.append(AbsentSensor(source.name, reader.reason))
             continue
@@ -102,6 +106,14 @@ def open_sources(
         constants |= reader.constants
         absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
     return opened, TelemetryFacts(tuple(sensors), constants, tuple(absent), job.rate_hz)
+
+
+def _open(source: Source, root: Path, worker_pid: int) -> Reader | NoData:
+    """What it finds here; a source that fails over a board nobody foresaw takes no other along."""
+    try:
+        return source.open(root, worker_pid)
+    except Exception as exc:
+        return NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
 
 
 def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> list[Trace]:
@@ -126,13 +138,24 @@ def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> lis
         # After a stall, go on from now: a burst of catching up would disturb the run.
         next_s = max(next_s + period_s, time.monotonic())
     ended.set()
-    for thread in slow:
-        thread.join()
+    for source in fast:
+        _read(source, trace, latest)
+    _join(slow)
     return [trace, *(thread.trace for thread in slow)]
 
 
+def _join(threads: Sequence[threading.Thread]) -> None:
+    """Wait for their last readings; a sensor that never answers does not keep those of others."""
+    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+
+
 class _SlowSource(threading.Thread):
-    """Reads one source at its own rate."""
+    """Reads one source at its own rate, and once more at the end.
+
+    A bit that stays set may have been set after the last reading but one.
+    """
 
     def __init__(self, source: Opened, latest: Latest, ended: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -142,17 +165,18 @@ class _SlowSource(threading.Thread):
         self._ended = ended
 
     def run(self) -> None:
-        while True:
+        is_last = False
+        while not is_last:
+            is_last = self._ended.is_set()
             _read(self._source, self.trace, self._latest)
-            if self._ended.wait(1 / self._source.rate_hz):
-                return
+            self._ended.wait(1 / self._source.rate_hz)
 
 
 def _read(source: Opened, trace: Trace, latest: Latest) -> None:
     """One reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()
-    except (OSError, ValueError, LookupError):
+    except Exception:
         values = [math.nan] * len(source.reader.sensors)
     trace.add(time.perf_counter_ns(), source.first_sensor, values)
     latest.set(source.first_sensor, values)

@@ -31,9 +31,10 @@ class Trace:
         """Write traces as one, in the order of time."""
         merged = Trace()
         for trace in traces:
-            merged._time_ns += trace._time_ns
-            merged._sensor += trace._sensor
-            merged._value += trace._value
+            count = len(trace)  # the last column to grow: a thread that hung may go on meanwhile
+            merged._time_ns += trace._time_ns[:count]
+            merged._sensor += trace._sensor[:count]
+            merged._value += trace._value[:count]
         order = sorted(range(len(merged)), key=merged._time_ns.__getitem__)
         with path.open("wb") as file:
             for column in (merged._time_ns, merged._sensor, merged._value):

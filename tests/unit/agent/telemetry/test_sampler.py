@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.boards import BOARDS, make_board
-from support.sampling import facts_of, sampling
+from support.sampling import facts_of, last_values, sampling
 
+from edgebench.agent.telemetry import sampler
 from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.agent.telemetry.source import FileSensors, NoData, scaled
+from edgebench.agent.telemetry.sources.thermal import Thermal
+from edgebench.protocol.record import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
 
 PID = 4321
@@ -100,3 +106,71 @@ def test_one_nonsensical_reading_ends_no_run(capsys: pytest.CaptureFixture[str])
     for _ in range(5):
         guard.look([91.0])
     assert capsys.readouterr().out.count("abort") == 1
+
+
+class Breaking:
+    """A source that fails where it should look."""
+
+    name = "breaking"
+    rate_hz_max = math.inf
+
+    def open(self, root: Path, worker_pid: int) -> NoData:
+        """Fail over something that nobody foresaw."""
+        raise RuntimeError(f"no such thing\nunder {root}")
+
+
+def test_source_that_fails_to_look_is_absent_with_its_reason(tmp_path: Path) -> None:
+    """A file of an unknown board in one source costs the telemetry of all others."""
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
+    opened, facts = sampler.open_sources(root, SamplerJob(PID, str(root)), (Breaking, Thermal))
+    assert len(opened) == 1
+    assert facts.sensors == ("thermal.cpu-thermal.0.temp_c",)
+    (absent,) = facts.absent
+    reason = f"probing failed: RuntimeError: no such thing under {root}"
+    assert (absent.sensor, absent.reason) == ("breaking", reason)
+
+
+def test_all_sensors_are_read_once_more_at_the_end(tmp_path: Path) -> None:
+    """A bit that was set after the last slow reading is not seen, though it stays set."""
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
+    with sampling(tmp_path / "run", SamplerJob(PID, str(root), rate_hz=1.0)):
+        time.sleep(0.3)  # the first readings of slow sources are over, the second are not due
+        (root / "sys/class/thermal/thermal_zone0/temp").write_text("61000\n")
+        (root / "sim/get_throttled").write_text("0xe0000\n")
+    values = last_values(tmp_path / "run")
+    assert values["rpi.throttled_bits"] == 0xE0000
+    assert values["thermal.cpu-thermal.0.temp_c"] == 61.0
+
+
+class Stuck:
+    """A reader that never answers."""
+
+    sensors = ("stuck.volts_v",)
+    constants: dict[str, float] = {}
+    absent: dict[str, str] = {}
+
+    def read(self) -> list[float]:
+        """Wait for ever."""
+        threading.Event().wait()
+        return []
+
+
+@pytest.mark.timeout(20)
+def test_sensor_that_hangs_does_not_keep_the_trace_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A chip whose bus is stuck keeps the sampler, and the run with it, for ever."""
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    monkeypatch.setattr(sampler, "JOIN_TIMEOUT_S", 0.2)
+    with os.fdopen(read_end) as ended:
+        monkeypatch.setattr("sys.stdin", ended)
+        fast = FileSensors()
+        assert fast.add("thermal.cpu.0.temp_c", Path("/proc/self/coredump_filter"), scaled())
+        sources = [
+            sampler.Opened(Stuck(), 0, 2.0, is_slow=True),
+            sampler.Opened(fast, 1, 10.0, is_slow=False),
+        ]
+        facts = TelemetryFacts((*Stuck.sensors, *fast.sensors), rate_hz=10.0)
+        traces = sampler.sample(sources, facts, SamplerJob(PID))
+    assert [len(trace) for trace in traces] == [1, 0]
