@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.device_profiles.schema import Cooldown, Profile
@@ -21,6 +22,8 @@ from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 REACHABLE_C = 1.5
 """Over the coolest that was seen: a sensor has steps of half a degree, and noise."""
+FAILED_COUNT_MAX = 3
+"""Readings that may fail in a row; a sensor that fails more often has died."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -50,12 +53,16 @@ class Gate:
 
     @property
     def slope_c_per_min(self) -> float | None:
-        """Of the last `stable_s`, between the first and the last reading of it."""
+        """Of the line through all readings of the last `stable_s`: one of them may be off."""
         recent = self._recent()
         if len(recent) < 2:
             return None
-        (begin_s, begin_c), (end_s, end_c) = recent[0], recent[-1]
-        return 60 * (end_c - begin_c) / (end_s - begin_s)
+        return 60 * linear_regression(*zip(*recent, strict=True)).slope
+
+    @property
+    def settled_c(self) -> float | None:
+        """The warmest of the last three readings: none of them is a sensor's slip downwards."""
+        return max((temp_c for _, temp_c in self.readings[-3:]), default=None)
 
     def is_open(self) -> bool:
         """Whether the run may start."""
@@ -86,19 +93,22 @@ async def wait_until_cool(
     *,
     timeout_s: float,
     is_stopping: Callable[[], bool] = lambda: False,
+    may_start: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> CooldownFacts:
     """Wait until the gate opens, the time is over, or somebody stops the run."""
-    begin_s = clock()
+    begin_s, failed_count = clock(), 0
     while True:
         temp_c = thermometer()
         waited_s = clock() - begin_s
-        if temp_c is None:
-            return CooldownFacts(CooldownOutcome.NO_SENSOR, waited_s)
-        gate.readings.append((waited_s, temp_c))
-        if gate.is_open():
-            return _facts(gate, CooldownOutcome.COOL, waited_s)
+        failed_count = failed_count + 1 if temp_c is None else 0
+        if failed_count > FAILED_COUNT_MAX:
+            return _facts(gate, CooldownOutcome.NO_SENSOR, waited_s)
+        if temp_c is not None:
+            gate.readings.append((waited_s, temp_c))
+            if gate.is_open() and may_start():
+                return _facts(gate, CooldownOutcome.COOL, waited_s)
         if is_stopping():
             return _facts(gate, CooldownOutcome.STOPPED, waited_s)
         if waited_s >= timeout_s:
@@ -126,11 +136,12 @@ def _celsius(path: Path, ignored: tuple[float, ...]) -> float | None:
 
 
 def _facts(gate: Gate, outcome: CooldownOutcome, waited_s: float) -> CooldownFacts:
+    temps_c = [temp_c for _, temp_c in gate.readings]
     return CooldownFacts(
         outcome,
         waited_s,
-        start_c=gate.readings[0][1],
-        reached_c=gate.readings[-1][1],
+        start_c=temps_c[0] if temps_c else None,
+        reached_c=temps_c[-1] if temps_c else None,
         target_c=gate.target_c,
         slope_c_per_min=gate.slope_c_per_min,
     )
