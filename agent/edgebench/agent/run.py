@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
+from edgebench.agent.coolest import COOLEST_FILE, Coolest
 from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
 from edgebench.agent.governor import Governors
@@ -108,7 +109,11 @@ class Runner:
         self._governors.restore()  # an earlier agent may have been killed in a run
         self._expected = expect(profile, self._root)
         self._thermometer = find_thermometer(profile, self._root)
-        self._coolest_c = self._thermometer() if self._thermometer else None
+        # A simulated device is at rest when it is made, and made anew each time.
+        self._coolest = Coolest(None if simulated else state / COOLEST_FILE, device.id)
+        if self._thermometer:
+            max_c = None if simulated else profile.cooldown.max_c
+            self._coolest.see_at_start(self._thermometer(), max_c)
         self._models = models
         self._spool = spool
         self._lease = lease
@@ -238,19 +243,15 @@ class Runner:
         if self._thermometer is None:
             return CooldownFacts(CooldownOutcome.NO_SENSOR)
         run.enter(PhaseBegan(Phase.COOLING, timeout_s, monotonic_ns()))
+        gate = Gate(rules, self._coolest.temp_c)
         found = await wait_until_cool(
-            Gate(rules, self._coolest_c),
+            gate,
             self._thermometer,
             timeout_s=timeout_s,
             is_stopping=lambda: run.worker.is_stopping,
         )
-        self._see_idle(found.reached_c)
+        self._coolest.see(gate.settled_c)
         return found
-
-    def _see_idle(self, temp_c: float | None) -> None:
-        """Remember the coolest that the device was."""
-        known = [one for one in (temp_c, self._coolest_c) if one is not None]
-        self._coolest_c = min(known, default=None)
 
     def _sampler_job(self, run: Run) -> SamplerJob:
         cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)

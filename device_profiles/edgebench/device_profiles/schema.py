@@ -226,7 +226,11 @@ class Cooldown:
     """Against the coolest idle temperature that the agent has seen, or `max_c` alone."""
     delta_c: float = 3.0
     max_c: float | None = None
-    """Never warmer than this, whatever the baseline; below the first step of a fan."""
+    """Not warmer than this, which is below the first step of a fan, if it can be reached at all.
+
+    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room nobody
+    waits for less. Without a baseline, it is `max_c`.
+    """
     slope_c_per_min_max: float = 1.0
     """A device that still cools has a hot case."""
     stable_s: float = 30.0

@@ -1,0 +1,90 @@
+"""The coolest that this device was seen idle: what the cool-down gate holds it against.
+
+It outlives the agent, which may start right after a hot run and must not take that for cool. It is
+kept for each machine, as homes are shared; and not for ever, as a room in summer never gets as cool
+as in winter, and the gate would wait in vain.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from edgebench.agent.files import write_private
+
+logger = logging.getLogger(__name__)
+
+COOLEST_FILE = "coolest.json"
+SANE_C = (-30.0, 70.0)
+"""No idle device that we know of is outside: its sensor is broken, or it is hot."""
+KEPT_FOR = timedelta(days=60)
+IDLE_LOAD_15M = 0.2
+"""Below it, nothing has heated the device for a quarter of an hour."""
+
+
+def now_utc() -> datetime:
+    """The time of day, for a date in a file."""
+    return datetime.now(timezone.utc)
+
+
+class Coolest:
+    """The lowest sane temperature of one machine; on disk where there is a path."""
+
+    def __init__(
+        self, path: Path | None, machine: str, now: Callable[[], datetime] = now_utc
+    ) -> None:
+        self._path = path
+        self._machine = machine
+        self._now = now
+        self.temp_c = self._kept_c()
+
+    def see(self, temp_c: float | None) -> None:
+        """The device is idle and has this temperature."""
+        if temp_c is None or not SANE_C[0] <= temp_c <= SANE_C[1]:
+            return
+        if self.temp_c is None or temp_c <= self.temp_c:
+            self.temp_c = temp_c
+            self._keep(temp_c)
+
+    def see_at_start(self, temp_c: float | None, max_c: float | None) -> None:
+        """The agent starts; a device above `max_c` counts as idle only if it has been so a while.
+
+        Args:
+            temp_c: Its temperature now.
+            max_c: Of the profile's gate; None: every temperature counts, there is no better one.
+        """
+        if temp_c is None:
+            return
+        if max_c is None or temp_c <= max_c or os.getloadavg()[2] < IDLE_LOAD_15M:
+            self.see(temp_c)
+
+    def _kept_c(self) -> float | None:
+        entry: Any = self._read().get(self._machine)
+        try:
+            temp_c, seen = float(entry["temp_c"]), datetime.fromisoformat(entry["seen_utc"])
+            is_fresh = self._now() - seen < KEPT_FOR
+        except (TypeError, ValueError, LookupError):
+            return None
+        return temp_c if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
+
+    def _read(self) -> dict[str, Any]:
+        """What is on disk of all machines; nothing when that is damaged."""
+        try:
+            plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
+        except (OSError, ValueError):
+            return {}
+        return plain if isinstance(plain, dict) else {}
+
+    def _keep(self, temp_c: float) -> None:
+        if self._path is None:
+            return
+        entry = {"temp_c": temp_c, "seen_utc": self._now().isoformat(timespec="seconds")}
+        try:
+            write_private(self._path, json.dumps(self._read() | {self._machine: entry}))
+        except OSError as exc:
+            logger.warning("coolest temperature not kept: %s: %s", exc.strerror, self._path)
