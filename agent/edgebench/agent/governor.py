@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from pathlib import Path
+from typing import Any
 
+from edgebench.agent.files import disk_errors
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.protocol.errors import TargetError
 
@@ -18,13 +21,16 @@ logger = logging.getLogger(__name__)
 
 KEPT_FILE = "governors.json"
 
+_GOVERNOR = re.compile(r"[\w-]{1,32}", re.ASCII)
+
 
 class Governors:
     """The governors of one device."""
 
     def __init__(self, state: Path, root: Path = Path("/")) -> None:
         self._kept = state / KEPT_FILE
-        self._policies = numbered(root / "sys/devices/system/cpu/cpufreq", "policy")
+        self._folder = root / "sys/devices/system/cpu/cpufreq"
+        self._policies = numbered(self._folder, "policy")
 
     def set(self, name: str) -> None:
         """Set every policy to this governor.
@@ -39,7 +45,11 @@ class Governors:
             if offered and name not in offered:
                 raise TargetError(f"governor {name} is not offered: there are {', '.join(offered)}")
         before = {str(p): read_text(p / "scaling_governor") for p in self._policies}
-        self._keep(before)
+        if unread := [policy for policy, governor in before.items() if not governor]:
+            raise TargetError(f"governor {name} not set: {unread[0]} does not tell what it has now")
+        # What could not be restored yet is older, and what the operator wants back.
+        with disk_errors(f"governor {name} not set", self._kept):
+            self._keep(before | self._kept_before())
         try:
             for policy in self._policies:
                 (policy / "scaling_governor").write_text(name)
@@ -48,17 +58,32 @@ class Governors:
             raise TargetError(f"governor {name} not set: {exc.strerror}: {exc.filename}") from exc
 
     def restore(self) -> None:
-        """Put back what was there before; nothing when nothing was changed."""
+        """Put back what was there before; what cannot be put back now is tried again later."""
+        before = self._kept_before()
+        left = {policy: name for policy, name in before.items() if not _restored(policy, name)}
         try:
-            before = json.loads(self._kept.read_text())
+            if left:
+                self._keep(left)
+            else:
+                self._kept.unlink(missing_ok=True)
+        except OSError as exc:  # then the whole account stays, and all of it is tried again
+            logger.warning("account of governors not changed: %s: %s", exc.strerror, self._kept)
+
+    def _kept_before(self) -> dict[str, str]:
+        """What is on disk of policies of this device, and governors that can be names of one."""
+        try:
+            plain: Any = json.loads(self._kept.read_bytes())
         except (OSError, ValueError):
-            return
-        for policy, name in before.items() if isinstance(before, dict) else ():
-            try:
-                (Path(policy) / "scaling_governor").write_text(name)
-            except OSError as exc:
-                logger.warning("governor %s of %s not restored: %s", name, policy, exc)
-        self._kept.unlink(missing_ok=True)
+            return {}
+        if not isinstance(plain, dict):
+            return {}
+        return {
+            policy: name
+            for policy, name in plain.items()
+            if Path(policy).parent == self._folder
+            and isinstance(name, str)
+            and _GOVERNOR.fullmatch(name)
+        }
 
     def _keep(self, before: dict[str, str]) -> None:
         """On disk, whole, before anything changes."""
@@ -68,3 +93,12 @@ class Governors:
             file.flush()
             os.fsync(file.fileno())
         part.replace(self._kept)
+
+
+def _restored(policy: str, name: str) -> bool:
+    try:
+        (Path(policy) / "scaling_governor").write_text(name)
+    except OSError as exc:
+        logger.warning("governor %s of %s not restored: %s", name, policy, exc.strerror)
+        return False
+    return True

@@ -105,7 +105,8 @@ class Runner:
         self._profile = profile
         self._simulated = simulated
         self._root = simulated.root if simulated else Path("/")
-        self._governors = Governors(state, self._root)
+        # An account of this machine must not be taken for that of a simulated one.
+        self._governors = Governors(simulated.root if simulated else state, self._root)
         self._governors.restore()  # an earlier agent may have been killed in a run
         self._expected = expect(profile, self._root)
         self._thermometer = find_thermometer(profile, self._root)

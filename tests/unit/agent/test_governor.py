@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from support.boards import BOARDS, make_board
+from support.trees import make_tree
 
 from edgebench.agent.governor import KEPT_FILE, Governors
 from edgebench.protocol.errors import TargetError
@@ -91,3 +93,37 @@ def test_damaged_account_of_an_earlier_agent_does_not_keep_it_from_starting(
     (state / KEPT_FILE).write_text(content)
     Governors(state, root).restore()
     Governors(state, root).set("performance")
+
+
+def test_policy_that_cannot_be_restored_is_tried_again_at_the_next_start(
+    root: Path, state: Path
+) -> None:
+    """A CPU that is off when the run ends keeps the governor of the run for ever."""
+    before = now(root)
+    Governors(state, root).set("powersave")
+    path = root / "sys/devices/system/cpu/cpufreq/policy4/scaling_governor"
+    path.rename(away := path.with_name("away"))
+    path.mkdir()  # not even root can write into a directory as if it were a file
+    Governors(state, root).restore()
+    path.rmdir()
+    away.rename(path)
+    assert now(root) == [before[0], "powersave", before[2]]
+    Governors(state, root).set("performance")  # the next run, before anything was restored
+    Governors(state, root).restore()
+    assert now(root) == before
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [7, None, ["performance"], "", "a\nb", "x" * 100])
+def test_account_with_what_is_no_governor_is_not_written_into_the_kernel(
+    root: Path, state: Path, name: object
+) -> None:
+    """A damaged file keeps the agent from starting, or its content lands in /sys."""
+    before = now(root)
+    policy = root / "sys/devices/system/cpu/cpufreq/policy0"
+    elsewhere = make_tree(root / "elsewhere", {"scaling_governor": "mine\n"})
+    kept = {str(policy): name, str(elsewhere): "powersave"}
+    (state / KEPT_FILE).write_text(json.dumps(kept))
+    Governors(state, root).restore()
+    assert now(root) == before
+    assert (elsewhere / "scaling_governor").read_text() == "mine\n"
