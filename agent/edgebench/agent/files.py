@@ -31,6 +31,17 @@ def make_private_directory(path: Path) -> Path:
     return path
 
 
+def last_line(path: Path, size: int = 16 * 1024) -> str:
+    """The last line of a log that says something; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            lines = file.read(size).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "")
+
+
 def sync_file(path: Path) -> None:
     """Wait until the file's bytes are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -16,14 +16,15 @@ from edgebench.agent.coolest import COOLEST_FILE, Coolest
 from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
 from edgebench.agent.governor import Governors
+from edgebench.agent.guard import Guard
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
-from edgebench.agent.telemetry.job import SamplerJob
-from edgebench.agent.telemetry.process import Live, SamplerProcess, TooHot
+from edgebench.agent.telemetry.job import Live, SamplerJob
+from edgebench.agent.telemetry.process import Said, SamplerProcess
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
@@ -40,7 +41,6 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
-    TOO_HOT,
     Event,
     ModelFacts,
     Outcome,
@@ -75,11 +75,21 @@ class Run:
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
+    too_hot: TargetError | None = None
+    """Why the guard of the temperature ended it, or did not let it start."""
 
     def tell(self, notice: Notice) -> None:
         """Tell everybody who watches; a watcher that fails is the watcher's problem."""
         for listener in list(self.listeners):
-            listener(notice)
+            try:
+                listener(notice)
+            except Exception:
+                logger.exception("a watcher of run %s failed", self.request.run_id)
+
+    def note(self, kind: str, detail: str) -> None:
+        """Record what happened."""
+        logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
+        self.events.append(Event(monotonic_ns(), kind, detail))
 
     def enter(self, began: PhaseBegan) -> None:
         """Record and tell that a phase begins."""
@@ -214,28 +224,34 @@ class Runner:
     async def _measure(self, run: Run) -> RunEnded:
         directory = run.worker.directory
         sampler = SamplerProcess(directory)
+        guard = Guard(self._expected.abort_c, stop=lambda: self._stop(run), note=run.note)
         worker_record, error = None, None
         try:
             if run.request.spec.governor:
                 self._governors.set(run.request.spec.governor)
             if (job := self._sampler_job(run)).rate_hz > 0:
-                await sampler.start(job, lambda said: self._hear(run, said))
-            run.cooldown = await self._cool_down(run)
+                await sampler.start(job, lambda said: _hear(run, guard, said))
+            run.cooldown = await self._cool_down(run, guard)
+            await guard.let_start()
             run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
             run.worker.go()
             worker_record = await run.worker.follow(run.enter)
         except EdgebenchError as exc:
             error = exc
-            run.events.append(Event(monotonic_ns(), "failed", str(exc)))
+            run.note("failed", str(exc))
             await run.worker.kill()
         finally:
             self._governors.restore()
-        telemetry = await sampler.end()
+            telemetry = await sampler.end()
+        run.too_hot = guard.error
         record = self._record(run, worker_record, error, telemetry)
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
-    async def _cool_down(self, run: Run) -> CooldownFacts:
+    def _stop(self, run: Run) -> None:
+        self._stopping = asyncio.create_task(run.worker.stop())
+
+    async def _cool_down(self, run: Run, guard: Guard) -> CooldownFacts:
         """Wait until the device is cool enough, as its profile and the run say."""
         rules, asked_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
         timeout_s = rules.timeout_s if asked_s is None else asked_s
@@ -249,7 +265,8 @@ class Runner:
             gate,
             self._thermometer,
             timeout_s=timeout_s,
-            is_stopping=lambda: run.worker.is_stopping,
+            is_stopping=lambda: run.worker.is_stopping or guard.is_in_vain,
+            may_start=guard.may_start,
         )
         self._coolest.see(gate.settled_c)
         return found
@@ -268,16 +285,6 @@ class Runner:
             zones=tuple(zone.match_type for zone in self._expected.zones),
         )
 
-    def _hear(self, run: Run, said: Live | TooHot) -> None:
-        """Pass on what the sampler sees; end a run that is too hot."""
-        if isinstance(said, Live):
-            run.tell(Telemetry(run.request.run_id, said.time_ns, said.temp_c, said.freq_hz))
-            return
-        text = f"{said.zone} has {said.temp_c:.1f} °C, limit {said.limit_c:g} °C"
-        run.events.append(Event(monotonic_ns(), TOO_HOT, text))
-        logger.warning("run %s is stopped: %s", run.request.run_id, text)
-        self._stopping = asyncio.create_task(run.worker.stop())
-
     def _record(
         self,
         run: Run,
@@ -287,13 +294,12 @@ class Runner:
     ) -> RunRecord:
         if worker is not None and worker.query_count == worker.warmup_query_count:
             worker = None  # stopped in the warm-up: there is nothing to keep
-        if worker is None and run.worker.is_stopping:
-            error = TargetError("stopped before anything was measured")
         outcome = Outcome.COMPLETED
         if worker is None:
             outcome = Outcome.FAILED
         elif worker.is_interrupted:
             outcome = Outcome.INTERRUPTED
+        error = _reason(run, outcome, error)
         return RunRecord(
             run_id=run.request.run_id,
             owner=run.owner,
@@ -321,6 +327,23 @@ class Runner:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
+
+
+def _hear(run: Run, guard: Guard, said: Said) -> None:
+    """Pass on what the sampler sees."""
+    if isinstance(said, Live):
+        run.tell(Telemetry(run.request.run_id, said.time_ns, said.temp_c, said.freq_hz))
+    else:
+        guard.hear(said)
+
+
+def _reason(run: Run, outcome: Outcome, error: EdgebenchError | None) -> EdgebenchError | None:
+    """Why a run is not complete; None where somebody asked for that, and something was kept."""
+    if outcome is Outcome.COMPLETED:
+        return None  # whatever came then came after the measurement
+    if outcome is Outcome.FAILED and run.too_hot is None and run.worker.is_stopping:
+        return TargetError("stopped before anything was measured")
+    return run.too_hot or error
 
 
 def _keep_end(path: Path) -> None:

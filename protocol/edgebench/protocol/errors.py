@@ -10,6 +10,7 @@
     │   ├── ModelRefused             the model file was not accepted
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
+    │   ├── TooHot                   it is above the temperature at which a run has to end
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
@@ -58,6 +59,7 @@ class ErrorCode(IntEnum):
     PROTOCOL = 9
     INTERNAL = 10
     NOT_PAIRED = 11
+    TOO_HOT = 12
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -122,6 +124,12 @@ class WorkerTimeout(TargetError):
     """The worker did not finish a phase in its time and was stopped."""
 
     code = ErrorCode.WORKER_TIMEOUT
+
+
+class TooHot(TargetError):
+    """The device is above the temperature at which its profile ends a run."""
+
+    code = ErrorCode.TOO_HOT
 
 
 class LeaseHeld(TargetError):
@@ -228,6 +236,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     ModelRefused,
     WorkerDied,
     WorkerTimeout,
+    TooHot,
     LeaseHeld,
     NoSpace,
     NotPaired,

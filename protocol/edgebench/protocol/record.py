@@ -237,7 +237,9 @@ class WorkerRecord:
 
 
 TOO_HOT = "too_hot"
-"""Kind of the event that ends a run by temperature."""
+"""Kind of the event by which the guard of the highest temperature ends a run, and why."""
+UNWATCHED = "unwatched"
+"""Kind of the event after which nobody looks at the device any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,7 @@ class RunRecord:
     """None when the run failed before it measured anything."""
     error_code: int = 0
     error: str | None = None
-    """One line, when the outcome is failed."""
+    """One line, when the outcome is failed, or when the device itself ended the run."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)

@@ -60,6 +60,7 @@ def test_codes_are_never_renumbered() -> None:
         "PROTOCOL": 9,
         "INTERNAL": 10,
         "NOT_PAIRED": 11,
+        "TOO_HOT": 12,
     }
 
 
@@ -82,7 +83,7 @@ def test_every_code_becomes_an_error(code: ErrorCode) -> None:
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
-@pytest.mark.parametrize("code", [12, 999, -1, 2**63])
+@pytest.mark.parametrize("code", [13, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN

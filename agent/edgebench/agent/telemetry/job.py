@@ -1,8 +1,9 @@
-"""What the daemon asks of a sampler."""
+"""What the daemon asks of a sampler, and what the sampler tells meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 DEFAULT_RATE_HZ = 10.0
 JOB_FILE = "sampler.json"
@@ -25,4 +26,33 @@ class SamplerJob:
     abort_c: float | None = None
     """Temperature of a watched zone at which the run has to end."""
     zones: tuple[str, ...] = ()
-    """Types of the zones that matter; empty, or none of them there: all."""
+    """Types of the zones that matter; empty, or none of them there: see `Observer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a person wants to see while a run goes on; None where nothing tells."""
+
+    time_ns: int
+    temp_c: float | None
+    freq_hz: float | None
+
+
+class Heat(Enum):
+    """How the device is, against the temperature at which a run has to end."""
+
+    COOL = "cool"
+    HOT = "hot"
+    BLIND = "blind"
+    """No zone tells a temperature that can be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The device's heat has changed; told once for each change, and at the beginning."""
+
+    heat: Heat
+    limit_c: float
+    zone: str = ""
+    """Type of the hottest zone."""
+    temp_c: float | None = None

@@ -4,47 +4,81 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 
-from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.agent.telemetry.job import Heat, Live, SamplerJob, Watched
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
 """Readings in a row above the limit: a sensor may answer nonsense once."""
+SANE_C = (-40.0, 125.0)
+"""A zone that the profile does not know says something else when it says nothing."""
+
+_Sensors = Sequence[tuple[int, str]]
 
 
 class Observer:
-    """Tells how the device is, and when a run has to end, whether a host is there or not."""
+    """Tells how the device is, and when a run has to end, whether a host is there or not.
+
+    It looks at the zones that the profile knows. Where the device has none of them, it believes
+    each zone with a sane temperature, and for the limit only one that has moved since the
+    sampling began: a board may have a dummy that always says 100 °C.
+    """
 
     def __init__(self, sensors: Sequence[str], job: SamplerJob) -> None:
-        self._limit_c = math.inf if job.abort_c is None else job.abort_c
-        temps = _found(sensors, "thermal.", ".temp_c")
-        # A board may have a dummy that always says 100 °C.
-        known = [(index, name) for index, name in temps if _zone_type(name) in job.zones]
-        self._zones = known or temps
+        self._limit_c = job.abort_c
+        self._zones = _found(sensors, "thermal.", ".temp_c")
+        self._known = [zone for zone in self._zones if _zone_type(zone[1]) in job.zones]
         self._clocks = _found(sensors, "cpufreq.", ".freq_hz")
-        self._seen = 0
-        self._is_told = False
+        self._first_c: dict[int, float] = {}
+        self._moved: set[int] = set()
+        self._hot_count = 0
+        self._blind_count = 0
+        self._told: Heat | None = None
 
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
         """Print the highest temperature and frequency; null where nothing tells."""
-        live = {
-            "time_ns": time_ns,
-            "temp_c": _highest(self._zones, values)[0],
-            "freq_hz": _highest(self._clocks, values)[0],
-        }
-        _print({"live": live})
+        zones = self._known or _sane(self._zones, values)
+        temp_c, freq_hz = _highest(zones, values)[0], _highest(self._clocks, values)[0]
+        _print({"live": asdict(Live(time_ns, temp_c, freq_hz))})
 
     def look(self, values: Sequence[float]) -> None:
-        """Print one line when a zone was too hot for some readings in a row."""
-        found_c, name = _highest(self._zones, values)
-        hottest_c = -math.inf if found_c is None else found_c
-        self._seen = self._seen + 1 if hottest_c >= self._limit_c else 0
-        if self._seen >= CONFIRMATIONS and not self._is_told:
-            self._is_told = True
-            abort = {"zone": _zone_type(name), "temp_c": hottest_c, "limit_c": self._limit_c}
-            _print({"abort": abort})
+        """Print one line when it has become too hot, cool again, or dark."""
+        if self._limit_c is None:
+            return
+        found_c, name = _highest(self._known or self._believed(values), values)
+        heat = self._heat(found_c, self._limit_c)
+        if heat is not None and heat is not self._told:
+            self._told = heat
+            watched = Watched(heat, self._limit_c, _zone_type(name), found_c)
+            _print({"watched": asdict(watched) | {"heat": heat.value}})
+
+    def _heat(self, found_c: float | None, limit_c: float) -> Heat | None:
+        """None: not sure yet."""
+        if found_c is None:
+            self._blind_count += 1
+            # A sensor that dies while it is hot has not cooled.
+            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not Heat.HOT
+            return Heat.BLIND if is_blind else None
+        self._blind_count = 0
+        self._hot_count = self._hot_count + 1 if found_c >= limit_c else 0
+        if self._hot_count == 0:
+            return Heat.COOL
+        return Heat.HOT if self._hot_count >= CONFIRMATIONS else None
+
+    def _believed(self, values: Sequence[float]) -> _Sensors:
+        """Zones that nobody knows, and that have moved."""
+        sane = _sane(self._zones, values)
+        for index, _ in sane:
+            if values[index] != self._first_c.setdefault(index, values[index]):
+                self._moved.add(index)
+        return [zone for zone in sane if zone[0] in self._moved]
+
+
+def _sane(zones: _Sensors, values: Sequence[float]) -> _Sensors:
+    return [zone for zone in zones if SANE_C[0] < values[zone[0]] < SANE_C[1]]
 
 
 def _zone_type(sensor: str) -> str:
@@ -59,15 +93,13 @@ def _found(sensors: Sequence[str], prefix: str, suffix: str) -> list[tuple[int, 
     ]
 
 
-def _highest(
-    sensors: Sequence[tuple[int, str]], values: Sequence[float]
-) -> tuple[float | None, str]:
+def _highest(sensors: _Sensors, values: Sequence[float]) -> tuple[float | None, str]:
     return max(
         ((values[index], name) for index, name in sensors if not math.isnan(values[index])),
         default=(None, ""),
     )
 
 
-def _print(message: dict[str, object]) -> None:
+def _print(message: Mapping[str, object]) -> None:
     with suppress(OSError):  # the daemon has gone; its pipe ends the sampling soon
         print(json.dumps(message), flush=True)

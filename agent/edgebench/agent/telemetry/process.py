@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, SamplerJob
+from edgebench.agent.files import last_line
+from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, Live, SamplerJob, Watched
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
@@ -20,30 +21,24 @@ from edgebench.protocol.traces import TELEMETRY_FILE
 
 logger = logging.getLogger(__name__)
 
-READY_TIMEOUT_S = 20.0
-END_TIMEOUT_S = 10.0
+SILENCE_S = 30.0
+"""A sampler tells something once a second; a small board needs some seconds to start it."""
+END_TIMEOUT_S = 120.0
+"""A small board sorts the trace of an hour for half a minute."""
 MAX_LINE_BYTES = 4096
+LOG_FILE = "sampler.log"
+"""What it says before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """What a person wants to see while a run goes on; None where nothing tells."""
+class Lost:
+    """The sampler watches no more, or never did."""
 
-    time_ns: int
-    temp_c: float | None
-    freq_hz: float | None
+    reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TooHot:
-    """A zone reached the temperature at which a run has to end."""
-
-    zone: str
-    temp_c: float
-    limit_c: float
-
-
-Hear = Callable[[Live | TooHot], None]
+Said = Live | Watched | Lost
+Hear = Callable[[Said], None]
 
 
 class SamplerProcess:
@@ -53,26 +48,21 @@ class SamplerProcess:
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._failure = "the sampler was not started"
+        self._settled = asyncio.Event()
+        """It is ready, or will never be."""
+        self._is_ending = False
+        self._failure = ""
 
     async def start(self, job: SamplerJob, hear: Hear) -> None:
-        """Start the process; without it, the run goes on."""
-        (self._directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
+        """Start the process and wait until it is ready; a failure is told to `hear`."""
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "edgebench.agent.telemetry.sampler", self._directory),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                limit=MAX_LINE_BYTES,
-            )
+            self._process = await self._start(job)
         except OSError as exc:
-            self._failure = f"the sampler did not start: {exc.strerror}"
+            self._lose(f"the sampler did not start: {exc.strerror or exc}", hear)
             return
+        self._listening = asyncio.create_task(self._listen(self._process, hear))
         # Its start takes a second of CPU on a small board: not beside the model's cold start.
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_ready(self._process), READY_TIMEOUT_S)
-        self._listening = asyncio.create_task(_listen(self._process, hear))
+        await self._settled.wait()
 
     async def end(self) -> TelemetryFacts:
         """End the sampling; what was sampled, and what was absent with the reason.
@@ -80,47 +70,96 @@ class SamplerProcess:
         A sampler that fails costs the run its telemetry, never its latencies.
         """
         if self._process is None:
-            return _nothing(self._failure)
+            return _nothing(self._failure or "the sampler was not started")
+        self._is_ending = True
         if self._process.stdin:
             self._process.stdin.close()
         try:
             code = await asyncio.wait_for(self._process.wait(), END_TIMEOUT_S)
         except asyncio.TimeoutError:
-            self._process.kill()
+            self._failure = f"the sampler did not end within {END_TIMEOUT_S:g} s"
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
             code = await self._process.wait()
         if self._listening:
-            await self._listening
-        if code != 0 or not (self._directory / TELEMETRY_FILE).exists():
-            (self._directory / TELEMETRY_FILE).unlink(missing_ok=True)
-            return _nothing(f"the sampler ended with status {code}")
-        facts = json.loads((self._directory / FACTS_FILE).read_text())
-        return from_plain(facts, TelemetryFacts)
+            self._listening.cancel()
+        return self._facts(code)
 
+    async def _start(self, job: SamplerJob) -> asyncio.subprocess.Process:
+        (self._directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
+        with (self._directory / LOG_FILE).open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "edgebench.agent.telemetry.sampler", self._directory),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                limit=MAX_LINE_BYTES,
+            )
 
-async def _ready(process: asyncio.subprocess.Process) -> None:
-    """Wait for the first line; a sampler that ends says nothing more."""
-    if process.stdout is not None and (line := await process.stdout.readline()):
-        logger.debug("the sampler says %r", line[:80])
+    async def _listen(self, process: asyncio.subprocess.Process, hear: Hear) -> None:
+        """Hand on what the sampler says until its last line."""
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await asyncio.wait_for(process.stdout.readline(), SILENCE_S)
+            except asyncio.TimeoutError:
+                self._lose(f"the sampler said nothing for {SILENCE_S:g} s", hear)
+                continue
+            except ValueError:  # longer than any line of ours; the reader has dropped it
+                continue
+            if not line:
+                break
+            if line.strip() == READY.encode():
+                self._settled.set()
+            else:
+                _hand_on(line, hear)
+        self._lose(self._obituary(await process.wait()), hear)
+
+    def _lose(self, reason: str, hear: Hear) -> None:
+        self._settled.set()
+        if not self._is_ending and not self._failure:
+            self._failure = reason
+            _tell(Lost(reason), hear)
+
+    def _facts(self, code: int) -> TelemetryFacts:
+        trace = self._directory / TELEMETRY_FILE
+        if code == 0 and trace.exists():
+            try:
+                plain = json.loads((self._directory / FACTS_FILE).read_bytes())
+                return from_plain(plain, TelemetryFacts)
+            except (OSError, ValueError, EdgebenchError) as exc:
+                self._failure = one_line(f"the sampler left no readable account: {exc}")
+        trace.unlink(missing_ok=True)
+        return _nothing(self._failure or self._obituary(code))
+
+    def _obituary(self, code: int) -> str:
+        said = one_line(last_line(self._directory / LOG_FILE))
+        return f"the sampler ended with status {code}{f': {said}' if said else ''}"
 
 
 def _nothing(reason: str) -> TelemetryFacts:
     return TelemetryFacts(absent=(AbsentSensor("all", reason),))
 
 
-async def _listen(process: asyncio.subprocess.Process, hear: Hear) -> None:
-    """Hand on what the sampler says; one of its lines that makes no sense is dropped."""
-    if process.stdout is None:
+def _hand_on(line: bytes, hear: Hear) -> None:
+    """A line that makes no sense is dropped."""
+    try:
+        message = json.loads(line)
+        is_watched = "watched" in message
+        said = from_plain(message["watched" if is_watched else "live"], _kind(is_watched))
+    except (ValueError, LookupError, TypeError, EdgebenchError) as exc:
+        logger.warning("the sampler said %r: %s", line[:80], exc)
         return
-    while line := await process.stdout.readline():
-        try:
-            said = _heard(json.loads(line))
-        except (ValueError, EdgebenchError) as exc:
-            logger.warning("the sampler said %r: %s", line[:80], exc)
-            continue
+    _tell(said, hear)
+
+
+def _kind(is_watched: bool) -> type[Live] | type[Watched]:
+    return Watched if is_watched else Live
+
+
+def _tell(said: Said, hear: Hear) -> None:
+    """A listener that fails is no reason to lose what the next one would hear."""
+    try:
         hear(said)
-
-
-def _heard(message: dict[str, Any]) -> Live | TooHot:
-    if "abort" in message:
-        return from_plain(message["abort"], TooHot)
-    return from_plain(message.get("live"), Live)
+    except Exception:
+        logger.exception("%s of the sampler was not heard", type(said).__name__)

@@ -126,8 +126,7 @@ def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> lis
         thread.start()
     trace = Trace()
     period_s = 1 / job.rate_hz
-    next_s = time.monotonic() + period_s
-    live_s = next_s
+    next_s = live_s = time.monotonic()
     while not _input_ended(next_s - time.monotonic()):
         for source in fast:
             _read(source, trace, latest)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.files import disk_errors
+from edgebench.agent.files import disk_errors, last_line
 from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.main import (
@@ -207,19 +207,13 @@ class WorkerProcess:
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]
-        last = one_line(self._last_log_line())
+        last = one_line(last_line(self.directory / WORKER_LOG_FILE))
         said = f": {last}" if last else ""
         if code > 0:
             return f"worker ended with status {code} while {doing}{said}"
         name = signal.Signals(-code).name
         why = " (out of memory?)" if name == "SIGKILL" and not said else ""
         return f"worker was killed by {name} while {doing}{why}{said}"
-
-    def _last_log_line(self) -> str:
-        with (self.directory / WORKER_LOG_FILE).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_LINE_BYTES))
-            lines = file.read().decode("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "")
 
     def _read_record(self) -> WorkerRecord:
         try:

@@ -11,6 +11,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
+    (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
         e.NotComparable,
         "if just this is to be compared: edgebench compare … --against … {error.allow}",

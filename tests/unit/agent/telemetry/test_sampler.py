@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from support.sampling import facts_of, last_values, sampling
 
 from edgebench.agent.telemetry import sampler
 from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.agent.telemetry.live import Observer
 from edgebench.agent.telemetry.source import FileSensors, NoData, scaled
 from edgebench.agent.telemetry.sources.thermal import Thermal
 from edgebench.protocol.record import TelemetryFacts
@@ -66,46 +68,95 @@ def test_sampler_tells_the_hottest_zone_once_a_second(tmp_path: Path) -> None:
     assert live["time_ns"] < time.perf_counter_ns()
 
 
+DUMMY = "thermal_zone4"
+"""Of the Jetson Nano: says 100 °C, whatever happens."""
+
+
+def watched(said: list[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
+    """How the heat changed, with the zone and its temperature."""
+    found = [message["watched"] for message in said if "watched" in message]
+    return [(one["heat"], one["zone"], one["temp_c"]) for one in found]
+
+
 @pytest.mark.parametrize(
-    ("board", "zones", "path"),
+    ("board", "zones", "expected"),
     [
-        ("raspberry_pi_5", (), "thermal_zone0"),
-        ("raspberry_pi_5", ("cpu-thermal",), "thermal_zone0"),
-        ("raspberry_pi_5", ("no such zone",), "thermal_zone0"),
-        ("jetson_nano", ("CPU-therm",), None),
+        ("raspberry_pi_5", ("cpu-thermal",), [("cool", "cpu-thermal", 54.05)]),
+        ("raspberry_pi_5", (), [("blind", "", None)]),
+        ("raspberry_pi_5", ("no such zone",), [("blind", "", None)]),
     ],
 )
 def test_device_that_is_too_hot_is_told_once(
-    tmp_path: Path, board: str, zones: tuple[str, ...], path: str | None
+    tmp_path: Path, board: str, zones: tuple[str, ...], expected: list[tuple[str, str, float]]
 ) -> None:
-    """A board is cooked by a benchmark that nobody watches, or a dummy of 100 °C ends every run."""
+    """A board is cooked by a benchmark that nobody watches."""
     root = make_board(tmp_path / "root", BOARDS[board])
     job = SamplerJob(PID, str(root), rate_hz=20.0, abort_c=88.0, zones=zones)
     with sampling(tmp_path / "run", job) as process:
+        time.sleep(0.5)
+        (root / "sys/class/thermal/thermal_zone0/temp").write_text("88500\n")
+        time.sleep(0.8)
+        (root / "sys/class/thermal/thermal_zone0/temp").write_text("87500\n")
         time.sleep(0.3)
-        if path:
-            (root / f"sys/class/thermal/{path}/temp").write_text("88500\n")
-        time.sleep(1.0)
         assert process.stdin is not None
         process.stdin.close()
         assert process.stdout is not None
         said = [json.loads(line) for line in process.stdout]
-    aborts = [message["abort"] for message in said if "abort" in message]
-    assert aborts == ([{"zone": "cpu-thermal", "temp_c": 88.5, "limit_c": 88.0}] if path else [])
+    then = [("hot", "cpu-thermal", 88.5), ("cool", "cpu-thermal", 87.5)]
+    assert watched(said) == expected + then
     assert all(message["live"]["temp_c"] < 89 for message in said if "live" in message)
+
+
+@pytest.mark.parametrize("zones", [("CPU-therm",), (), ("cpu-thermal of another kernel",)])
+def test_dummy_that_always_says_100_degrees_ends_no_run(
+    tmp_path: Path, zones: tuple[str, ...]
+) -> None:
+    """A kernel that names its zones otherwise makes every run of a board end at once."""
+    root = make_board(tmp_path / "root", BOARDS["jetson_nano"])
+    assert (root / f"sys/class/thermal/{DUMMY}/temp").read_text() == "100000\n"
+    job = SamplerJob(PID, str(root), rate_hz=20.0, abort_c=95.0, zones=zones)
+    with sampling(tmp_path / "run", job) as process:
+        time.sleep(0.5)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.stdout is not None
+        said = [json.loads(line) for line in process.stdout]
+    assert [heat for heat, _, _ in watched(said)] == (
+        ["cool"] if zones == ("CPU-therm",) else ["blind"]
+    )
+
+
+def heats(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was told since the last look."""
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line)["watched"]["heat"] for line in lines]
 
 
 def test_one_nonsensical_reading_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     """A sensor that answers 200 degrees once costs a run of half an hour."""
-    from edgebench.agent.telemetry.live import Observer
-
-    guard = Observer(("thermal.cpu.0.temp_c",), SamplerJob(PID, abort_c=90.0))
+    guard = Observer(("thermal.cpu.0.temp_c",), SamplerJob(PID, abort_c=90.0, zones=("cpu",)))
     for temp_c in (50.0, 200.0, 50.0, 200.0, 200.0, 50.0):
         guard.look([temp_c])
-    assert capsys.readouterr().out == ""
+    assert heats(capsys) == ["cool"]
     for _ in range(5):
         guard.look([91.0])
-    assert capsys.readouterr().out.count("abort") == 1
+    assert heats(capsys) == ["hot"]
+    for _ in range(5):
+        guard.look([math.nan])
+    assert heats(capsys) == [], "a sensor that died while it was hot has not cooled"
+    guard.look([60.0])
+    for _ in range(5):
+        guard.look([math.nan])
+    assert heats(capsys) == ["cool", "blind"]
+
+
+def test_unknown_zone_counts_from_when_it_moves(capsys: pytest.CaptureFixture[str]) -> None:
+    """On an unknown board, nobody watches the only zone that is real."""
+    sensors = ("thermal.dummy.0.temp_c", "thermal.real.0.temp_c", "thermal.odd.0.temp_c")
+    guard = Observer(sensors, SamplerJob(PID, abort_c=90.0))
+    for step in range(8):
+        guard.look([100.0, 88.0 + step, 127.0 + step])
+    assert heats(capsys) == ["cool", "hot"]
 
 
 class Breaking:

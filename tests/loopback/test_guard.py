@@ -1,0 +1,142 @@
+"""The highest temperature of a device is enforced by a real agent; the zone is this test's.
+
+The simulated board gets a second zone of its profile's type, which nothing but the test writes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.agents import AgentProcess, Host
+from support.tools import need_runtime
+from support.watchers import At
+
+from edgebench.host.lab import Run
+from edgebench.host.store.verify import verify
+from edgebench.protocol.errors import TargetError, TooHot
+from edgebench.protocol.record import Phase
+
+MODEL = "digits_fp32.tflite"
+LIMIT = "the profile's limit is 90 °C"
+SETTINGS: dict[str, Any] = {
+    "duration_s": 20.0,
+    "min_query_count": 30,
+    "warmup_duration_s": 0.1,
+    "is_checked": False,
+    "cooldown_timeout_s": 0.0,
+}
+
+
+class Board:
+    """A simulated i.MX 8M Plus with an agent, and a host that is paired with it."""
+
+    def __init__(self, folder: Path) -> None:
+        options = ["--simulate", "imx8mp-evk"]
+        self.agent = AgentProcess(folder / "agent", options=options).start()
+        self.host = Host(folder / "host")
+        self.host.lab.pair(self.agent.pairing_string())
+        zone = self.agent.state / "simulated/sys/class/thermal/thermal_zone7"
+        zone.mkdir()
+        self._temp = zone / "temp"
+        self.heat(40.0)
+        (zone / "type").write_text("cpu-thermal\n")
+
+    def heat(self, temp_c: float) -> None:
+        """Give the zone this temperature."""
+        self._temp.write_text(f"{temp_c * 1000:.0f}\n")
+
+    def kill_sampler(self) -> None:
+        """The sampler of the run in progress dies."""
+        for child in psutil.Process(self.agent.pid).children():
+            if "edgebench.agent.telemetry.sampler" in child.cmdline():
+                os.kill(child.pid, signal.SIGKILL)
+
+    def bench(self, **settings: Any) -> Run:
+        """One run, which `verify` computes again."""
+        name = "imx8mp-evk-simulated"
+        [run] = self.host.lab.bench(MODEL, on=[name], runtime="litert", **(SETTINGS | settings))
+        assert verify(self.host.lab.store, run.id) == []
+        return run
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Board]:
+    """A board of its own."""
+    need_runtime("ai-edge-litert")
+    made = Board(tmp_path)
+    yield made
+    made.agent.kill()
+
+
+def completeness(run: Run) -> str:
+    """What the verdict says about the end of the run."""
+    (found,) = [one for one in run.document["verdict"]["rules"] if one["id"] == "complete"]
+    assert found["outcome"] == "fail"
+    return str(found["detail"])
+
+
+def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Board) -> None:
+    """The board is cooked; or what was measured until then is thrown away, or nobody says why."""
+    later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.heat, (91.2,)).start())
+    run = board.bench(watcher=later)
+    detail = completeness(run)
+    assert detail == f"run interrupted: stopped at 91.2 °C (cpu-thermal): {LIMIT}"
+    assert run.metrics["latency_ns"]["count"] > 30
+    took_s = (run.queries["end_ns"].max() - run.queries["start_ns"].min()) / 1e9
+    assert 0.5 < took_s < 10
+    trace = run.telemetry
+    assert trace.loc[trace["sensor"] == "thermal.cpu-thermal.1.temp_c", "value"].max() == 91.2
+    assert detail.partition(": ")[2] in board.host.run("show", run.id).stdout
+
+
+def test_run_does_not_start_above_the_limit(board: Board) -> None:
+    """The wait for a cool device is switched off, and a run begins at 95 degrees."""
+    board.heat(95.0)
+    with pytest.raises(TooHot, match=rf"not started at 95\.0 °C \(cpu-thermal\): {LIMIT}"):
+        board.bench()
+    result = board.host.run("bench", MODEL, "--runtime", "litert", "--cooldown", "0s", *ON)
+    assert result.returncode == 1
+    assert f"not started at 95.0 °C (cpu-thermal): {LIMIT}" in result.stderr
+    assert "hint: cool it, or wait for longer" in result.stderr
+    board.heat(50.0)
+    assert board.bench(duration_s=0.3).metrics["latency_ns"]["count"] >= 30
+
+
+ON = ("--on", "imx8mp-evk-simulated")
+
+
+def test_run_waits_until_the_other_zone_is_cool(board: Board) -> None:
+    """The zone of the gate is cool, another one is too hot, and the run is refused at once."""
+    board.heat(95.0)
+    later = At(Phase.COOLING, lambda: threading.Timer(7.0, board.heat, (50.0,)).start())
+    run = board.bench(duration_s=0.3, cooldown_timeout_s=60.0, watcher=later)
+    found = run.document["conditions"]["cooldown"]
+    assert found["outcome"] == "cool"
+    assert 7.0 <= found["waited_s"] < 30.0
+
+
+def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:
+    """The guard dies with the sampler, and the board is cooked until the run is over."""
+    later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
+    run = board.bench(watcher=later)
+    assert run.metrics["latency_ns"]["count"] > 30
+    expected = f"stopped, nobody watches the heat: the sampler ended with status -9; {LIMIT}"
+    assert completeness(run) == f"run interrupted: {expected}"
+    assert board.agent.status().running is None
+
+
+def test_run_whose_sampler_is_gone_does_not_start(board: Board) -> None:
+    """A device cools for ten minutes for a run that then measures without its guard."""
+    at = At(Phase.COOLING, board.kill_sampler)
+    begin_s = time.monotonic()
+    with pytest.raises(TargetError, match="not started, nobody watches the heat"):
+        board.bench(cooldown_timeout_s=600.0, watcher=at)
+    assert time.monotonic() - begin_s < 30

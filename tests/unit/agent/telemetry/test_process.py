@@ -1,0 +1,130 @@
+"""The daemon's side of the sampler, with real samplers: whatever ends them, somebody learns why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from support.boards import BOARDS, make_board
+
+from edgebench.agent.telemetry import process
+from edgebench.agent.telemetry.job import FACTS_FILE, Heat, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.process import Lost, Said, SamplerProcess
+from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.traces import TELEMETRY_FILE
+
+Act = Callable[[int], Awaitable[None]]
+"""Does something to the sampler with this process id."""
+
+
+async def nothing(_: int) -> None:
+    """Let it sample for a moment."""
+    await asyncio.sleep(0.5)
+
+
+def sampled(
+    tmp_path: Path, act: Act = nothing, hear: Callable[[Said], None] | None = None
+) -> tuple[TelemetryFacts, list[Said]]:
+    """What one sampler told, and left."""
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
+    directory = tmp_path / "run"
+    directory.mkdir(exist_ok=True)
+    heard: list[Said] = []
+
+    async def run() -> TelemetryFacts:
+        sampler = SamplerProcess(directory)
+        job = SamplerJob(os.getpid(), str(root), abort_c=88.0, zones=("cpu-thermal",))
+        await sampler.start(job, hear or heard.append)
+        for child in psutil.Process().children():
+            await act(child.pid)
+        return await sampler.end()
+
+    return asyncio.run(run()), heard
+
+
+def lost(heard: list[Said]) -> list[str]:
+    """Reasons for which nobody watches."""
+    return [said.reason for said in heard if isinstance(said, Lost)]
+
+
+def reason(facts: TelemetryFacts) -> str:
+    """Why there is no telemetry at all."""
+    (absent,) = facts.absent
+    assert absent.sensor == "all"
+    return absent.reason
+
+
+def test_good_sampler_is_heard_and_not_lost_at_its_end(tmp_path: Path) -> None:
+    """Every run ends with the message that nobody watches."""
+    facts, heard = sampled(tmp_path)
+    assert facts.reading_count > 0
+    assert heard[0] == Watched(Heat.COOL, 88.0, "cpu-thermal", 54.05)
+    assert any(isinstance(said, Live) for said in heard)
+    assert lost(heard) == []
+
+
+def test_sampler_that_cannot_be_started_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard of the temperature does not know that nobody watches."""
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no python"))
+    facts, heard = sampled(tmp_path)
+    assert lost(heard) == ["the sampler did not start: No such file or directory"]
+    assert reason(facts) == lost(heard)[0]
+
+
+def test_sampler_that_is_killed_is_lost_at_once(tmp_path: Path) -> None:
+    """The board is cooked until the run is over."""
+
+    async def kill(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.5)
+
+    facts, heard = sampled(tmp_path, kill)
+    assert lost(heard) == ["the sampler ended with status -9"]
+    assert reason(facts) == "the sampler ended with status -9"
+
+
+def test_sampler_that_fails_leaves_its_own_words(tmp_path: Path) -> None:
+    """“Status 1” is all that anybody learns of a broken installation."""
+    (tmp_path / "run" / FACTS_FILE).mkdir(parents=True)
+    facts, _ = sampled(tmp_path)
+    assert reason(facts).startswith("the sampler ended with status 1: IsADirectoryError")
+    assert not (tmp_path / "run" / TELEMETRY_FILE).exists()
+
+
+def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sampler that hangs is a sampler, and nobody watches."""
+    monkeypatch.setattr(process, "SILENCE_S", 3.0)
+
+    async def stop(pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(4.0)
+        os.kill(pid, signal.SIGCONT)
+
+    facts, heard = sampled(tmp_path, stop)
+    assert lost(heard) == ["the sampler said nothing for 3 s"]
+    assert facts.reading_count > 0
+
+
+def test_listener_that_fails_loses_nothing(tmp_path: Path) -> None:
+    """A host that goes away at the wrong moment costs the run that it asked for."""
+    heard: list[Said] = []
+
+    def fail(said: Said) -> None:
+        heard.append(said)
+        raise RuntimeError("nobody is there")
+
+    async def wait(_: int) -> None:
+        await asyncio.sleep(1.5)
+
+    facts, _ = sampled(tmp_path, wait, fail)
+    assert len(heard) >= 3
+    assert facts.reading_count > 0

@@ -1,0 +1,111 @@
+"""The guard of the highest temperature: what it hears, and what becomes of the run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from edgebench.agent import guard as guards
+from edgebench.agent.guard import Guard
+from edgebench.agent.telemetry.job import Heat, Watched
+from edgebench.agent.telemetry.process import Lost
+from edgebench.protocol.errors import TargetError, TooHot
+from edgebench.protocol.record import TOO_HOT, UNWATCHED
+
+COOL = Watched(Heat.COOL, 88.0, "cpu-thermal", 60.0)
+HOT = Watched(Heat.HOT, 88.0, "cpu-thermal", 91.23)
+BLIND = Watched(Heat.BLIND, 88.0)
+LOST = Lost("the sampler ended with status -9")
+
+
+class Case:
+    """A guard, and what it did."""
+
+    def __init__(self, limit_c: float | None = 88.0) -> None:
+        self.stop_count = 0
+        self.events: list[tuple[str, str]] = []
+        self.guard = Guard(limit_c, stop=self._stop, note=lambda *event: self.events.append(event))
+
+    def _stop(self) -> None:
+        self.stop_count += 1
+
+    def start(self, *before: Watched | Lost) -> None:
+        """Hear these, then let the run start."""
+        for said in before:
+            self.guard.hear(said)
+        asyncio.run(self.guard.let_start())
+
+
+def test_hot_run_is_stopped_once_and_says_at_which_temperature() -> None:
+    """A run is stopped, and its record says that somebody stopped it."""
+    case = Case()
+    case.start(COOL)
+    assert case.guard.error is None
+    for said in (HOT, COOL, HOT, LOST):
+        case.guard.hear(said)
+    text = "stopped at 91.2 °C (cpu-thermal): the profile's limit is 88 °C"
+    assert str(case.guard.error) == text
+    assert isinstance(case.guard.error, TooHot)
+    assert case.stop_count == 1
+    assert case.events == [(TOO_HOT, text), (UNWATCHED, LOST.reason)]
+
+
+def test_hot_device_does_not_start() -> None:
+    """The wait for a cool device times out, and the run begins above the limit."""
+    case = Case()
+    assert case.guard.may_start()
+    case.guard.hear(HOT)
+    assert not case.guard.may_start()
+    with pytest.raises(TooHot, match=r"not started at 91\.2 °C \(cpu-thermal\)"):
+        case.start()
+    assert case.stop_count == 0, "the worker has not begun"
+
+
+def test_device_that_has_cooled_starts() -> None:
+    """A board that was hot once never runs again."""
+    case = Case()
+    case.start(HOT, COOL)
+    assert case.guard.error is None
+
+
+def test_lost_sampler_is_as_bad_as_a_hot_device() -> None:
+    """The guard dies with the sampler, and nobody learns of it."""
+    case = Case()
+    case.start(COOL)
+    case.guard.hear(LOST)
+    expected = (
+        "stopped, nobody watches the heat: the sampler ended with status -9; "
+        "the profile's limit is 88 °C"
+    )
+    assert str(case.guard.error) == expected
+    assert case.stop_count == 1
+    early = Case()
+    early.guard.hear(LOST)
+    assert early.guard.is_in_vain
+    with pytest.raises(TargetError, match="not started, nobody watches the heat"):
+        early.start()
+
+
+def test_lost_sampler_costs_only_telemetry_where_there_is_no_limit() -> None:
+    """A measurement of an hour is lost with a sensor's reader, on a PC that nothing can cook."""
+    case = Case(limit_c=None)
+    case.start(LOST)
+    case.guard.hear(LOST)
+    assert (case.guard.error, case.stop_count, case.guard.is_in_vain) == (None, 0, False)
+    assert case.events[0] == (UNWATCHED, LOST.reason)
+
+
+def test_device_without_a_sensor_is_measured_and_the_record_says_so() -> None:
+    """A board whose kernel shows no zone can never be measured."""
+    case = Case()
+    case.start(BLIND)
+    assert case.guard.error is None
+    assert case.events == [(UNWATCHED, "no zone tells whether it has 88 °C")]
+
+
+def test_sampler_that_tells_nothing_lets_nobody_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run begins before the first look at the temperature."""
+    monkeypatch.setattr(guards, "FIRST_LOOK_S", 0.05)
+    with pytest.raises(TargetError, match="told no temperature for"):
+        Case().start()
