@@ -304,7 +304,7 @@ def test_nothing_is_answered_before_hello(bench: Bench, message: m.Message) -> N
         assert link.receive() is None
 
 
-@pytest.mark.parametrize("protocol", [-1, 0, 2, 3, 2**63])
+@pytest.mark.parametrize("protocol", [-1, 0, 2, 3, 4, 5, 6, 2**63])
 def test_hosts_one_version_apart_are_served_and_others_told_to_update(
     bench: Bench, protocol: int
 ) -> None:

@@ -37,6 +37,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
 )
+from edgebench.protocol.record import Phase
 
 MAX_CONNECTIONS = 64
 """Each open TLS connection costs 350 KiB; more hosts than this is an attack or a mistake."""
@@ -115,6 +116,7 @@ class Session:
         self._peer = connection.peer
         self._holder = ""
         self._host_name = ""
+        self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
@@ -180,6 +182,7 @@ class Session:
                 "update the older one"
             )
         self._host_name = hello.host_name[:64]
+        self._protocol = hello.protocol
         agent = self._agent
         if not self._holder:
             self._holder = f"{self._peer.identity}/{hello.session}"
@@ -284,7 +287,8 @@ class Session:
 
     def _listen(self, number: int) -> Listener:
         def listener(notice: Notice) -> None:
-            self._push(number, notice)
+            if _is_known(notice, self._protocol):
+                self._push(number, notice)
 
         self._listeners.append(listener)
         return listener
@@ -298,6 +302,13 @@ class Session:
         if self._upload is not None:
             self._upload.close()
             self._upload = None
+
+
+def _is_known(notice: Notice, protocol: int) -> bool:
+    """Whether a host of this version has words for it; one that has not ends the conversation."""
+    is_cooling = isinstance(notice, m.Progress) and notice.phase is Phase.COOLING
+    is_new = is_cooling or isinstance(notice, m.Telemetry)
+    return protocol >= m.TELEMETRY_SINCE or not is_new
 
 
 Handler = Callable[[Session, Frame], Awaitable[None]]

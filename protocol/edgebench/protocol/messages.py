@@ -23,11 +23,14 @@ from edgebench.protocol.device import DeviceDescription, SystemDescription
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised with every change that an older peer would misread; by two when it cannot be bridged.
 
-Peers one version apart work together. 3: six columns of queries, and what a worker records.
+Peers one version apart work together: the newer one says only what the older one knows.
+3: six columns of queries, and what a worker records. 4: `Telemetry`, and the phase of cooling.
 """
+TELEMETRY_SINCE = 4
+"""Hosts of this version are told how the device is, and that it cools down."""
 
 MAX_LISTED_RUNS = 500
 """As many ids as surely fit into one frame."""

@@ -1,0 +1,62 @@
+"""A host of the version before is told only what it has words for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import AgentProcess, Host
+from support.tools import need_runtime
+from support.wire import Conversation, tls_context
+
+from edgebench.host.builtin import find_model
+from edgebench.protocol import messages as m
+from edgebench.protocol.record import Outcome, Phase
+from edgebench.protocol.spec import RunSpec
+
+SPEC = RunSpec("onnx", duration_s=0.1, min_query_count=10, warmup_duration_s=0, is_checked=False)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[AgentProcess]:
+    """A simulated board: it has a thermometer, so that there is something to wait for."""
+    need_runtime("onnxruntime")
+    made = AgentProcess(tmp_path / "agent", options=["--simulate", "imx8mp-evk"]).start()
+    yield made
+    made.kill()
+
+
+def push(link: Conversation, path: Path) -> str:
+    """Bring a model there; its digest."""
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    assert isinstance(link.ask(m.Acquire(60.0)), m.Granted)
+    assert isinstance(link.ask(m.ModelOffer(digest, len(data))), m.ModelState)
+    link.say(m.ModelChunk(digest, 0), data)
+    assert isinstance(link.ask(m.ModelCommit(digest)), m.ModelState)
+    return digest
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_host_of_the_version_before_hears_nothing_that_it_would_misread(
+    agent: AgentProcess, tmp_path: Path, protocol: int
+) -> None:
+    """An agent is updated, and every run of an older host ends with an unknown message."""
+    host = Host(tmp_path / "host")
+    host.lab.pair(agent.pairing_string())
+    identity = host.folder / "config" / "edgebench" / "host" / "identity.pem"
+    with Conversation(agent.port, tls_context(identity)) as link:
+        assert isinstance(link.ask(m.Hello(protocol, "test", "ada", "1")), m.Welcome)
+        digest = push(link, find_model("digits_int8.onnx").path)
+        told: list[m.Message | None] = [link.ask(m.RunStart("run", SPEC, digest, "digits"))]
+        while not isinstance(told[-1], (m.RunEnded, m.Problem, type(None))):
+            told.append(link.receive())
+    ended = told[-1]
+    assert isinstance(ended, m.RunEnded), ended
+    assert ended.outcome is Outcome.COMPLETED
+    phases = [one.phase for one in told if isinstance(one, m.Progress)]
+    assert Phase.MEASURING in phases
+    assert (Phase.COOLING in phases) == (protocol == 4)
+    assert any(isinstance(one, m.Telemetry) for one in told) == (protocol == 4)
