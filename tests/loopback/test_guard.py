@@ -19,6 +19,7 @@ from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 from support.watchers import At
 
+from edgebench.agent.coolest import COOLEST_FILE
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import TargetError, TooHot
@@ -121,6 +122,8 @@ def test_run_waits_until_the_other_zone_is_cool(board: Board) -> None:
     found = run.document["conditions"]["cooldown"]
     assert found["outcome"] == "cool"
     assert 7.0 <= found["waited_s"] < 30.0
+    kept = board.agent.state / COOLEST_FILE
+    assert not kept.exists(), "a made-up temperature is no baseline of this machine"
 
 
 def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:

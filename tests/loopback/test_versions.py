@@ -16,7 +16,14 @@ from edgebench.protocol import messages as m
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 
-SPEC = RunSpec("onnx", duration_s=0.1, min_query_count=10, warmup_duration_s=0, is_checked=False)
+SPEC = RunSpec(
+    "onnx",
+    duration_s=0.1,
+    min_query_count=10,
+    warmup_duration_s=0,
+    is_checked=False,
+    cooldown_timeout_s=8.0,  # a host of version 3 hears nothing meanwhile
+)
 
 
 @pytest.fixture
