@@ -11,19 +11,22 @@ from numpy.typing import NDArray
 from edgebench.agent.simulation.controllers import STICKY_SHIFT, Controller, Effect
 from edgebench.agent.simulation.heat import Body, at_rest
 from edgebench.host.analysis.telemetry import Series, Telemetry
-from edgebench.host.analysis.throttling import Timeline
+from edgebench.host.analysis.timeline import Timeline
 from edgebench.protocol.thermal import Expectation, ExpectedZone
 
 Floats = NDArray[np.float64]
 
 STEP_S = 0.1
 INVOKE_S = 0.02
+FIRMWARE_EVERY = 10
+"""Steps between two looks at the firmware: each starts a process, so they come once a second."""
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=50.0)
 """About a Raspberry Pi without a cooler: 20 s and 5 min."""
 RASPBERRY_PI = Expectation(
     profile="raspberrypi-4b",
     zones=(ExpectedZone("cpu-thermal", 80.0),),
     is_freq_a_request=True,
+    freq_truth=("vcgencmd:arm", "cpuinfo_avg_freq", "scaling_cur_freq"),
     thermal_now=0xC,
     thermal_sticky=0xC0000,
     power_now=0x1,
@@ -97,7 +100,8 @@ def _is_little(device: Device, steps: int) -> NDArray[np.bool_]:
 
 
 def _timeline(speed: Floats, shares: Floats, draw: np.random.Generator) -> Timeline:
-    counts = np.round(STEP_S * shares * speed / INVOKE_S).astype(int)
+    done = np.floor(np.cumsum(STEP_S * shares * speed / INVOKE_S) + 1e-9)
+    counts = np.diff(done, prepend=0).astype(int)
     begins = np.repeat(np.arange(len(speed)) * STEP_S, counts)
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     invoke_s = (
@@ -105,7 +109,7 @@ def _timeline(speed: Floats, shares: Floats, draw: np.random.Generator) -> Timel
     )
     is_outlier = draw.random(len(begins)) < 0.01
     invoke_s[is_outlier] *= 1 + draw.exponential(0.5, int(is_outlier.sum()))
-    start_s = begins + number * np.repeat(INVOKE_S / speed, counts)
+    start_s = begins + number * STEP_S / np.repeat(counts, counts)
     return Timeline((start_s * 1e9).astype(np.int64), (invoke_s * 1e9).astype(np.int64))
 
 
@@ -121,7 +125,8 @@ def _telemetry(
     series: dict[str, Series] = {}
 
     def add(name: str, values: Floats, every: int = 1) -> None:
-        series[name] = Series(time_ns[::every], values[::every])
+        kept = np.append(np.arange(0, len(time_ns) - 1, every), len(time_ns) - 1)
+        series[name] = Series(time_ns[kept], values[kept])  # the last look comes at the end
 
     if device.has_zone:
         noisy = temps + draw.normal(0, 0.3, len(temps))
@@ -140,13 +145,14 @@ def _telemetry(
     if device.has_firmware:
         now = np.array([effect.bits for effect in effects])
         sticky = np.bitwise_or.accumulate(now) << STICKY_SHIFT
-        add("rpi.throttled_bits", (now | sticky).astype(float), every=5)
-        add("rpi.arm_freq_hz", 1.5e9 * np.array([effect.clock for effect in effects]), every=5)
+        add("rpi.throttled_bits", (now | sticky).astype(float), FIRMWARE_EVERY)
+        clock_hz = 1.5e9 * np.array([effect.clock for effect in effects])
+        add("rpi.arm_freq_hz", clock_hz, FIRMWARE_EVERY)
     if device.cooling:
         states = np.array([float(effect.cooling_state) for effect in effects])
         add(f"cooling.{device.cooling}.0.state", states)
     events = np.array([float(effect.overcurrent_count) for effect in effects])
     if events.any():
-        add("hwmon.soctherm_oc.0.oc3.event_count", events, every=5)
+        add("hwmon.soctherm_oc.0.oc3.event_count", events)
     masks = {"cpufreq.policy0.cpu_mask": 15.0, "cpufreq.policy4.cpu_mask": 240.0}
     return Telemetry(series, masks | device.constants)

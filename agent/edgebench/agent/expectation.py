@@ -8,13 +8,19 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.device_profiles.checks import GENERIC_PREFIX
 from edgebench.device_profiles.schema import Cluster, Indicator, Profile
-from edgebench.protocol.thermal import Expectation, ExpectedZone, Mismatch
+from edgebench.protocol.thermal import (
+    Expectation,
+    ExpectedCluster,
+    ExpectedZone,
+    Mismatch,
+)
 
 
 def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
     """The profile's expectations, held against what is under this root."""
-    bits = next((one for one in profile.throttle.indicator if one.kind == "vcgencmd"), None)
-    firmware = bits or Indicator(kind="none")
+    indicators = {one.kind: one for one in profile.throttle.indicator}
+    firmware = indicators.get("vcgencmd", Indicator(kind="none"))
+    cooling = indicators.get("cooling_device", Indicator(kind="none"))
     return Expectation(
         profile=profile.id,
         zones=tuple(
@@ -22,6 +28,10 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
             for zone in profile.thermal.zone
         ),
         is_freq_a_request=profile.freq.cur_is_request,
+        freq_truth=profile.freq.truth,
+        clusters=tuple(_nominal(profile)),
+        indicators=tuple(indicators),
+        cooling_exclude=cooling.types_exclude,
         thermal_now=firmware.thermal_now,
         thermal_sticky=firmware.thermal_sticky,
         power_now=firmware.power_now,
@@ -29,6 +39,13 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         abort_c=profile.limits.abort_c,
         mismatches=tuple(find_mismatches(profile, root)),
     )
+
+
+def _nominal(profile: Profile) -> Iterator[ExpectedCluster]:
+    if profile.freq.nominal == "cluster.freq_hz_max" and profile.soc:
+        for cluster in profile.soc.cluster:
+            if cluster.policy is not None and cluster.freq_hz_max is not None:
+                yield ExpectedCluster(cluster.policy, cluster.freq_hz_max)
 
 
 def find_mismatches(profile: Profile, root: Path) -> Iterator[Mismatch]:

@@ -43,6 +43,14 @@ class ExpectedZone:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedCluster:
+    """What a cpufreq policy should run at."""
+
+    policy: int
+    freq_hz_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """A device is not as its profile says."""
 
@@ -85,6 +93,14 @@ class Expectation:
     """Empty for generic profiles."""
     is_freq_a_request: bool = False
     """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""
+    freq_truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
+    """Sources of the frequency, the best first."""
+    clusters: tuple[ExpectedCluster, ...] = ()
+    """Empty where the nominal frequency is what the kernel allows at the start."""
+    indicators: tuple[str, ...] = ()
+    """Kinds of indicators, the most telling first."""
+    cooling_exclude: tuple[str, ...] = ()
+    """Types of cooling devices that cool without slowing down."""
     thermal_now: int = 0
     """Firmware bits that mean heat."""
     thermal_sticky: int = 0

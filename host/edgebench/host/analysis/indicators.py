@@ -2,30 +2,34 @@
 
 Bits and counters of before the run say nothing: only what is new counts.
 
-    rpi.throttled_bits       now-bits in any window; sticky bits that were not set at the start
-    x86 throttle counts      that grow
-    cooling devices          in a state above that of the start, but for fans
-    soctherm_oc events       that grow: over-current
-    under-voltage alarms     that rise
+    vcgencmd               now-bits in any window; sticky bits where they appear first
+    x86_throttle_count     counts that grow
+    soctherm_oc            events that grow: over-current, or the supply
+    cooling_device         above state 0, where it cools by slowing down
+    under-voltage alarms   that rise
+
+The firmware of a Raspberry Pi says "throttled" (bit 2) both of heat and of a weak supply. Where
+the supply bits are set in the same window or beside it, and the temperature does not speak for
+heat, it was the supply.
 
 Source: device facts of the profiles; torvalds/linux, drivers/thermal/intel/therm_throt.c.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.telemetry import Nanoseconds, Series, Telemetry
-from edgebench.protocol.thermal import Expectation
+from edgebench.protocol.thermal import Expectation, slows_down
 
 Flags = NDArray[np.bool_]
 
 _RPI = "rpi.throttled_bits"
-_FANS = ("fan", "Fan")
-"""In the type of a cooling device that slows nothing down."""
+_BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _UNDER_VOLTAGE_EVENT = "oc1"
 """Of the soctherm events of a Jetson, the one that means the supply."""
@@ -47,112 +51,158 @@ class Indications:
     """All of them, and whether anything could have said so."""
 
     indications: list[Indication]
+    """By the profile's order of indicators, then the one that was there longest."""
     has_source: bool
 
 
-def find_indications(
-    telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds
-) -> Indications:
-    """What the device says; the first is the one that explains most."""
-    found: list[Indication] = []
-    has_source = False
-    for source in (_firmware, _counters, _cooling, _alarms):
-        is_there, indications = source(telemetry, expected, edges_ns)
-        has_source |= is_there
-        found += indications
-    found.sort(key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause)))
-    return Indications(found, has_source)
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Where to look, and for what."""
+
+    telemetry: Telemetry
+    expected: Expectation
+    edges_ns: Nanoseconds
+    is_hot: Flags
+    """Windows near where the device throttles; none where no temperature is known."""
+
+    def inside(self, series: Series) -> Series:
+        """The readings of the run, with the state it began in and the one it ended in."""
+        first, last = np.searchsorted(series.time_ns, [self.edges_ns[0], self.edges_ns[-1]])
+        kept = slice(max(0, int(first) - 1), int(last) + 1)
+        return Series(series.time_ns[kept], series.value[kept])
+
+    def windows_of(self, series: Series, is_set: Flags) -> Flags:
+        """Windows with a reading that is set."""
+        flags = np.zeros(len(self.edges_ns) - 1, np.bool_)
+        where = np.searchsorted(self.edges_ns, series.time_ns[is_set], side="right") - 1
+        flags[np.clip(where, 0, len(flags) - 1)] = True
+        return flags
+
+    def growth(self, series: Series) -> Flags:
+        """Windows in which a counter grew."""
+        inside = self.inside(series)
+        return self.windows_of(inside, np.diff(inside.value, prepend=inside.value[:1]) > 0)
 
 
 Answer = tuple[bool, list[Indication]]
+"""Whether there is such a source, and what it says."""
 
 
-def _firmware(telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds) -> Answer:
-    series = telemetry.series.get(_RPI)
-    if series is None:
+def find_indications(
+    telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds, is_hot: Flags | None
+) -> Indications:
+    """What the device says; the first is the one that explains most."""
+    nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
+    look = _Look(telemetry, expected, edges_ns, nowhere if is_hot is None else is_hot)
+    indications: list[Indication] = []
+    has_source = False
+    for kind in sorted(_SOURCES, key=lambda kind: _rank(kind, expected.indicators)):
+        is_there, found = _SOURCES[kind](look)
+        has_source |= is_there
+        indications += sorted(
+            found, key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause))
+        )
+    return Indications(indications, has_source)
+
+
+def widened(flags: Flags) -> Flags:
+    """The windows and their neighbours."""
+    wide = flags.copy()
+    wide[1:] |= flags[:-1]
+    wide[:-1] |= flags[1:]
+    return wide
+
+
+def _rank(kind: str, order: tuple[str, ...]) -> int:
+    return order.index(kind) if kind in order else len(order)
+
+
+def _firmware(look: _Look) -> Answer:
+    series = look.telemetry.series.get(_RPI)
+    inside = look.inside(series) if series else None
+    if inside is None or not inside.value.size:
         return False, []
-    inside = _inside(series, edges_ns)
-    if not inside.value.size:
-        return False, []
-    bits = inside.value.astype(np.int64)
-    found = []
-    masks = (
-        ("thermal", expected.thermal_now, expected.thermal_sticky),
-        ("undervoltage", expected.power_now, expected.power_sticky),
-    )
-    for cause, now, sticky in masks:
-        flags = _windows_of(inside, (bits & now) != 0, edges_ns)
-        fresh = int(bits[-1]) & ~int(bits[0]) & sticky
-        if fresh and not flags.any():
-            # Too short for the sampling, but the firmware remembers that it was.
-            flags = _windows_of(inside, (bits & fresh) != 0, edges_ns)
-        if flags.any():
-            shown = int(np.bitwise_or.reduce(bits))
-            found.append(Indication(cause, f"firmware bits {shown:#x}: {cause}", flags))
-    return True, found
+    bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
+    expected = look.expected
+    power = _bit_windows(look, inside, bits, expected.power_now, expected.power_sticky)
+    heat = _bit_windows(look, inside, bits, expected.thermal_now, expected.thermal_sticky)
+    heat &= ~widened(power) | look.is_hot
+    shown = int(np.bitwise_or.reduce(bits))
+    return True, [
+        Indication(cause, f"firmware bits {shown:#x}: {cause}", windows)
+        for cause, windows in (("thermal", heat), ("undervoltage", power))
+        if windows.any()
+    ]
 
 
-def _counters(telemetry: Telemetry, _: Expectation, edges_ns: Nanoseconds) -> Answer:
+def _bit_windows(
+    look: _Look, inside: Series, bits: NDArray[np.int64], now: int, sticky: int
+) -> Flags:
+    """Windows with a now-bit, and those in which a sticky bit was seen first."""
+    is_set = (bits & now) != 0
+    fresh = int(bits[-1]) & ~int(bits[0]) & sticky
+    while fresh:
+        bit = fresh & -fresh
+        # Too short for the sampling, but the firmware remembers that it was.
+        is_set[np.argmax((bits & bit) != 0)] = True
+        fresh ^= bit
+    return look.windows_of(inside, is_set)
+
+
+def _counters(look: _Look) -> Answer:
+    counts = look.telemetry.named("x86.", ".throttle_count")
+    found = [
+        Indication("thermal", f"{name} grew by {look.inside(series).growth():.0f}", growth)
+        for name, series in counts.items()
+        if (growth := look.growth(series)).any()
+    ]
+    return bool(counts), found
+
+
+def _soctherm(look: _Look) -> Answer:
+    events = look.telemetry.named("hwmon.soctherm_oc.", ".event_count")
     found = []
-    counts = telemetry.named("x86.", ".throttle_count")
-    for name, series in counts.items():
-        growth = _growth(series, edges_ns)
-        if growth.any():
-            total = int(_inside(series, edges_ns).growth())
-            found.append(Indication("thermal", f"{name} grew by {total}", growth))
-    events = telemetry.named("hwmon.soctherm_oc.", ".event_count")
     for name, series in events.items():
-        growth = _growth(series, edges_ns)
+        growth = look.growth(series)
         if growth.any():
             event = name.split(".")[-2]
             cause = "undervoltage" if event == _UNDER_VOLTAGE_EVENT else "overcurrent"
-            total = int(_inside(series, edges_ns).growth())
-            found.append(Indication(cause, f"{event} counted {total} events", growth))
-    return bool(counts or events), found
+            text = f"{event} counted {look.inside(series).growth():.0f} events"
+            found.append(Indication(cause, text, growth))
+    return bool(events), found
 
 
-def _cooling(telemetry: Telemetry, _: Expectation, edges_ns: Nanoseconds) -> Answer:
+def _cooling(look: _Look) -> Answer:
     found, is_there = [], False
-    for name, series in telemetry.named("cooling.", ".state").items():
+    for name, series in look.telemetry.named("cooling.", ".state").items():
         kind = name.removeprefix("cooling.").removesuffix(".state").rpartition(".")[0]
-        if kind.endswith(_FANS):
+        if not slows_down(kind) or kind in look.expected.cooling_exclude:
             continue
         is_there = True
-        inside = _inside(series, edges_ns)
-        flags = _windows_of(inside, inside.value > inside.value[:1], edges_ns)
-        if flags.any():
+        inside = look.inside(series)
+        windows = look.windows_of(inside, inside.value > 0)
+        if windows.any():
             text = f"cooling device {kind} was in state {inside.value.max():g}"
-            found.append(Indication("thermal", text, flags))
+            found.append(Indication("thermal", text, windows))
     return is_there, found
 
 
-def _alarms(telemetry: Telemetry, _: Expectation, edges_ns: Nanoseconds) -> Answer:
+def _alarms(look: _Look) -> Answer:
     found = []
-    alarms = telemetry.named("hwmon.", ".undervoltage")
-    for name, series in alarms.items():
-        inside = _inside(series, edges_ns)
-        flags = _windows_of(inside, inside.value > inside.value[:1], edges_ns)
-        if flags.any():
-            found.append(Indication("undervoltage", f"{name} was raised", flags))
+    for name, series in look.telemetry.named("hwmon.", ".undervoltage").items():
+        inside = look.inside(series)
+        windows = look.windows_of(inside, inside.value > inside.value[:1])
+        if windows.any():
+            found.append(Indication("undervoltage", f"{name} was raised", windows))
     # An alarm alone says nothing about heat: it is no source for "not throttled".
     return False, found
 
 
-def _inside(series: Series, edges_ns: Nanoseconds) -> Series:
-    first, last = np.searchsorted(series.time_ns, [edges_ns[0], edges_ns[-1]])
-    first = max(0, int(first) - 1)  # the state in which the run began
-    return Series(series.time_ns[first:last], series.value[first:last])
-
-
-def _windows_of(series: Series, is_set: Flags, edges_ns: Nanoseconds) -> Flags:
-    """Windows with a reading that is set."""
-    flags = np.zeros(len(edges_ns) - 1, np.bool_)
-    where = np.searchsorted(edges_ns, series.time_ns[is_set], side="right") - 1
-    flags[np.clip(where, 0, len(flags) - 1)] = True
-    return flags
-
-
-def _growth(series: Series, edges_ns: Nanoseconds) -> Flags:
-    """Windows in which a counter grew."""
-    inside = _inside(series, edges_ns)
-    return _windows_of(inside, np.diff(inside.value, prepend=inside.value[:1]) > 0, edges_ns)
+_SOURCES: dict[str, Callable[[_Look], Answer]] = {
+    "vcgencmd": _firmware,
+    "x86_throttle_count": _counters,
+    "soctherm_oc": _soctherm,
+    "cooling_device": _cooling,
+    "undervoltage": _alarms,
+}
+"""By the kind that a profile names."""

@@ -16,7 +16,8 @@ from edgebench.host.analysis.mllog import LoadgenResult, read_result
 from edgebench.host.analysis.outliers import Outliers, label_outliers
 from edgebench.host.analysis.queries import Nanoseconds, Queries
 from edgebench.host.analysis.telemetry import Telemetry
-from edgebench.host.analysis.throttling import Throttling, Timeline, find_throttling
+from edgebench.host.analysis.throttling import Throttling, find_throttling
+from edgebench.host.analysis.timeline import Timeline
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord

@@ -150,20 +150,42 @@ def _numbers(metrics: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def heat_lines(thermal: dict[str, Any] | None) -> list[str]:
-    """What the device kept up, and what it did not; one line, or none where nothing was seen."""
+    """What the device kept up, and what it did not; no line where nothing was seen."""
     if thermal is None or thermal["sustained_latency_ns"] is None:
         return []
-    parts = [
-        thermal["verdict"],
-        f"{format_ns(thermal['peak_latency_ns'])} at first, "
-        f"{format_ns(thermal['sustained_latency_ns'])} at the end: "
-        f"{thermal['retention_ratio']:.1%} of the speed kept",
+    first, last = thermal["peak_throughput_per_s"], thermal["sustained_throughput_per_s"]
+    speed = (
+        f"{format_ns(thermal['peak_latency_ns'])} and {format_rate(first)}/s at first, "
+        f"{format_ns(thermal['sustained_latency_ns'])} and {format_rate(last)}/s at the end: "
+        f"{thermal['retention_ratio']:.1%} of the speed kept"
+    )
+    return [
+        "; ".join([thermal["verdict"], *_heat_facts(thermal)]),
+        speed,
+        *_around_onset(thermal),
     ]
+
+
+def _heat_facts(thermal: dict[str, Any]) -> list[str]:
+    facts = []
     if thermal["onset_s"] is not None:
-        parts.append(f"from {thermal['onset_s']:.0f} s on, {thermal['throttled_ratio']:.0%} of it")
+        facts.append(f"from {thermal['onset_s']:.0f} s on, {thermal['throttled_ratio']:.0%} of it")
     if thermal["max_temp_c"] is not None:
-        parts.append(f"{thermal['start_temp_c']:.1f} to {thermal['max_temp_c']:.1f} °C")
-    return ["; ".join(parts)]
+        facts.append(f"{thermal['start_temp_c']:.1f} °C at first, {thermal['max_temp_c']:.1f} most")
+    if thermal["baseline_freq_hz"] is not None:
+        nominal = thermal["nominal_freq_hz"]
+        of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
+        facts.append(f"began at {thermal['baseline_freq_hz'] / 1e9:.2f}{of} GHz")
+    return facts
+
+
+def _around_onset(thermal: dict[str, Any]) -> list[str]:
+    """The headline twice; without an interval, no number."""
+    before, after = thermal["latency_ns_before"], thermal["latency_ns_after"]
+    if before is None or after is None:
+        return []
+    shown = [format_interval_ns(part["p50"], part["p50_ci95"]) for part in (before, after)]
+    return [f"p50 {shown[0]} before that, {shown[1]} after it"]
 
 
 def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:

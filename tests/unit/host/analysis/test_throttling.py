@@ -34,9 +34,9 @@ from edgebench.host.analysis.telemetry import Series, Telemetry
 from edgebench.host.analysis.throttling import (
     ThermalState,
     Throttling,
-    Timeline,
     find_throttling,
 )
+from edgebench.host.analysis.timeline import Timeline, cut_into_windows
 from edgebench.protocol.thermal import Expectation
 
 SEEDS = range(20)
@@ -226,7 +226,8 @@ def test_frequency_that_is_only_asked_for_is_not_believed() -> None:
     device = Device(controller=Progressive(), constants={})
     run = simulate(device, seconds=480.0, seed=2)
     found = find_throttling(run.timeline, run.telemetry, RASPBERRY_PI)
-    assert (found.verdict, found.is_certain) == ("throttled:hidden", False)
+    assert (found.verdict, found.is_certain) == ("throttled:thermal", False)
+    assert found.baseline_freq_hz is None
 
 
 def test_trips_of_a_fan_are_no_limit() -> None:
@@ -296,6 +297,86 @@ def test_hot_start_is_told() -> None:
     assert (found.verdict, found.is_baseline_cool) == ("not_throttled", False)
 
 
+def test_cool_device_without_a_clock_to_believe_is_unknown() -> None:
+    """A supply that is too weak, which nothing tells of, is called somebody's interference."""
+    run = still(has_cpufreq=False)
+    found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
+    assert found.verdict == "unknown"
+    assert "no frequency that can be believed" in found.reason
+    capped = with_series(run, cpufreq__policy0__freq_hz_cap=(2.4e9,) * 900)
+    assert find_throttling(slowed(run, 1.3, 90.0), capped, LINUX).verdict == "unknown"
+
+
+def test_flat_clock_without_any_temperature_is_unknown() -> None:
+    """Idle injection on a device that shows no temperature is called interference."""
+    run = still(has_zone=False)
+    found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
+    assert (found.verdict, found.is_baseline_cool) == ("unknown", None)
+
+
+def test_clock_that_idles_beside_a_neighbour_is_no_power_limit() -> None:
+    """The low clock between bursts is taken for the reason why the model is slower."""
+
+    def at_last(time_s: float) -> float:
+        return bursts(time_s) if time_s > 90 else 1.0
+
+    device = Device(controller=Nothing(), body=COOLED, constants=TRIP)
+    run = simulate(device, seconds=240.0, seed=4, load=at_last)
+    found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
+    assert found.verdict == "interference"
+
+
+def test_slow_model_is_judged_in_longer_windows() -> None:
+    """Three slow inferences in a row, which chance brings, are a device that slowed down."""
+    run = simulate(pi(Progressive()), seconds=480.0, seed=5)
+    assert cut_into_windows(in_groups(run.timeline, 150)).length_s == pytest.approx(17, abs=3)
+    silent = {n: s for n, s in run.telemetry.series.items() if n != "rpi.throttled_bits"}
+    found = find_throttling(in_groups(run.timeline, 150), Telemetry(silent), RASPBERRY_PI)
+    assert (found.verdict, found.is_certain) == ("throttled:thermal", False)
+
+
+def test_windows_without_an_inference_part_nothing() -> None:
+    """Requests that come in bunches are never slower three windows in a row."""
+    run = still()
+    time_s = run.timeline.start_ns / 1e9
+    kept = time_s % 12 < 2.5  # two windows at most, then two or more without any
+    slower = slowed(run, 1.3, 90.0)
+    sparse = Timeline(slower.start_ns[kept], slower.invoke_ns[kept])
+    assert find_throttling(sparse, Telemetry(), LINUX).reason.startswith("no temperature")
+    assert find_throttling(sparse, run.telemetry, LINUX).verdict != "not_throttled"
+
+
+def in_groups(timeline: Timeline, count: int) -> Timeline:
+    """The same run by a model that takes as long as so many inferences."""
+    first = np.arange(0, len(timeline.start_ns), count)
+    return Timeline(timeline.start_ns[first], np.add.reduceat(timeline.invoke_ns, first))
+
+
+def test_clock_of_the_first_second_belongs_to_no_end() -> None:
+    """The last window is the neighbour of the first, and the device is slow from the start."""
+    run = still(has_cpufreq=False)
+    freq_hz = (1.0e9,) * 15 + (1.5e9,) * 735 + (1.0e9,) * 150
+    telemetry = with_series(run, cpufreq__policy0__freq_hz=freq_hz)
+    found = find_throttling(slowed(run, 1.5, 150.0), telemetry, LINUX)
+    assert found.verdict == "frequency_limited:power_limit"
+    assert found.onset_s == pytest.approx(150, abs=6)
+
+
+def test_parts_before_and_after_are_told_apart() -> None:
+    """The headline is the mean of two devices: the one at first and the one at the end."""
+    run = simulate(THROTTLED["power limit"][0](1), seconds=180.0, seed=6)
+    found = find_throttling(run.timeline, run.telemetry, LINUX)
+    before, after = found.latency_ns_before, found.latency_ns_after
+    assert before is not None
+    assert after is not None
+    assert before.p50 == pytest.approx(20e6, rel=0.02)
+    assert after.p50 == pytest.approx(20e6 / 0.7, rel=0.02)
+    assert found.peak_throughput_per_s == pytest.approx(50, rel=0.03)
+    assert found.sustained_throughput_per_s == pytest.approx(35, rel=0.03)
+    assert found.retention_ratio == pytest.approx(0.7, rel=0.02)
+    assert (found.baseline_freq_hz, found.nominal_freq_hz) == (1.5e9, 1.5e9)
+
+
 def test_device_that_shows_nothing_is_unknown() -> None:
     """A microcontroller, or a virtual machine, is not throttled: nobody has looked."""
     run = still()
@@ -304,6 +385,7 @@ def test_device_that_shows_nothing_is_unknown() -> None:
     assert judged(slower, Telemetry()) == "unknown"
     found = find_throttling(run.timeline, Telemetry(), LINUX)
     assert (found.start_temp_c, found.max_temp_c, found.is_baseline_cool) == (None, None, None)
+    assert (found.baseline_freq_hz, found.nominal_freq_hz) == (None, None)
 
 
 def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
@@ -313,6 +395,7 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
     found = find_throttling(short, run.telemetry, LINUX)
     assert found.verdict == "unknown"
     assert "too short" in found.reason
+    assert "8 s would do" in found.reason
     bits = with_series(run, rpi__throttled_bits=(float(0x40004),) * 360)
     assert find_throttling(short, bits, RASPBERRY_PI).verdict == "throttled:thermal"
 
