@@ -11,6 +11,7 @@ import pytest
 from support.agents import AgentProcess
 
 from edgebench.agent.cli import main
+from edgebench.agent.simulation.boards import BOARDS
 from edgebench.protocol.identity import parse_pairing_string
 
 
@@ -55,6 +56,20 @@ def test_help_is_there(capsys: pytest.CaptureFixture[str], words: tuple[str, ...
     code, out, err = run(capsys, *words)
     assert (code, err) == (0, "")
     assert "usage: edgebench-agent" in out
+
+
+def test_help_lists_the_simulated_boards(capsys: pytest.CaptureFixture[str]) -> None:
+    """A board is there that nobody finds."""
+    _, out, _ = run(capsys, "serve", "--help")
+    # argparse breaks lines behind hyphens.
+    assert all(name in "".join(out.split()) for name in BOARDS)
+
+
+def test_documentation_lists_the_simulated_boards() -> None:
+    """A new board is in no table, or a board of the table is not there any more."""
+    text = (Path(__file__).parents[2] / "docs/measurement.md").read_text()
+    table = text[text.index("| board |") : text.index("Where it is not heat")]
+    assert [line.split("`")[1] for line in table.splitlines() if "`" in line] == list(BOARDS)
 
 
 @pytest.mark.parametrize("words", [(), ("frobnicate",), ("serve", "--frobnicate")])

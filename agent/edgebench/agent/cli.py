@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgebench.agent.simulation.boards import BOARDS
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -92,7 +93,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
         "--simulate", metavar="BOARD[:SEED]",
-        help="pretend to be a board that grows warm, for tests and demonstrations",
+        help=f"pretend to be a board that slows down, for tests: {', '.join(BOARDS)}",
     )  # fmt: skip
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
     serve.add_argument(

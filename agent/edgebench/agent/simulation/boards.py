@@ -1,123 +1,152 @@
-"""The simulated boards: what they show, how they grow warm, and what slows them down.
+"""The simulated boards: one for each kind of controller that slows real boards down.
 
 Their time runs twenty times as fast as real time, so that a run of two minutes shows what a real
-board does in forty.
+board does in forty. Where it is not heat that slows a board down, it runs twice as fast.
+
+Source: zones, trips, clocks and thresholds as in the profiles' facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
+from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
 from edgebench.agent.simulation.controllers import (
-    Controller,
+    BangBang,
     Fan,
     IdleInjection,
+    Nothing,
+    OverCurrent,
+    PowerLimit,
     Progressive,
+    StepWise,
+    UnderVoltage,
 )
 from edgebench.agent.simulation.heat import Body
+from edgebench.agent.simulation.n100 import N100_FILES
 from edgebench.protocol.errors import UsageError
 
-Files = Mapping[str, str | bytes]
-
-VCGENCMD = """\
-#!/bin/sh
-here="$(dirname "$0")/../../sim"
-case "$1" in
-get_throttled) read -r value < "$here/throttled"; echo "throttled=$value" ;;
-measure_clock) read -r value < "$here/arm_hz"; echo "frequency(0)=$value" ;;
-esac
-"""
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
 """Within 4 °C of the published cooling of a Raspberry Pi 5 without a cooler; see its test."""
-ZONES = "sys/class/thermal/thermal_zone"
-_POLICY = "sys/devices/system/cpu/cpufreq/policy0"
-_COOLING = "sys/class/thermal/cooling_device0"
+COOLED_BOARD = Body(
+    junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
+)
+SMALL_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=30.0)
+"""A Raspberry Pi 3B+ is at its soft limit after 75 s."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedBoard:
-    """One board."""
-
-    name: str
-    compatible: tuple[str, ...]
-    """Of its device tree; decides which profile it has."""
-    zones: tuple[str, ...]
-    """All show the same temperature."""
-    freq_khz: int
-    controller: Callable[[int], Controller]
-    """From a seed."""
-    cooling: str | None = None
-    trip_c: int | None = None
-    """Passive, bound to the cooling device."""
-    has_vcgencmd: bool = False
-    body: Body = BARE_BOARD
-    ambient_c: float = 25.0
-    idle_w: float = 2.0
-    busy_w: float = 5.5
-    time_scale: float = 20.0
-    """Simulated seconds in a real one."""
-
-    def files(self) -> dict[str, str | bytes]:
-        """What it shows under /proc and /sys, before anything has happened."""
-        found: dict[str, str | bytes] = {
-            "proc/device-tree/compatible": b"".join(c.encode() + b"\0" for c in self.compatible),
-            f"{_POLICY}/related_cpus": "0 1 2 3\n",
-            f"{_POLICY}/cpuinfo_max_freq": f"{self.freq_khz}\n",
-            f"{_POLICY}/cpuinfo_min_freq": f"{self.freq_khz // 4}\n",
-            f"{_POLICY}/scaling_cur_freq": f"{self.freq_khz}\n",
-            f"{_POLICY}/scaling_max_freq": f"{self.freq_khz}\n",
-            f"{_POLICY}/scaling_governor": "performance\n",
-        }
-        for number, zone in enumerate(self.zones):
-            folder = f"{ZONES}{number}"
-            found |= {f"{folder}/type": f"{zone}\n", f"{folder}/temp": "25000\n"}
-            if self.cooling and self.trip_c is not None:
-                found |= {
-                    f"{folder}/trip_point_0_type": "passive\n",
-                    f"{folder}/trip_point_0_temp": f"{1000 * self.trip_c}\n",
-                    f"{folder}/cdev0_trip_point": "0\n",
-                    f"{folder}/cdev0/type": f"{self.cooling}\n",
-                }
-        if self.cooling:
-            found |= {f"{_COOLING}/type": f"{self.cooling}\n", f"{_COOLING}/cur_state": "0\n"}
-        if self.has_vcgencmd:
-            found |= {
-                "sim/throttled": "0x0\n",
-                "sim/arm_hz": f"{1000 * self.freq_khz}\n",
-                "usr/bin/vcgencmd": VCGENCMD,
-            }
-        return found
-
+_PI_5 = ("raspberrypi,5-model-b", "brcm,bcm2712")
+_PI_5_CPUS = (Policy(range(4), 2_400_000),)
+_CPU_ZONE = (Zone("cpu-thermal"),)
 
 _ALL = (
     SimulatedBoard(
         name="raspberry-pi-5-bare",
-        compatible=("raspberrypi,5-model-b", "brcm,bcm2712"),
-        zones=("cpu-thermal",),
-        freq_khz=2_400_000,
+        compatible=_PI_5,
+        zones=_CPU_ZONE,
+        policies=_PI_5_CPUS,
         controller=lambda _: Progressive(),
-        has_vcgencmd=True,
-        busy_w=6.5,
+        has_videocore=True,
+        body=BARE_BOARD,
+        busy_w=7.0,
     ),
     SimulatedBoard(
         name="raspberry-pi-5-cooled",
-        compatible=("raspberrypi,5-model-b", "brcm,bcm2712"),
-        zones=("cpu-thermal",),
-        freq_khz=2_400_000,
+        compatible=_PI_5,
+        zones=_CPU_ZONE,
+        policies=_PI_5_CPUS,
         controller=lambda _: Fan(),
-        cooling="pwm-fan",
-        has_vcgencmd=True,
+        cooling=("pwm-fan",),
+        has_videocore=True,
+        body=COOLED_BOARD,
+        busy_w=8.0,
+    ),
+    SimulatedBoard(
+        name="raspberry-pi-5-unprotected",
+        compatible=_PI_5,
+        zones=_CPU_ZONE,
+        policies=_PI_5_CPUS,
+        controller=lambda _: Nothing(),
+        has_videocore=True,
+        body=BARE_BOARD,
+        busy_w=9.5,
+    ),
+    SimulatedBoard(
+        name="raspberry-pi-4-undervoltage",
+        compatible=("raspberrypi,4-model-b", "brcm,bcm2711"),
+        zones=_CPU_ZONE,
+        policies=(Policy(range(4), 1_800_000),),
+        controller=lambda seed: UnderVoltage(seed),
+        has_videocore=True,
+        body=COOLED_BOARD,
+        busy_w=3.0,
+        time_scale=2.0,
+    ),
+    SimulatedBoard(
+        name="raspberry-pi-3b-plus",
+        compatible=("raspberrypi,3-model-b-plus", "brcm,bcm2837"),
+        zones=_CPU_ZONE,
+        policies=(Policy(range(4), 1_400_000),),
+        controller=lambda _: BangBang(),
+        has_videocore=True,
+        body=SMALL_BOARD,
+        idle_w=1.5,
+        busy_w=2.4,
+    ),
+    SimulatedBoard(
+        name="rock-5b",
+        compatible=("radxa,rock-5b", "rockchip,rk3588"),
+        zones=(
+            Zone("package-thermal"),
+            Zone("bigcore0-thermal", 85.0),
+            Zone("bigcore2-thermal", 85.0),
+            Zone("littlecore-thermal", 85.0),
+            Zone("center-thermal"),
+            Zone("gpu-thermal"),
+            Zone("npu-thermal"),
+        ),
+        policies=(
+            Policy(range(4), 1_800_000),
+            Policy(range(4, 6), 2_400_000),
+            Policy(range(6, 8), 2_400_000),
+        ),
+        controller=lambda _: StepWise(),
+        cooling=("cpufreq-cpu0", "cpufreq-cpu4", "cpufreq-cpu6"),
+        body=BARE_BOARD,
+        busy_w=9.5,
     ),
     SimulatedBoard(
         name="imx8mp-evk",
         compatible=("fsl,imx8mp-evk", "fsl,imx8mp"),
-        zones=("cpu-thermal", "soc-thermal"),
-        freq_khz=1_800_000,
+        zones=(Zone("cpu-thermal", 85.0), Zone("soc-thermal", 85.0)),
+        policies=(Policy(range(4), 1_800_000),),
         controller=lambda _: IdleInjection(),
-        cooling="thermal-idle-0",
-        trip_c=85,
-        busy_w=7.5,
+        cooling=tuple(f"thermal-idle-{cpu}" for cpu in range(4)),
+        body=BARE_BOARD,
+        busy_w=9.5,
+    ),
+    SimulatedBoard(
+        name="jetson-orin-nano",
+        compatible=("nvidia,p3768-0000+p3767-0005", "nvidia,p3767-0005", "nvidia,tegra234"),
+        zones=(Zone("cpu-thermal", 99.0), Zone("gpu-thermal", 99.0), Zone("tj-thermal")),
+        policies=(
+            Policy(range(4), 1_728_000, mode_khz=1_497_600),
+            Policy(range(4, 6), 1_728_000, mode_khz=1_497_600),
+        ),
+        controller=lambda seed: OverCurrent(seed),
+        cooling=("cpufreq-cpu0", "cpufreq-cpu4"),
+        has_soctherm=True,
+        body=COOLED_BOARD,
+        idle_w=3.0,
+        busy_w=4.0,
+        time_scale=2.0,
+    ),
+    SimulatedBoard(
+        name="intel-n100-laptop",
+        zones=(Zone("x86_pkg_temp"),),
+        policies=tuple(Policy(range(cpu, cpu + 1), 3_400_000) for cpu in range(4)),
+        controller=lambda _: PowerLimit(),
+        extra=N100_FILES,
+        body=COOLED_BOARD,
+        busy_w=4.0,
+        time_scale=2.0,
     ),
 )
 BOARDS: dict[str, SimulatedBoard] = {board.name: board for board in _ALL}

@@ -143,38 +143,14 @@ class PowerLimit:
 
 
 @dataclass(slots=True)
-class UnderVoltage:
-    """A weak supply: the firmware halves the clock when the voltage dips, again and again."""
+class Dips:
+    """A lower clock for moments that come at random, with one seed always at the same times."""
 
     seed: int
-    rate_per_s: float = 0.2
-    length_s: float = 1.5
-    low: float = 0.6
-    until_s: float = -1.0
-    next_s: float = 10.0
-    chance: random.Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-
-    def act(self, time_s: float, junction_c: float) -> Effect:
-        """Dips come at random."""
-        if time_s >= self.next_s:
-            self.until_s = time_s + self.length_s
-            self.next_s = self.until_s + self.chance.expovariate(self.rate_per_s)
-        if time_s < self.until_s:
-            return Effect(clock=self.low, bits=RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED)
-        return Effect()
-
-
-@dataclass(slots=True)
-class OverCurrent:
-    """Jetson: clock pulses are skipped for moments, which only a counter tells."""
-
-    seed: int
-    rate_per_s: float = 2.0
-    length_s: float = 0.2
-    low: float = 0.5
+    rate_per_s: float
+    length_s: float
+    low: float
+    """Of the nominal frequency, in a dip."""
     count: int = 0
     until_s: float = -1.0
     next_s: float = 10.0
@@ -183,14 +159,41 @@ class OverCurrent:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
-        """Events come at random."""
+    def clock(self, time_s: float) -> float:
+        """Of the nominal frequency."""
         if time_s >= self.next_s:
             self.count += 1
             self.until_s = time_s + self.length_s
             self.next_s = self.until_s + self.chance.expovariate(self.rate_per_s)
-        clock = self.low if time_s < self.until_s else 1.0
-        return Effect(clock=clock, overcurrent_count=self.count)
+        return self.low if time_s < self.until_s else 1.0
+
+
+@dataclass(slots=True)
+class UnderVoltage(Dips):
+    """A weak supply: the firmware halves the clock when the voltage dips, again and again."""
+
+    rate_per_s: float = 0.2
+    length_s: float = 1.5
+    low: float = 0.6
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """The firmware tells it, and calls it throttled."""
+        clock = self.clock(time_s)
+        bits = RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED if clock < 1 else 0
+        return Effect(clock=clock, bits=bits)
+
+
+@dataclass(slots=True)
+class OverCurrent(Dips):
+    """Jetson: clock pulses are skipped for moments, which only a counter tells."""
+
+    rate_per_s: float = 2.0
+    length_s: float = 0.2
+    low: float = 0.5
+
+    def act(self, time_s: float, junction_c: float) -> Effect:
+        """The kernel tells the clock that it asked for."""
+        return Effect(clock=self.clock(time_s), overcurrent_count=self.count)
 
 
 @dataclass(slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 
 import pytest
-from support.sampling import facts_of, last_values, sampling
+from support.sampling import facts_of, last_values, sampling, wait_for_a_look
+from support.simulated import keep_busy, machine
 
 from edgebench.agent.cooldown import find_thermometer
 from edgebench.agent.expectation import expect
-from edgebench.agent.simulation.boards import BARE_BOARD, BOARDS, find_board
+from edgebench.agent.simulation.boards import BARE_BOARD, BOARDS, SMALL_BOARD, find_board
 from edgebench.agent.simulation.controllers import (
     BangBang,
     Fan,
@@ -60,6 +60,51 @@ def test_bare_board_cools_as_a_real_one_does() -> None:
         assert heat.junction_c == pytest.approx(measured_c, abs=4.0)
 
 
+def test_small_board_reaches_its_soft_limit_when_a_real_one_does() -> None:
+    """Raspberry Pi 3B+: from 45 °C to 59…60 °C in 75 s, then two clocks of a mean of 1.3 GHz."""
+    board, controller = BOARDS["raspberry-pi-3b-plus"], BangBang()
+    heat = at_rest(SMALL_BOARD, board.ambient_c, board.idle_w)
+    heat.case_c = heat.junction_c = 45.0
+    clocks, temps = [], []
+    for second in range(600):
+        effect = controller.act(second, heat.junction_c)
+        heat.advance(1.0, board.idle_w + board.busy_w * effect.clock**2.5)
+        clocks.append(effect.clock)
+        temps.append(heat.junction_c)
+    first = next(second for second, clock in enumerate(clocks) if clock < 1)
+    assert 40 < first < 150
+    assert all(58.0 < temp < 61.0 for temp in temps[first:])
+    mean_hz = 1.4e9 * sum(clocks[first:]) / len(clocks[first:])
+    assert mean_hz == pytest.approx(1.3e9, abs=0.05e9)
+
+
+def test_slow_machine_makes_no_cooler_board(tmp_path: Path) -> None:
+    """A daemon that is kept waiting lets a controller sleep while its board overheats."""
+    temps = []
+    for number, step_s in enumerate((0.1, 1.0)):
+        device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], 3, tmp_path / str(number))
+        for _ in range(round(20 / step_s)):
+            keep_busy(device, step_s)
+            device.advance(step_s)
+        temps.append(float((device.root / "sys/class/thermal/thermal_zone0/temp").read_text()))
+    assert temps[0] == pytest.approx(temps[1], abs=2000)
+    assert max(temps) < 85_000
+
+
+def test_long_inference_heats_as_much_as_short_ones(tmp_path: Path) -> None:
+    """A model of a second, which is told when it has ended, hardly heats the board."""
+    shown = []
+    for number, every in enumerate((1, 10)):
+        device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], 3, tmp_path / str(number))
+        for tick in range(1, 41):
+            if tick % every == 0:
+                keep_busy(device, 0.1 * every)
+            device.advance(0.1)
+        shown.append(float((device.root / "sys/class/thermal/thermal_zone0/temp").read_text()))
+    assert shown[1] == pytest.approx(shown[0], abs=6000)
+    assert shown[1] > 65_000
+
+
 def test_controllers_do_what_their_boards_do() -> None:
     """A kind of throttling is simulated that no board has."""
     assert Progressive().act(0, 79.0).speed == 1.0
@@ -85,24 +130,30 @@ def test_controllers_do_what_their_boards_do() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_real_parts_read_the_tree(tmp_path: Path, name: str) -> None:
+def test_real_parts_read_the_tree(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A simulated board is none to the matcher, the gate or the sampler."""
     board, seed = find_board(f"{name}:7")
+    monkeypatch.setattr("platform.machine", lambda: machine(board))
     device = SimulatedDevice(board, seed, tmp_path / "root")
     profile = match_profile(identity(device.root))
     assert not profile.id.startswith("generic-")
     assert expect(profile, device.root).mismatches == ()
     thermometer = find_thermometer(profile, device.root)
     assert thermometer is not None
-    resting_c = board.ambient_c + board.idle_w * 10
+    resting_c = at_rest(board.body, board.ambient_c, board.idle_w).junction_c
     assert thermometer() == pytest.approx(resting_c, abs=5.0)
-    with sampling(tmp_path / "run", SamplerJob(1, str(device.root), rate_hz=20.0)):
-        device.advance(0.1)
-        time.sleep(0.8)
+    with sampling(tmp_path / "run", SamplerJob(1, str(device.root), rate_hz=20.0)) as sampler:
+        wait_for_a_look(sampler)
     values = last_values(tmp_path / "run")
-    assert values[f"thermal.{board.zones[0]}.0.temp_c"] == thermometer()
-    assert values["cpufreq.policy0.freq_hz"] == 1000 * board.freq_khz
-    assert ("rpi.throttled_bits" in values) == board.has_vcgencmd
+    for zone in board.zones:
+        assert values[f"thermal.{zone.kind}.0.temp_c"] == thermometer()
+    for policy in board.policies:
+        clock = f"cpufreq.policy{policy.cpus.start}.freq_hz"
+        assert values[clock] == values[f"{clock}_cap"] == 1000 * policy.nominal_khz
+        assert facts_of(tmp_path / "run").constants[f"{clock}_max"] == 1000 * policy.highest_khz
+    assert ("rpi.throttled_bits" in values) == board.has_videocore
     absent = {item.sensor for item in facts_of(tmp_path / "run").absent}
     assert "worker" in absent, "nobody runs a model here"
 
