@@ -28,9 +28,12 @@ def agent(tmp_path: Path) -> Iterator[AgentProcess]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    """A host that knows no device; its local agent, if one was started, is ended by its pid."""
-    made = Host(tmp_path / "host")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host that knows no device; its local agent, if one was started, is ended by its pid.
+
+    Not in the test's own directory: with its long name, the path of a socket has over 107 bytes.
+    """
+    made = Host(tmp_path_factory.mktemp("host") / "h")
     yield made
     _end_local_agent(made)
 

@@ -22,7 +22,17 @@ from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import Phase
 
-BENCH = ("--runtime", "litert", "--no-check", "--warmup", "5", "--cooldown", "0s")
+BENCH = (
+    "--runtime",
+    "litert",
+    "--no-check",
+    "--warmup",
+    "5",
+    "--cooldown",
+    "0s",
+    "--ambient",
+    "21.5",
+)
 MODEL = "digits_fp32.tflite"
 THERMAL_BITS = 0xC
 Start = Callable[[str], tuple[AgentProcess, Host]]
@@ -106,7 +116,21 @@ def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
     found = rules(run)
     assert found["thermal"][0] == "fail"
     assert found["complete"][0] == "pass", "the guard has no reason to end it"
+    assert_tells_what_was_kept_up(run, result.stdout)
     assert_is_labelled(host, run, result.stdout)
+
+
+def assert_tells_what_was_kept_up(run: Run, printed: str) -> None:
+    """Twenty minutes are measured, and the median of all of them is printed."""
+    spec, thermal = run.document["spec"], run.metrics["thermal"]
+    assert (spec["is_sustained"], spec["duration_s"]) == (True, 25.0)
+    assert run.document["conditions"]["ambient_c"] == 21.5
+    peak, sustained = thermal["peak_latency_ns"], thermal["sustained_latency_ns"]
+    if peak is None:
+        return  # a busy machine, most of it taken as a warm-up
+    assert thermal["retention_ratio"] == pytest.approx(peak / sustained)
+    if run.verdict != "invalid":
+        assert "of the speed kept" in printed
 
 
 def assert_is_labelled(host: Host, run: Run, printed: str) -> None:

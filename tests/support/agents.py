@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import secrets
 import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgebench.agent.control import ask
 from edgebench.host.lab import Lab
-from edgebench.protocol.identity import parse_pairing_string
-from edgebench.protocol.messages import Status, StatusAsk
+from edgebench.protocol.identity import (
+    PAIRING_VALID_S,
+    SECRET_BYTES,
+    PairingString,
+    pairing_identity,
+)
+from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.protocol.paths import CONTROL_SOCKET
 
 START_TIMEOUT_S = 30.0
@@ -78,13 +83,11 @@ class AgentProcess:
 
     def pairing_string(self) -> str:
         """What `edgebench-agent pair` prints, led to loopback."""
-        result = subprocess.run(
-            self.command("pair", "--json"), capture_output=True, text=True, check=True, timeout=60
-        )
-        string: str = json.loads(result.stdout)["pairing"]
-        if self.prefix:
-            return string
-        return str(replace(parse_pairing_string(string), addresses=("127.0.0.1",)))
+        secret = secrets.token_bytes(SECRET_BYTES)
+        request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
+        ready = asyncio.run(ask(self.state / CONTROL_SOCKET, request, PairingReady))
+        addresses = ready.addresses if self.prefix else ("127.0.0.1",)
+        return str(PairingString(addresses, ready.port, ready.fingerprint, secret))
 
     def status(self) -> Status:
         """What the agent says of itself."""

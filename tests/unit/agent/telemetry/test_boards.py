@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.boards import BOARDS, make_board
-from support.sampling import facts_of, last_values, sampling
+from support.sampling import facts_of, last_values, sampling, wait_for_a_look
 
 from edgebench.agent.expectation import expect
 from edgebench.agent.system import identity
@@ -31,8 +30,8 @@ CHANGING = ("cpu.", "worker.")
 
 def seen(root: Path, directory: Path) -> dict[str, Any]:
     """What the sampler sees of a board."""
-    with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)):
-        time.sleep(0.9)
+    with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)) as sampler:
+        wait_for_a_look(sampler)
     facts = facts_of(directory)
     values = last_values(directory)
     return {
