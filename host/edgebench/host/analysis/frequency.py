@@ -34,6 +34,8 @@ _SENSORS = {
 }
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
+SAME_CLUSTER_RATIO = 0.1
+"""Favoured cores of one kind differ by a few percent, kinds of cores by more."""
 _CPUS_MAX = 1024
 """More than a sensor's mask of CPUs, which is a double, can hold."""
 
@@ -48,6 +50,8 @@ class Frequency:
     """Highest frequency that the kernel allowed, shape (k,)."""
     policy: Floats
     """Number of the policy that the model ran on, shape (k,); NaN where nobody knows."""
+    cluster: Floats
+    """The lowest policy of the same kind of core, shape (k,): x86 has a policy for each core."""
 
 
 def find_frequency(telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds) -> Frequency:
@@ -58,6 +62,7 @@ def find_frequency(telemetry: Telemetry, expected: Expectation, edges_ns: Nanose
         freq_hz=_clock(telemetry, expected, where, edges_ns),
         cap_hz=_of_policies(telemetry, where, "freq_hz_cap", edges_ns),
         policy=where,
+        cluster=_clusters(telemetry, where),
     )
 
 
@@ -85,6 +90,19 @@ def _clock(
         if found is not None:
             return found
     return None
+
+
+def _clusters(telemetry: Telemetry, where: Floats) -> Floats:
+    """Policies whose highest frequencies are about the same are one cluster."""
+    found = where.copy()
+    leaders: dict[float, float] = {}
+    for policy in np.unique(where[~np.isnan(where)]):
+        top_hz = telemetry.constants.get(f"cpufreq.policy{policy:.0f}.freq_hz_max", math.nan)
+        alike = (p for p, hz in leaders.items() if abs(hz - top_hz) <= SAME_CLUSTER_RATIO * hz)
+        leader = next(alike, float(policy))
+        leaders.setdefault(leader, top_hz)
+        found[where == policy] = leader
+    return found
 
 
 def _policies(telemetry: Telemetry) -> list[int]:

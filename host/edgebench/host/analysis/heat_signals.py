@@ -6,8 +6,8 @@
     L  latency       median over 1.05 of the baseline, in at least 3 windows in a row
 
 A window's frequency counts only where the model takes most of it: otherwise a governor idles.
-Windows in which the model ran on another policy than in the baseline, as after a migration between
-clusters, have neither F nor L: another core is no slower clock.
+Windows in which the model ran on another cluster than in the baseline have neither F nor L: another
+kind of core is no slower clock.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def find_signals(
     """Look at every window."""
     first = windows.baseline_count
     frequency = find_frequency(telemetry, expected, windows.edges_ns)
-    home = most_common(frequency.policy[:first])
-    is_at_home = _is_at_home(frequency, home)
+    is_at_home = _is_at_home(frequency, first)
     median_ns = windows.median_latency_ns(timeline)
     baseline_ns = _baseline_ns(median_ns[:first])
     is_slower = (median_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_at_home
@@ -95,7 +94,10 @@ def find_signals(
         indications=found.indications,
         has_indicator=found.has_source,
         clock=_clock(
-            frequency, first, is_busy & is_at_home, nominal_freq_hz(telemetry, expected, home)
+            frequency,
+            first,
+            is_busy & is_at_home,
+            nominal_freq_hz(telemetry, expected, most_common(frequency.policy[:first])),
         ),
         temperature=is_hot,
         latency=_lasting(is_slower, is_known=~np.isnan(median_ns)),
@@ -117,10 +119,11 @@ def _baseline_ns(first_ns: Floats) -> float:
     return float(np.quantile(known, 0.25, method="lower")) if known.size else math.nan
 
 
-def _is_at_home(frequency: Frequency, home: float) -> Flags:
-    """Windows in which the model ran where it ran in the baseline."""
-    policy = frequency.policy
-    same: Flags = (policy == home) | np.isnan(policy) | math.isnan(home)
+def _is_at_home(frequency: Frequency, first: int) -> Flags:
+    """Windows in which the model ran on the cluster where it ran in the baseline."""
+    cluster = frequency.cluster
+    home = most_common(cluster[:first])
+    same: Flags = (cluster == home) | np.isnan(cluster) | math.isnan(home)
     return same
 
 

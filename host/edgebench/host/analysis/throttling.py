@@ -8,7 +8,7 @@ says; F, its frequency; T, its temperature; L, the latency.
     yes   any   any   any    throttled:<cause of the indicator>, certain
     –     yes   yes   yes    throttled:thermal, probable; also where no frequency can be believed
     –     no    yes   yes    throttled:hidden (firmware, idle injection)
-    –     yes   no    yes    frequency_limited:power_limit; :unknown where no temperature is known
+    –     yes   no    yes    frequency_limited:power_limit; :unknown where nothing tells of heat
     –     no    no    yes    interference: not thermal; unknown where not enough can be looked at
     –     any   any   no     not_throttled, if there was anything to look at
     nothing to look at       unknown; never "not throttled"
@@ -152,15 +152,16 @@ def _hot(signals: Signals) -> Throttling:
 
 
 def _slower_without_heat(signals: Signals) -> Throttling:
-    clock, has_temperature = signals.clock, signals.temperature is not None
+    clock = signals.clock
+    tells_of_heat = signals.temperature is not None or signals.has_indicator
     if clock is not None and _meet(clock.flags, signals.latency):
-        cause = "power_limit" if has_temperature else "unknown"
-        what = "it is not heat" if has_temperature else "no temperature tells why"
+        cause = "power_limit" if tells_of_heat else "unknown"
+        what = "it is not heat" if tells_of_heat else "no temperature tells why"
         reason = f"the clock fell, and {what}"
         return Throttling(ThermalState.FREQUENCY_LIMITED, cause, False, reason)
     if clock is None or not clock.is_measured:
         return _unknown("the latency grew, and no frequency that can be believed tells why")
-    if not has_temperature and not signals.has_indicator:
+    if not tells_of_heat:
         return _unknown("the latency grew, and nothing here tells of heat")
     reason = "the latency grew, without heat and without a slower clock"
     return Throttling(ThermalState.INTERFERENCE, None, False, reason)
@@ -218,14 +219,33 @@ def _with_numbers(
 
 
 def _signs(signals: Signals) -> Flags:
-    """Windows in which anything says that the device is slower."""
-    signs = signals.latency.copy()
+    """Windows in which the device is slower for the reason that was found.
+
+    A latency that grew before and apart from it, as by a neighbour at the start, is none of them.
+    """
+    reasons = np.zeros_like(signals.latency)
     for indication in signals.indications:
-        signs |= indication.windows
+        reasons |= indication.windows
+    others = [signals.latency]
     if signals.clock is not None:
-        # A clock that fell a window before the latency was seen to grow belongs to it.
-        signs |= signals.clock.flags & widened(signs)
+        others.append(signals.clock.flags & widened(reasons | signals.latency))
+    if not signals.indications:
+        hot = signals.temperature if signals.temperature is not None else reasons
+        reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])
+    signs = reasons.copy()
+    for flags in others:
+        signs |= _touching(flags, widened(reasons))
     return signs
+
+
+def _touching(flags: Flags, anchors: Flags) -> Flags:
+    """The rows of windows that reach into one of the anchors."""
+    edges = np.flatnonzero(np.diff(flags)) + 1
+    found = np.zeros_like(flags)
+    for row in np.split(np.arange(len(flags)), edges):
+        if flags[row[0]] and anchors[row].any():
+            found[row] = True
+    return found
 
 
 def _is_baseline_cool(signals: Signals, windows: Windows) -> bool | None:

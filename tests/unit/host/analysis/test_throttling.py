@@ -346,6 +346,44 @@ def test_windows_without_an_inference_part_nothing() -> None:
     assert find_throttling(sparse, run.telemetry, LINUX).verdict != "not_throttled"
 
 
+def test_move_between_equal_cores_hides_no_power_limit() -> None:
+    """On x86 each core has a policy: a thread that moves once is never slower again."""
+    run = simulate(THROTTLED["power limit"][0](1), seconds=180.0, seed=7)
+    policy0 = {n: s for n, s in run.telemetry.series.items() if n.startswith("cpufreq.policy0.")}
+    series = dict(run.telemetry.series)
+    series |= {name.replace("policy0", "policy1"): kept for name, kept in policy0.items()}
+    moved = with_series(run, worker__cpu=(0.0,) * 12 + (1.0,) * 168).series["worker.cpu"]
+    constants = {**TRIP, "cpufreq.policy0.cpu_mask": 1.0, "cpufreq.policy1.cpu_mask": 2.0}
+    tops = {"cpufreq.policy0.freq_hz_max": 4.8e9, "cpufreq.policy1.freq_hz_max": 4.7e9}
+    telemetry = Telemetry({**series, "worker.cpu": moved}, constants | tops)
+    found = find_throttling(run.timeline, telemetry, LINUX)
+    assert found.verdict == "frequency_limited:power_limit"
+    assert found.onset_s == pytest.approx(28, abs=4)
+
+
+def test_silent_throttle_counter_leaves_a_power_limit() -> None:
+    """An x86 laptop whose zone has no known limit is limited for a reason that nobody knows."""
+    run = simulate(replace(THROTTLED["power limit"][0](1), constants={}), seconds=180.0, seed=8)
+    assert judged(run, run.telemetry, Expectation()) == "frequency_limited:unknown"
+    counted = with_series(run, x86__cpu0__throttle_count=(3.0,) * 180)
+    assert judged(run, counted, Expectation()) == "frequency_limited:power_limit"
+
+
+def test_neighbour_at_the_start_is_not_the_onset() -> None:
+    """The machine was busy for ten seconds, and the heat of minutes later begins there."""
+    run = simulate(pi(Progressive()), seconds=480.0, seed=9)
+    noisy = Timeline(run.timeline.start_ns, run.timeline.invoke_ns.copy())
+    time_s = noisy.start_ns / 1e9
+    noisy.invoke_ns[(time_s > 30) & (time_s < 70)] *= 2
+    [quiet, busy] = [
+        find_throttling(timeline, run.telemetry, RASPBERRY_PI) for timeline in (run.timeline, noisy)
+    ]
+    assert busy.verdict == quiet.verdict == "throttled:thermal"
+    assert busy.onset_s == quiet.onset_s
+    assert busy.onset_s is not None
+    assert busy.onset_s > 80
+
+
 def in_groups(timeline: Timeline, count: int) -> Timeline:
     """The same run by a model that takes as long as so many inferences."""
     first = np.arange(0, len(timeline.start_ns), count)
