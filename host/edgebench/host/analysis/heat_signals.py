@@ -24,7 +24,7 @@ from edgebench.host.analysis.frequency import (
     most_common,
     nominal_freq_hz,
 )
-from edgebench.host.analysis.indicators import Indication, find_indications
+from edgebench.host.analysis.indicators import Indication, find_indications, widened
 from edgebench.host.analysis.telemetry import Floats, Telemetry
 from edgebench.host.analysis.timeline import Timeline, Windows
 from edgebench.protocol.thermal import Expectation
@@ -41,11 +41,27 @@ BUSY_LIMIT_RATIO = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """What the frequency says."""
+class Signal:
+    """One signal by window, shape (k,)."""
 
     flags: Flags
-    """Windows in which it, or its cap, was below the baseline."""
+    known: Flags
+    """Windows in which anything was read that could have set it."""
+
+    def covers(self, windows: Flags) -> bool:
+        """Whether it is known in most of these windows, of which there are some."""
+        return int(np.count_nonzero(self.known & windows)) * 2 > int(np.count_nonzero(windows))
+
+    def explains(self, windows: Flags) -> bool:
+        """Whether it is set in most of these windows, as far as it is known there."""
+        there = np.count_nonzero(self.known & windows)
+        return self.covers(windows) and np.count_nonzero(self.flags & windows) * 2 > there
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(Signal):
+    """What the frequency says: set where it, or its cap, was below the baseline."""
+
     is_measured: bool
     """There was a frequency to believe, not only a cap."""
     baseline_hz: float | None
@@ -58,109 +74,150 @@ class Signals:
     """By window; None where no source tells."""
 
     indications: list[Indication]
-    has_indicator: bool
+    indicator: Signal | None
     clock: Clock | None
-    temperature: Flags | None
+    temperature: Signal | None
+    throttle_c: float | None
+    """Where the device throttles: the lowest of what is known of its zones."""
     latency: Flags
-    median_ns: Floats
-    """Latency, shape (k,); NaN where no inference began."""
+    """Slower, and lasting."""
+    slower: Flags
+    """Slower, however shortly."""
+    latency_ns: Floats
+    """Shape (k,); NaN where no inference began."""
     baseline_ns: float
+    baseline: Flags
+    """The windows that the others are held against."""
+    elsewhere_ratio: float
+    """Share of the windows that say nothing, as the model ran on another kind of core, or moved."""
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """What could be looked at."""
+    def sources(self) -> dict[str, Signal]:
+        """What could be looked at, by name."""
         there = {
-            "indicators": self.has_indicator,
-            "frequency": self.clock is not None,
-            "temperature": self.temperature is not None,
+            "indicators": self.indicator,
+            "frequency": self.clock,
+            "temperature": self.temperature,
         }
-        return tuple(name for name, is_there in there.items() if is_there)
+        return {name: signal for name, signal in there.items() if signal is not None}
 
 
 def find_signals(
-    timeline: Timeline, telemetry: Telemetry, expected: Expectation, windows: Windows
+    timeline: Timeline,
+    telemetry: Telemetry,
+    expected: Expectation,
+    windows: Windows,
+    *,
+    threads: int = 1,
 ) -> Signals:
     """Look at every window."""
-    first = windows.baseline_count
     frequency = find_frequency(telemetry, expected, windows.edges_ns)
-    is_at_home = _is_at_home(frequency, first)
-    median_ns = windows.median_latency_ns(timeline)
-    baseline_ns = _baseline_ns(median_ns[:first])
-    is_slower = (median_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_at_home
-    is_busy = _busy_ratio(timeline, telemetry, windows) >= BUSY_LIMIT_RATIO
-    is_hot = _is_hot(telemetry, expected, windows)
+    is_at_home = _is_at_home(frequency)
+    latency_ns = windows.latency_ns(timeline)
+    is_known = ~np.isnan(latency_ns) & is_at_home
+    baseline = _first(is_known, windows.baseline_count)
+    baseline_ns = _baseline_ns(latency_ns[baseline])
+    is_slower = (latency_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_known
+    is_busy = _busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO
+    temperature, throttle_c = _temperature(telemetry, expected, windows)
+    is_hot = temperature.flags if temperature else None
     found = find_indications(telemetry, expected, windows.edges_ns, is_hot)
+    nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
+    clock = _clock(frequency, baseline, is_busy & is_at_home, nominal_hz)
     return Signals(
         indications=found.indications,
-        has_indicator=found.has_source,
-        clock=_clock(
-            frequency,
-            first,
-            is_busy & is_at_home,
-            nominal_freq_hz(telemetry, expected, most_common(frequency.policy[:first])),
-        ),
-        temperature=is_hot,
-        latency=_lasting(is_slower, is_known=~np.isnan(median_ns)),
-        median_ns=median_ns,
+        indicator=Signal(np.zeros_like(found.known), found.known) if found.known.any() else None,
+        clock=clock,
+        temperature=temperature,
+        throttle_c=throttle_c,
+        latency=_lasting(is_slower, is_known) | _evident(is_slower, clock, temperature),
+        slower=is_slower,
+        latency_ns=latency_ns,
         baseline_ns=baseline_ns,
+        baseline=baseline,
+        elsewhere_ratio=float(np.mean(~is_at_home)),
     )
 
 
-def _busy_ratio(timeline: Timeline, telemetry: Telemetry, windows: Windows) -> Floats:
+def _first(flags: Flags, count: int) -> Flags:
+    """The first so many windows that are set."""
+    found = np.zeros_like(flags)
+    found[np.flatnonzero(flags)[:count]] = True
+    return found
+
+
+def _evident(slower: Flags, clock: Clock | None, temperature: Signal | None) -> Flags:
+    """Slower as the clock fell, and hot: that need not last to be believed."""
+    if clock is None or temperature is None:
+        return np.zeros_like(slower)
+    evident: Flags = slower & clock.flags & temperature.flags
+    return evident
+
+
+def _busy_ratio(timeline: Timeline, telemetry: Telemetry, windows: Windows, threads: int) -> Floats:
     """By the inferences, or by CPU time: between short inferences there are gaps of their size."""
     ratio = windows.busy_ratio(timeline)
     cpu_s = telemetry.series.get("worker.cpu_s")
-    return ratio if cpu_s is None else np.fmax(ratio, cpu_s.rates(windows.edges_ns))
+    return ratio if cpu_s is None else np.fmax(ratio, cpu_s.rates(windows.edges_ns) / threads)
 
 
 def _baseline_ns(first_ns: Floats) -> float:
     """The lower quartile of the first windows: a warm-up that was left in makes some slow."""
-    known = first_ns[~np.isnan(first_ns)]
-    return float(np.quantile(known, 0.25, method="lower")) if known.size else math.nan
+    return float(np.quantile(first_ns, 0.25, method="lower")) if first_ns.size else math.nan
 
 
-def _is_at_home(frequency: Frequency, first: int) -> Flags:
-    """Windows in which the model ran on the cluster where it ran in the baseline."""
+def _is_at_home(frequency: Frequency) -> Flags:
+    """Windows in which the model ran on the cluster where it mostly ran, and on no other."""
     cluster = frequency.cluster
-    home = most_common(cluster[:first])
-    same: Flags = (cluster == home) | np.isnan(cluster) | math.isnan(home)
-    return same
+    home = most_common(cluster)
+    is_elsewhere: Flags = (cluster != home) & ~np.isnan(cluster)
+    return ~widened(is_elsewhere)
 
 
 def _clock(
-    frequency: Frequency, first: int, counts: Flags, nominal_hz: float | None
+    frequency: Frequency, baseline: Flags, counts: Flags, nominal_hz: float | None
 ) -> Clock | None:
-    freq_hz, cap_hz = frequency.freq_hz, frequency.cap_hz
-    baseline_hz = _baseline_hz(freq_hz, counts, first)
-    cap_at_start_hz = _baseline_hz(cap_hz, np.ones_like(counts), first)
+    baseline_hz = _baseline_hz(frequency.freq_hz, baseline & counts)
+    cap_at_start_hz = _baseline_hz(frequency.cap_hz, baseline)
     if baseline_hz is None and cap_at_start_hz is None:
         return None
-    flags = np.zeros_like(counts)
-    if freq_hz is not None and baseline_hz is not None:
-        flags |= (freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & counts
-    if cap_hz is not None and cap_at_start_hz is not None:
-        flags |= cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
-    return Clock(flags, baseline_hz is not None, baseline_hz, nominal_hz)
+    flags, known = np.zeros_like(counts), np.zeros_like(counts)
+    if frequency.cap_hz is not None and cap_at_start_hz is not None:
+        flags |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
+        known |= ~np.isnan(frequency.cap_hz)
+    if frequency.freq_hz is not None and baseline_hz is not None:
+        # A cap that did not fall says nothing where the clock itself is not read any more.
+        known = counts & ~np.isnan(frequency.freq_hz) | flags
+        flags |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & counts
+    return Clock(flags, known, baseline_hz is not None, baseline_hz, nominal_hz)
 
 
-def _baseline_hz(values: Floats | None, counts: Flags, first: int) -> float | None:
+def _baseline_hz(values: Floats | None, where: Flags) -> float | None:
     if values is None:
         return None
-    known = values[:first][counts[:first] & ~np.isnan(values[:first])]
+    known = values[where][~np.isnan(values[where])]
     return float(np.median(known)) if known.size else None
 
 
-def _is_hot(telemetry: Telemetry, expected: Expectation, windows: Windows) -> Flags | None:
-    """Windows in which a zone is near where it throttles."""
-    flags: Flags | None = None
+def _temperature(
+    telemetry: Telemetry, expected: Expectation, windows: Windows
+) -> tuple[Signal | None, float | None]:
+    """Windows in which a zone is near where it throttles, and where the first of them does."""
+    found: Signal | None = None
+    limits = []
     for name, series in telemetry.named("thermal.", ".temp_c").items():
         limit_c = _throttle_c(name, telemetry, expected)
         temp_c = series.medians(windows.edges_ns)
         if limit_c is None or np.isnan(temp_c).all():
             continue
-        is_hot = temp_c >= limit_c - TEMP_MARGIN_C
-        flags = is_hot if flags is None else flags | is_hot
-    return flags
+        limits.append(limit_c)
+        flags, known = temp_c >= limit_c - TEMP_MARGIN_C, ~np.isnan(temp_c)
+        found = Signal(flags, known) if found is None else _either(found, flags, known)
+    return found, min(limits, default=None)
+
+
+def _either(one: Signal, flags: Flags, known: Flags) -> Signal:
+    return Signal(one.flags | flags, one.known | known)
 
 
 def _throttle_c(sensor: str, telemetry: Telemetry, expected: Expectation) -> float | None:

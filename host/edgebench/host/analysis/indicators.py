@@ -17,7 +17,7 @@ Source: device facts of the profiles; torvalds/linux, drivers/thermal/intel/ther
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,8 @@ class Indications:
 
     indications: list[Indication]
     """By the profile's order of indicators, then the one that was there longest."""
-    has_source: bool
+    known: Flags
+    """Windows in which something could have said so, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,19 @@ class _Look:
         inside = self.inside(series)
         return self.windows_of(inside, np.diff(inside.value, prepend=inside.value[:1]) > 0)
 
+    def known(self, series: Iterable[Series]) -> Flags:
+        """Windows between the first and the last reading of one of them."""
+        flags = np.zeros(len(self.edges_ns) - 1, np.bool_)
+        for one in series:
+            inside = self.inside(one)
+            if inside.time_ns.size:
+                ends = np.searchsorted(self.edges_ns, inside.time_ns[[0, -1]], side="right") - 1
+                flags[max(0, int(ends[0])) : int(ends[1]) + 1] = True
+        return flags
 
-Answer = tuple[bool, list[Indication]]
-"""Whether there is such a source, and what it says."""
+
+Answer = tuple[Flags, list[Indication]]
+"""Windows in which there is such a source, and what it says."""
 
 
 def find_indications(
@@ -95,14 +106,14 @@ def find_indications(
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
     look = _Look(telemetry, expected, edges_ns, nowhere if is_hot is None else is_hot)
     indications: list[Indication] = []
-    has_source = False
+    known = nowhere.copy()
     for kind in sorted(_SOURCES, key=lambda kind: _rank(kind, expected.indicators)):
-        is_there, found = _SOURCES[kind](look)
-        has_source |= is_there
+        there, found = _SOURCES[kind](look)
+        known |= there
         indications += sorted(
             found, key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause))
         )
-    return Indications(indications, has_source)
+    return Indications(indications, known)
 
 
 def widened(flags: Flags) -> Flags:
@@ -120,15 +131,15 @@ def _rank(kind: str, order: tuple[str, ...]) -> int:
 def _firmware(look: _Look) -> Answer:
     series = look.telemetry.series.get(_RPI)
     inside = look.inside(series) if series else None
-    if inside is None or not inside.value.size:
-        return False, []
+    if series is None or inside is None or not inside.value.size:
+        return look.known([]), []
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
     expected = look.expected
     power = _bit_windows(look, inside, bits, expected.power_now, expected.power_sticky)
     heat = _bit_windows(look, inside, bits, expected.thermal_now, expected.thermal_sticky)
     heat &= ~widened(power) | look.is_hot
     shown = int(np.bitwise_or.reduce(bits))
-    return True, [
+    return look.known([series]), [
         Indication(cause, f"firmware bits {shown:#x}: {cause}", windows)
         for cause, windows in (("thermal", heat), ("undervoltage", power))
         if windows.any()
@@ -156,7 +167,7 @@ def _counters(look: _Look) -> Answer:
         for name, series in counts.items()
         if (growth := look.growth(series)).any()
     ]
-    return bool(counts), found
+    return look.known(counts.values()), found
 
 
 def _soctherm(look: _Look) -> Answer:
@@ -169,22 +180,22 @@ def _soctherm(look: _Look) -> Answer:
             cause = "undervoltage" if event == _UNDER_VOLTAGE_EVENT else "overcurrent"
             text = f"{event} counted {look.inside(series).growth():.0f} events"
             found.append(Indication(cause, text, growth))
-    return bool(events), found
+    return look.known(events.values()), found
 
 
 def _cooling(look: _Look) -> Answer:
-    found, is_there = [], False
+    found, there = [], []
     for name, series in look.telemetry.named("cooling.", ".state").items():
         kind = name.removeprefix("cooling.").removesuffix(".state").rpartition(".")[0]
         if not slows_down(kind) or kind in look.expected.cooling_exclude:
             continue
-        is_there = True
+        there.append(series)
         inside = look.inside(series)
         windows = look.windows_of(inside, inside.value > 0)
         if windows.any():
             text = f"cooling device {kind} was in state {inside.value.max():g}"
             found.append(Indication("thermal", text, windows))
-    return is_there, found
+    return look.known(there), found
 
 
 def _alarms(look: _Look) -> Answer:
@@ -195,7 +206,7 @@ def _alarms(look: _Look) -> Answer:
         if windows.any():
             found.append(Indication("undervoltage", f"{name} was raised", windows))
     # An alarm alone says nothing about heat: it is no source for "not throttled".
-    return False, found
+    return look.known([]), found
 
 
 _SOURCES: dict[str, Callable[[_Look], Answer]] = {

@@ -183,7 +183,8 @@ def _loadgen(traces: Traces) -> LoadgenResult | None:
 def _throttling(record: RunRecord, traces: Traces, first_row: int) -> Throttling:
     queries = traces.queries
     timeline = Timeline(queries.start_ns[first_row:], queries.invoke_ns[first_row:])
-    return find_throttling(timeline, traces.telemetry, record.expected)
+    threads = max(1, record.spec.threads)
+    return find_throttling(timeline, traces.telemetry, record.expected, threads=threads)
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:

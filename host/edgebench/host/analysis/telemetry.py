@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,6 +12,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Nanoseconds = NDArray[np.int64]
+
+
+NONSENSE = 1e18
+"""No sensor says that much: cycles of a year at 5 GHz are 1.6e17. Sums of such numbers overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,9 @@ def split_by_sensor(
 ) -> dict[str, Series]:
     """The columns of a trace by sensor; a sensor that never gave a number is left out."""
     found: dict[str, Series] = {}
+    is_number = np.isfinite(value) & (np.abs(value) < NONSENSE)
     for index, name in enumerate(names):
-        is_this = (sensor == index) & np.isfinite(value)
+        is_this = (sensor == index) & is_number
         if is_this.any():
             order = np.argsort(time_ns[is_this], kind="stable")
             found[name] = Series(time_ns[is_this][order], value[is_this][order])
@@ -83,6 +89,24 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
             for first, last in pairwise(bounds)
         ]
     )
+
+
+def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
+    """The mean of the middle half of the values in each window, shape (k,); NaN where it has none.
+
+    As robust as a median against outliers, and it does not jump where values have two modes.
+
+    Args: as for `window_medians`.
+    """
+    bounds = np.searchsorted(time_ns, edges_ns)
+    return np.array([_midmean(value[first:last]) for first, last in pairwise(bounds)])
+
+
+def _midmean(values: Floats) -> float:
+    if not values.size:
+        return math.nan
+    cut = values.size // 4
+    return float(np.sort(values)[cut : values.size - cut].mean())
 
 
 def window_sums(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:

@@ -13,8 +13,9 @@ says; F, its frequency; T, its temperature; L, the latency.
     –     any   any   no     not_throttled, if there was anything to look at
     nothing to look at       unknown; never "not throttled"
 
-Interference is what is left when everything else is out: it takes a frequency that can be believed
-and either a temperature with a known limit or an indicator.
+A signal explains a slower latency only if it is there in most of the slower windows; one that was
+not read in most of them says nothing. Interference is what is left when everything else is out: it
+takes a frequency that can be believed and either a temperature with a known limit or an indicator.
 
 Source: benchexec (counters); node_exporter; the combination with the latency is our own.
 """
@@ -67,15 +68,17 @@ class Throttling:
     reason: str
     """One line."""
     start_temp_c: float | None = None
+    throttle_temp_c: float | None = None
+    """Where the device throttles; None: nobody knows."""
     max_temp_c: float | None = None
     onset_s: float | None = None
     """From the start of the measurement to the first sign."""
     peak_latency_ns: float | None = None
-    """The lower quartile of the baseline's medians."""
+    """The lower quartile of the baseline's windows; None where that is throttled already."""
     sustained_latency_ns: float | None = None
-    """Median of the medians in the last fifth."""
+    """Median of the windows in the last fifth."""
     peak_throughput_per_s: float | None = None
-    """Inferences a second in the baseline, with what lies between them."""
+    """Inferences a second in the first 5 s, with what lies between them."""
     sustained_throughput_per_s: float | None = None
     """In the last fifth."""
     retention_ratio: float | None = None
@@ -98,27 +101,26 @@ class Throttling:
         return f"{self.state.value}:{self.cause}" if self.cause else self.state.value
 
 
-def find_throttling(timeline: Timeline, telemetry: Telemetry, expected: Expectation) -> Throttling:
+def find_throttling(
+    timeline: Timeline, telemetry: Telemetry, expected: Expectation, *, threads: int = 1
+) -> Throttling:
     """Judge one run; `timeline` without the warm-up."""
     windows = cut_into_windows(timeline)
-    signals = find_signals(timeline, telemetry, expected, windows)
-    temps = find_temperatures(telemetry, expected, windows)
+    signals = find_signals(timeline, telemetry, expected, windows, threads=threads)
     if windows.count < MIN_WINDOWS:
-        return _with_temperatures(_too_short(signals, timeline, windows), temps)
-    decided = _with_temperatures(_decide(signals), temps)
-    return _with_clock(_with_numbers(decided, signals, timeline, windows), signals)
+        found = _too_short(signals, timeline, windows)
+    else:
+        found = _with_numbers(_decide(signals, windows), signals, timeline, windows)
+    return _with_conditions(found, signals, find_temperatures(telemetry, expected, windows))
 
 
 def _too_short(signals: Signals, timeline: Timeline, windows: Windows) -> Throttling:
     """Of a run of seconds only an indicator says anything."""
     if signals.indications:
         return _indicated(signals)
-    return Throttling(
-        ThermalState.UNKNOWN,
-        None,
-        is_certain=False,
-        reason=f"{windows.length_s * windows.count:.1f} s are too short to see a device slow "
-        f"down, {MIN_WINDOWS * window_length_s(timeline):.0f} s would do",
+    return _unknown(
+        f"{windows.length_s * windows.count:.2f} s are too short to see a device slow down, "
+        f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s behind the warm-up would do"
     )
 
 
@@ -129,37 +131,61 @@ def _indicated(signals: Signals) -> Throttling:
     return Throttling(ThermalState.THROTTLED, first.cause, True, f"{first.detail}{more}")
 
 
-def _decide(signals: Signals) -> Throttling:
+def _decide(signals: Signals, windows: Windows) -> Throttling:
     if signals.indications:
         return _indicated(signals)
     if not signals.sources:
         return _unknown("no temperature, frequency or indicator can be read here")
     if not signals.latency.any():
-        reason = f"the latency did not grow; looked at {', '.join(signals.sources)}"
-        return Throttling(ThermalState.NOT_THROTTLED, None, False, reason)
-    if signals.temperature is not None and _meet(signals.temperature, signals.latency):
+        return _not_slower(signals, windows)
+    slow = signals.latency
+    if signals.temperature is not None and signals.temperature.explains(slow):
         return _hot(signals)
     return _slower_without_heat(signals)
 
 
+def _not_slower(signals: Signals, windows: Windows) -> Throttling:
+    everywhere = np.ones(windows.count, np.bool_)
+    looked = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
+    if not looked:
+        return _unknown("what the device shows was read in less than half of the run")
+    if signals.elsewhere_ratio > 0.5:
+        return _unknown("the model moved between kinds of cores for most of the run")
+    if _ends_slower(signals):
+        return _unknown("the latency grew only at the very end: measure longer to know why")
+    reason = f"the latency did not grow; looked at {', '.join(looked)}"
+    if signals.elsewhere_ratio > 0:
+        reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another kind of core"
+    return Throttling(ThermalState.NOT_THROTTLED, None, False, reason)
+
+
+def _ends_slower(signals: Signals) -> bool:
+    """Whether the last window is slower, for which there is a sign of a reason."""
+    signs = [signal.flags[-1] for signal in (signals.clock, signals.temperature) if signal]
+    return bool(signals.slower[-1] and any(signs))
+
+
 def _hot(signals: Signals) -> Throttling:
-    reason, cause = "hot, and the latency grew", "thermal"
-    if signals.clock is not None and _meet(signals.clock.flags, signals.latency):
+    reason, cause, clock = "hot, and the latency grew", "thermal", signals.clock
+    if clock is not None and clock.explains(signals.latency):
         reason += " as the clock fell"
-    elif signals.clock is not None and signals.clock.is_measured:
+    elif clock is not None and clock.is_measured and clock.covers(signals.latency):
         reason, cause = f"{reason}, while the clock that is told did not fall", "hidden"
     return Throttling(ThermalState.THROTTLED, cause, False, reason)
 
 
 def _slower_without_heat(signals: Signals) -> Throttling:
-    clock = signals.clock
-    tells_of_heat = signals.temperature is not None or signals.has_indicator
-    if clock is not None and _meet(clock.flags, signals.latency):
+    clock, slow = signals.clock, signals.latency
+    tells_of_heat = any(
+        signal is not None and signal.covers(slow)
+        for signal in (signals.temperature, signals.indicator)
+    )
+    if clock is not None and clock.explains(slow):
         cause = "power_limit" if tells_of_heat else "unknown"
         what = "it is not heat" if tells_of_heat else "no temperature tells why"
         reason = f"the clock fell, and {what}"
         return Throttling(ThermalState.FREQUENCY_LIMITED, cause, False, reason)
-    if clock is None or not clock.is_measured:
+    if clock is None or not clock.is_measured or not clock.covers(slow):
         return _unknown("the latency grew, and no frequency that can be believed tells why")
     if not tells_of_heat:
         return _unknown("the latency grew, and nothing here tells of heat")
@@ -171,23 +197,20 @@ def _unknown(reason: str) -> Throttling:
     return Throttling(ThermalState.UNKNOWN, None, False, reason)
 
 
-def _meet(one: Flags, other: Flags) -> bool:
-    """Whether two signals are there at the same time, in most of the shorter one's windows."""
-    both = int(np.count_nonzero(one & other))
-    return both * 2 >= min(np.count_nonzero(one), np.count_nonzero(other)) and both > 0
-
-
-def _with_temperatures(found: Throttling, temps: Temperatures) -> Throttling:
-    return replace(found, start_temp_c=temps.start_c, max_temp_c=temps.max_c)
-
-
-def _with_clock(found: Throttling, signals: Signals) -> Throttling:
-    if signals.clock is None:
-        return found
+def _with_conditions(found: Throttling, signals: Signals, temps: Temperatures) -> Throttling:
+    """Temperatures and clock, however short the run."""
+    heat, clock = signals.temperature, signals.clock
+    is_cool = None
+    if heat is not None and (heat.known & signals.baseline).any():
+        is_cool = not bool((heat.flags & signals.baseline).any())
     return replace(
         found,
-        baseline_freq_hz=signals.clock.baseline_hz,
-        nominal_freq_hz=signals.clock.nominal_hz,
+        start_temp_c=temps.start_c,
+        max_temp_c=temps.max_c,
+        throttle_temp_c=signals.throttle_c,
+        is_baseline_cool=is_cool,
+        baseline_freq_hz=clock.baseline_hz if clock else None,
+        nominal_freq_hz=clock.nominal_hz if clock else None,
     )
 
 
@@ -199,23 +222,28 @@ def _with_numbers(
     onset = int(np.argmax(signs)) if signs.any() else None
     before, after = _around(timeline, windows, onset)
     first, last = windows.baseline_count, max(1, round(SUSTAINED_SHARE * windows.count))
-    known_ns = signals.median_ns[-last:][~np.isnan(signals.median_ns[-last:])]
+    known_ns = signals.latency_ns[-last:][~np.isnan(signals.latency_ns[-last:])]
     sustained_ns = float(np.median(known_ns)) if known_ns.size else None
+    # Throttled from the start, there is no undisturbed speed that anything could be a share of.
+    has_peak = not _is_most(signs, signals.baseline)
     return replace(
         found,
         onset_s=None if onset is None else onset * windows.length_s,
-        peak_latency_ns=signals.baseline_ns,
+        peak_latency_ns=signals.baseline_ns if has_peak else None,
         sustained_latency_ns=sustained_ns,
-        peak_throughput_per_s=windows.throughput_per_s(timeline, 0, first),
+        peak_throughput_per_s=windows.throughput_per_s(timeline, 0, first) if has_peak else None,
         sustained_throughput_per_s=windows.throughput_per_s(
             timeline, windows.count - last, windows.count
         ),
-        retention_ratio=signals.baseline_ns / sustained_ns if sustained_ns else None,
+        retention_ratio=signals.baseline_ns / sustained_ns if sustained_ns and has_peak else None,
         throttled_ratio=float(np.mean(signs)),
         latency_ns_before=before,
         latency_ns_after=after,
-        is_baseline_cool=_is_baseline_cool(signals, windows),
     )
+
+
+def _is_most(flags: Flags, of: Flags) -> bool:
+    return int(np.count_nonzero(flags & of)) * 2 > int(np.count_nonzero(of))
 
 
 def _signs(signals: Signals) -> Flags:
@@ -230,7 +258,7 @@ def _signs(signals: Signals) -> Flags:
     if signals.clock is not None:
         others.append(signals.clock.flags & widened(reasons | signals.latency))
     if not signals.indications:
-        hot = signals.temperature if signals.temperature is not None else reasons
+        hot = signals.temperature.flags if signals.temperature is not None else reasons
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])
     signs = reasons.copy()
     for flags in others:
@@ -246,12 +274,6 @@ def _touching(flags: Flags, anchors: Flags) -> Flags:
         if flags[row[0]] and anchors[row].any():
             found[row] = True
     return found
-
-
-def _is_baseline_cool(signals: Signals, windows: Windows) -> bool | None:
-    if signals.temperature is None:
-        return None
-    return not bool(signals.temperature[: windows.baseline_count].any())
 
 
 def _around(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgebench.host.analysis.telemetry import Floats, Nanoseconds, window_medians, window_sums
+from edgebench.host.analysis.telemetry import Floats, Nanoseconds, window_midmeans, window_sums
 
 WINDOW_S = (1.0, 5.0)
 """Shortest and longest, as long as inferences are short."""
@@ -53,13 +53,13 @@ class Windows:
 
     @property
     def baseline_count(self) -> int:
-        """The first windows, which the others are held against: 5 s, at most a quarter."""
+        """Windows that the others are held against: 5 s, at most a quarter."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 
-    def median_latency_ns(self, timeline: Timeline) -> Floats:
-        """Shape (k,); NaN where no inference began."""
-        return window_medians(
+    def latency_ns(self, timeline: Timeline) -> Floats:
+        """Mean of the middle half of each window, shape (k,); NaN where no inference began."""
+        return window_midmeans(
             timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
         )
 

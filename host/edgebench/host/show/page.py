@@ -60,12 +60,16 @@ def _percentiles_table(metrics: dict[str, Any]) -> Table:
     for label, key in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
         latency = metrics[key]
         if latency is not None:
-            cells = [
-                format_interval_ns(latency.get(name), latency.get(f"{name}_ci95"))
-                for name in _PERCENTILES
-            ]
-            table.add_row(label, *cells)
+            table.add_row(label, *(_percentile(latency, name) for name in _PERCENTILES))
     return table
+
+
+def _percentile(latency: dict[str, Any], name: str) -> str:
+    """A tail without an interval is no number; the headline is the one of the table above."""
+    value_ns, interval = latency.get(name), latency.get(f"{name}_ci95")
+    if name == "p50" and value_ns is not None and interval is None:
+        return f"{format_ns(value_ns)} (no interval)"
+    return format_interval_ns(value_ns, interval)
 
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -88,7 +92,12 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("virtual", environment["virtualization"] or "no sign of it"),
         ("governor", environment["cpu"]["governor"] or "not told by the kernel"),
         ("load average", f"{environment['load_1m']:.2f} before the run"),
+        *_ambient(document["conditions"]["ambient_c"]),
     ]
+
+
+def _ambient(temp_c: float | None) -> list[tuple[str, str]]:
+    return [] if temp_c is None else [("ambient", f"{temp_c:g} °C, as the operator says")]
 
 
 def _kind(document: dict[str, Any]) -> str:
@@ -150,18 +159,14 @@ def _numbers(metrics: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def heat_lines(thermal: dict[str, Any] | None) -> list[str]:
-    """What the device kept up, and what it did not; no line where nothing was seen."""
-    if thermal is None or thermal["sustained_latency_ns"] is None:
+    """What the device kept up, and what it did not; or why nobody can tell."""
+    if thermal is None:
         return []
-    first, last = thermal["peak_throughput_per_s"], thermal["sustained_throughput_per_s"]
-    speed = (
-        f"{format_ns(thermal['peak_latency_ns'])} and {format_rate(first)}/s at first, "
-        f"{format_ns(thermal['sustained_latency_ns'])} and {format_rate(last)}/s at the end: "
-        f"{thermal['retention_ratio']:.1%} of the speed kept"
-    )
+    if thermal["sustained_latency_ns"] is None:
+        return [f"{thermal['verdict']}: {thermal['reason']}"]
     return [
         "; ".join([thermal["verdict"], *_heat_facts(thermal)]),
-        speed,
+        *_speeds(thermal),
         *_around_onset(thermal),
     ]
 
@@ -169,14 +174,29 @@ def heat_lines(thermal: dict[str, Any] | None) -> list[str]:
 def _heat_facts(thermal: dict[str, Any]) -> list[str]:
     facts = []
     if thermal["onset_s"] is not None:
-        facts.append(f"from {thermal['onset_s']:.0f} s on, {thermal['throttled_ratio']:.0%} of it")
+        share = f"for {thermal['throttled_ratio']:.0%} of the run"
+        facts.append(f"from {thermal['onset_s']:.0f} s on, {share}")
     if thermal["max_temp_c"] is not None:
         facts.append(f"{thermal['start_temp_c']:.1f} °C at first, {thermal['max_temp_c']:.1f} most")
     if thermal["baseline_freq_hz"] is not None:
         nominal = thermal["nominal_freq_hz"]
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
-        facts.append(f"began at {thermal['baseline_freq_hz'] / 1e9:.2f}{of} GHz")
+        facts.append(f"{thermal['baseline_freq_hz'] / 1e9:.2f}{of} GHz at first")
     return facts
+
+
+def _speeds(thermal: dict[str, Any]) -> list[str]:
+    """Latency and throughput apart: a busy machine changes one of them without the other."""
+    last_ns, last = thermal["sustained_latency_ns"], thermal["sustained_throughput_per_s"]
+    at_end = f"{format_ns(last_ns)} at the end, {format_rate(last)} inferences/s"
+    if thermal["retention_ratio"] is None:
+        return [f"{at_end}; throttled from the start, so nothing tells what it could do"]
+    first = format_rate(thermal["peak_throughput_per_s"])
+    return [
+        f"latency {format_ns(thermal['peak_latency_ns'])} at first, {format_ns(last_ns)} at the "
+        f"end: {thermal['retention_ratio']:.1%} of the speed kept",
+        f"throughput {first}/s at first, {format_rate(last)}/s at the end",
+    ]
 
 
 def _around_onset(thermal: dict[str, Any]) -> list[str]:
@@ -185,7 +205,7 @@ def _around_onset(thermal: dict[str, Any]) -> list[str]:
     if before is None or after is None:
         return []
     shown = [format_interval_ns(part["p50"], part["p50_ci95"]) for part in (before, after)]
-    return [f"p50 {shown[0]} before that, {shown[1]} after it"]
+    return [f"p50 {shown[0]} before the onset, {shown[1]} after it"]
 
 
 def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -84,14 +84,15 @@ def test_last_look_after_the_end_counts() -> None:
 def test_device_may_send_any_bits(value: float) -> None:
     """A damaged agent ends the analysis in a traceback or a warning."""
     telemetry = Telemetry({"rpi.throttled_bits": each_second(value, value)})
-    assert find_indications(telemetry, RASPBERRY_PI, EDGES_NS, COOL).has_source
+    assert find_indications(telemetry, RASPBERRY_PI, EDGES_NS, COOL).known.any()
 
 
 @pytest.mark.parametrize("kind", ["pwm-fan", "dell-smm-fan1", "Fan", "TCC Offset", "usb-charger"])
 def test_only_what_slows_down_is_an_indicator(kind: str) -> None:
     """A fan that turns is throttling."""
     found = cooling(kind, 0, 0, 3, 4)
-    assert (found.indications, found.has_source) == ([], False)
+    assert not found.indications
+    assert not found.known.any()
 
 
 @pytest.mark.parametrize("kind", ["thermal-cpufreq-0", "thermal-idle-0", "Processor"])
@@ -99,7 +100,7 @@ def test_cooling_device_that_is_at_work_is_heat(kind: str) -> None:
     """A board that begins throttled, and stays so, has nothing to compare with."""
     assert by_cause(cooling(kind, 0, 0, 0, 2, 0)) == {"thermal": [2]}
     assert by_cause(cooling(kind, 2, 2, 2)) == {"thermal": [0, 1]}
-    assert cooling(kind, 0, 0, 0).has_source
+    assert cooling(kind, 0, 0, 0).known.any()
 
 
 def test_power_clamp_that_rests_is_not_at_work() -> None:
@@ -110,7 +111,14 @@ def test_power_clamp_that_rests_is_not_at_work() -> None:
 def test_profile_may_leave_a_cooling_device_out() -> None:
     """A type that the profile excludes is judged all the same."""
     expected = replace(ANY, cooling_exclude=("thermal-cpufreq-0",))
-    assert not cooling("thermal-cpufreq-0", 0, 2, expected=expected).has_source
+    assert not cooling("thermal-cpufreq-0", 0, 2, expected=expected).known.any()
+
+
+def test_source_that_falls_silent_is_known_until_then() -> None:
+    """Firmware that was asked for twenty seconds says that there was no heat for an hour."""
+    telemetry = Telemetry({"rpi.throttled_bits": each_second(0, 0, 0, 0)})
+    found = find_indications(telemetry, RASPBERRY_PI, EDGES_NS, COOL)
+    assert list(np.flatnonzero(found.known)) == [0, 1, 2]
 
 
 def test_first_indicator_of_the_profile_names_the_cause() -> None:

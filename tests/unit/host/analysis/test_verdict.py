@@ -36,7 +36,7 @@ from edgebench.protocol.record import (
     Scheduling,
 )
 from edgebench.protocol.spec import Engine, Scenario
-from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, ExpectedCluster
 
 Change = Callable[[Evidence], Evidence]
 
@@ -52,6 +52,9 @@ COOL = Throttling(
     retention_ratio=1.0,
     throttled_ratio=0.0,
     start_temp_c=40.0,
+    throttle_temp_c=80.0,
+    baseline_freq_hz=1.5e9,
+    nominal_freq_hz=1.5e9,
     max_temp_c=50.0,
     is_baseline_cool=True,
 )
@@ -125,6 +128,16 @@ def not_judged(why: str) -> Change:
 def heat(**fields: Any) -> Change:
     """What the detector of throttling says."""
     return measured(throttling=replace(COOL, **fields))
+
+
+def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
+    """At 1.5 GHz of 2, on a board whose profile knows these clusters."""
+
+    def change(evidence: Evidence) -> Evidence:
+        expected = replace(evidence.record.expected, clusters=clusters)
+        return record(expected=expected)(heat(nominal_freq_hz=2.0e9)(evidence))
+
+    return change
 
 
 def watched(**fields: Any) -> Change:
@@ -264,6 +277,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
+    ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
     ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
     ("cooldown", State.SUSPECT, record(cooldown=WARM)),
@@ -304,6 +318,10 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("thermal", measured(throttling=None)),
     ("interference", heat(state=ThermalState.UNKNOWN)),
     ("start_temperature", heat(is_baseline_cool=None)),
+    ("start_temperature", heat(throttle_temp_c=None)),
+    ("nominal_clock", slow_from_the_start()),
+    ("nominal_clock", heat(nominal_freq_hz=None)),
+    ("nominal_clock", heat(baseline_freq_hz=None)),
     ("telemetry", watched(sensors=())),
     ("cooldown", record(cooldown=CooldownFacts())),
     ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),

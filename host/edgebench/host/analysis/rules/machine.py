@@ -114,7 +114,7 @@ def cpu_share(evidence: Evidence) -> tuple[bool | None, str]:
         return None, "the worker may wait: for arrivals, or for an accelerator"
     share = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
     return share >= CPU_SHARE_LIMIT_RATIO, (
-        f"the worker had {share:.0%} of a CPU during the run, at least {CPU_SHARE_LIMIT_RATIO:.0%}"
+        f"the worker had {share:.1%} of a CPU during the run, at least {CPU_SHARE_LIMIT_RATIO:.0%}"
     )
 
 

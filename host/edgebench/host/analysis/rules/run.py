@@ -78,7 +78,7 @@ def steady_share(evidence: Evidence) -> tuple[bool | None, str]:
     issued, counted = evidence.issued_rows, len(evidence.measured.invoke_ns)
     share = counted / issued if issued else 0.0
     return share >= STEADY_LIMIT_RATIO, (
-        f"{share:.0%} of the measured inferences come after the warm-up, "
+        f"{share:.1%} of the measured inferences come after the warm-up, "
         f"at least {STEADY_LIMIT_RATIO:.0%}"
     )
 
@@ -95,7 +95,7 @@ def keeps_up(evidence: Evidence) -> tuple[bool | None, str]:
     share = mean_ns * spec.target_qps / 1e9
     return share < 1, (
         f"{mean_ns / 1e3:.4g} µs a query at {spec.target_qps:g} queries a second: "
-        f"{share:.0%} of the time, limit 100%"
+        f"{share:.1%} of the time, limit 100%"
     )
 
 

@@ -42,6 +42,7 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("thermal", State.SUSPECT, thermal.thermal),
     ("interference", State.SUSPECT, thermal.interference),
     ("start_temperature", State.SUSPECT, thermal.start_temperature),
+    ("nominal_clock", State.SUSPECT, thermal.nominal_clock),
     ("cooldown", State.SUSPECT, thermal.cooldown),
     ("telemetry", State.SUSPECT, thermal.telemetry),
 )

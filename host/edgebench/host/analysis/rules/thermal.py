@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.host.analysis.heat_signals import FREQ_LIMIT_RATIO
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.throttling import ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
@@ -19,9 +20,8 @@ def thermal(evidence: Evidence) -> tuple[bool | None, str]:
     if not slowed:
         return True, found.reason if found.state is ThermalState.NOT_THROTTLED else "not by heat"
     when = "" if found.onset_s is None else f" from {found.onset_s:.0f} s on"
-    kept = (
-        "" if found.retention_ratio is None else f", {found.retention_ratio:.0%} of the speed left"
-    )
+    ratio = found.retention_ratio
+    kept = "" if ratio is None else f", {ratio:.0%} of the speed left by the median"
     how = "the device says so" if found.is_certain else "probable"
     return False, f"{found.verdict}{when}{kept}: {found.reason} ({how})"
 
@@ -30,7 +30,7 @@ def interference(evidence: Evidence) -> tuple[bool | None, str]:
     """Nothing but heat slowed the device down."""
     found = evidence.measured.throttling
     if found is None or found.state is ThermalState.UNKNOWN:
-        return None, "nobody can tell"
+        return None, "nothing tells whether the latency grew, or why"
     if found.state is ThermalState.INTERFERENCE:
         return False, found.reason
     return True, "the latency did not grow without a reason"
@@ -39,10 +39,27 @@ def interference(evidence: Evidence) -> tuple[bool | None, str]:
 def start_temperature(evidence: Evidence) -> tuple[bool | None, str]:
     """The run began below where the device throttles: a hot start hides everything."""
     found = evidence.measured.throttling
-    if found is None or found.is_baseline_cool is None or found.start_temp_c is None:
+    if found is None or found.throttle_temp_c is None:
         return None, "no temperature with a known limit can be read"
+    if found.is_baseline_cool is None or found.start_temp_c is None:
+        return None, "the temperature was not read in the first seconds"
     text = f"{found.start_temp_c:.1f} °C at the start, {found.max_temp_c or 0:.1f} °C at most"
-    return found.is_baseline_cool, text
+    near = "below" if found.is_baseline_cool else "in its first seconds near"
+    return found.is_baseline_cool, f"{text}: {near} {found.throttle_temp_c:.1f} °C, its limit"
+
+
+def nominal_clock(evidence: Evidence) -> tuple[bool | None, str]:
+    """The clock was what it should be: a low one from the start is no onset, and yet slow."""
+    found = evidence.measured.throttling
+    if found is None or found.baseline_freq_hz is None or found.nominal_freq_hz is None:
+        return None, "no clock that can be believed, or none to hold it against"
+    text = f"{found.baseline_freq_hz / 1e9:.2f} of {found.nominal_freq_hz / 1e9:.2f} GHz at first"
+    if found.baseline_freq_hz >= FREQ_LIMIT_RATIO * found.nominal_freq_hz:
+        return True, text
+    if not evidence.record.expected.clusters:
+        # The highest clock that the kernel allows may be a turbo that few cores reach together.
+        return None, f"{text}: a slow governor, a power mode, or a turbo that did not come"
+    return False, f"{text}: a slow governor or a power mode"
 
 
 def cooldown(evidence: Evidence) -> tuple[bool | None, str]:
