@@ -37,6 +37,37 @@ def test_paired_host_measures_on_each_runtime(
     assert paired.run("verify", document["run_id"]).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("runtime", "package", "model"),
+    [
+        ("litert", "ai-edge-litert", "digits_fp32.tflite"),
+        ("onnx", "onnxruntime", "digits_fp32.onnx"),
+    ],
+)
+def test_profile_comes_through_the_agent(
+    paired: Host, runtime: str, package: str, model: str
+) -> None:
+    """A driver profiles, its tests say so, and the agent refuses in its name."""
+    need_runtime(package)
+    words = ("--on", "board", "--runtime", runtime, "--profile", *QUICK)
+    result = paired.run("bench", model, *words, "--json")
+    assert result.returncode in (0, 3), result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    found = document["metrics"]["profile"]["operators"]
+    assert sum("conv" in one["operator"].lower() for one in found) == 3
+    assert paired.run("verify", document["run_id"]).returncode == 0
+
+
+def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> None:
+    """A minute is measured for a profile that there cannot be."""
+    need_runtime("tflite-runtime")
+    words = ("--on", "board", "--runtime", "tflite", "--profile", *QUICK)
+    result = paired.run("bench", "digits_fp32.tflite", *words)
+    assert result.returncode == 1
+    assert "tflite-runtime has no profiler; litert has one" in result.stderr
+    assert paired.lab.runs().empty
+
+
 def test_local_bench_needs_no_device(host: Host) -> None:
     """Somebody without a device cannot try the tool."""
     result = host.run("bench", "digits_int8.tflite", *QUICK)

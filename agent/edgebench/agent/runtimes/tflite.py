@@ -116,6 +116,8 @@ class TfliteRuntime(InterpreterRuntime):
 class LiteRt(InterpreterRuntime):
     """ai-edge-litert, the library that Google maintains."""
 
+    no_profiler = None
+
     def __init__(self) -> None:
         super().__init__(
             name="litert", package="ai-edge-litert", module="ai_edge_litert.interpreter"
