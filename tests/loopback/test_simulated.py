@@ -19,7 +19,9 @@ from support.watchers import At
 
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
+from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 
 BENCH = (
@@ -100,6 +102,27 @@ def test_governor_is_set_for_the_run_alone(start: Start) -> None:
     with pytest.raises(TargetError, match="governor powersave is not offered"):
         host.lab.bench(MODEL, on=["imx8mp-evk-simulated"], governor="powersave", **settings)
     assert agent.status().running is None
+
+
+def test_clock_that_was_only_asked_for_is_not_shown_meanwhile(start: Start) -> None:
+    """A person watches a throttled board run at full clock."""
+    agent, host = start("raspberry-pi-5-bare:1")
+    (agent.state / "simulated/usr/bin/vcgencmd").unlink()
+    heard = Heard()
+    settings: dict[str, Any] = {"duration_s": 1.5, "cooldown_timeout_s": 0.0, "watcher": heard}
+    host.lab.bench(MODEL, on=["raspberry-pi-5-bare-simulated"], is_checked=False, **settings)
+    assert heard.clocks
+    assert set(heard.clocks) == {None}
+
+
+class Heard(Watcher):
+    """Keeps the clocks that were told while the run went on."""
+
+    def __init__(self) -> None:
+        self.clocks: list[float | None] = []
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        self.clocks.append(telemetry.freq_hz)
 
 
 def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:

@@ -283,6 +283,7 @@ class Runner:
             cpus=tuple(sorted(cpus)) if run.request.spec.cpus else (),
             abort_c=self._expected.abort_c,
             zones=tuple(zone.match_type for zone in self._expected.zones),
+            freq_sources=self._expected.believed_freq_sources,
         )
 
     def _record(

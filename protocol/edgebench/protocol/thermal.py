@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+FREQ_REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
+"""Sources that are the kernel's own bookkeeping of what it asked for."""
 SLOWING_PREFIXES = (
     *("cpufreq", "thermal-cpufreq"),
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
@@ -109,6 +111,12 @@ class Expectation:
     power_sticky: int = 0
     abort_c: float | None = None
     mismatches: tuple[Mismatch, ...] = ()
+
+    @property
+    def believed_freq_sources(self) -> tuple[str, ...]:
+        """Of `freq_truth`, without what was only asked for where that is known to be so."""
+        refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
+        return tuple(source for source in self.freq_truth if source not in refused)
 
     def zone(self, match_type: str) -> ExpectedZone | None:
         """The zone of this type."""

@@ -27,6 +27,8 @@ class SamplerJob:
     """Temperature of a watched zone at which the run has to end."""
     zones: tuple[str, ...] = ()
     """Types of the zones that matter; empty, or none of them there: see `Observer`."""
+    freq_sources: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
+    """Sources of the clock that can be believed here, the best first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from edgebench.agent.telemetry.job import Heat, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.live_clock import LiveClock
+from edgebench.agent.telemetry.source import found_sensors
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
@@ -29,9 +31,9 @@ class Observer:
 
     def __init__(self, sensors: Sequence[str], job: SamplerJob) -> None:
         self._limit_c = job.abort_c
-        self._zones = _found(sensors, "thermal.", ".temp_c")
+        self._zones = found_sensors(sensors, "thermal.", ".temp_c")
         self._known = [zone for zone in self._zones if _zone_type(zone[1]) in job.zones]
-        self._clocks = _found(sensors, "cpufreq.", ".freq_hz")
+        self._clock = LiveClock(sensors, job.freq_sources)
         self._first_c: dict[int, float] = {}
         self._moved: set[int] = set()
         self._hot_count = 0
@@ -39,10 +41,9 @@ class Observer:
         self._told: Heat | None = None
 
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
-        """Print the highest temperature and frequency; null where nothing tells."""
-        zones = self._known or _sane(self._zones, values)
-        temp_c, freq_hz = _highest(zones, values)[0], _highest(self._clocks, values)[0]
-        _print({"live": asdict(Live(time_ns, temp_c, freq_hz))})
+        """Print the highest temperature and clock; null where nothing tells."""
+        temp_c = _highest(self._known or _sane(self._zones, values), values)[0]
+        _print({"live": asdict(Live(time_ns, temp_c, self._clock.look(time_ns, values)))})
 
     def look(self, values: Sequence[float]) -> None:
         """Print one line when it has become too hot, cool again, or dark."""
@@ -83,14 +84,6 @@ def _sane(zones: _Sensors, values: Sequence[float]) -> _Sensors:
 
 def _zone_type(sensor: str) -> str:
     return sensor.removeprefix("thermal.").removesuffix(".temp_c").rpartition(".")[0]
-
-
-def _found(sensors: Sequence[str], prefix: str, suffix: str) -> list[tuple[int, str]]:
-    return [
-        (index, name)
-        for index, name in enumerate(sensors)
-        if name.startswith(prefix) and name.endswith(suffix)
-    ]
 
 
 def _highest(sensors: _Sensors, values: Sequence[float]) -> tuple[float | None, str]:

@@ -181,6 +181,15 @@ def numbered(folder: Path, prefix: str) -> list[Path]:
     return sorted((p for p in folder.glob(f"{prefix}*") if number(p) >= 0), key=number)
 
 
+def found_sensors(sensors: Sequence[str], prefix: str, suffix: str) -> list[tuple[int, str]]:
+    """Index and name of each sensor that is named so."""
+    return [
+        (index, name)
+        for index, name in enumerate(sensors)
+        if name.startswith(prefix) and name.endswith(suffix)
+    ]
+
+
 class Names:
     """Names that stay the same between boots: a type and, among equal ones, an ordinal."""
 

@@ -1,0 +1,61 @@
+"""The clock that a person sees while a run goes on: as the run's analysis believes it, or none.
+
+What was only asked for looks like a device at full speed while its firmware slows it down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from edgebench.agent.telemetry.source import found_sensors
+
+FIRMWARE = "vcgencmd:arm"
+FIRMWARE_SENSOR = "rpi.arm_freq_hz"
+KEPT_LOOKS = 3
+"""The firmware is asked for its clock at every second look only; what is older tells nothing."""
+_CYCLES = "time_in_state"
+_SUFFIXES = {
+    "cpuinfo_avg_freq": ".freq_hz_average",
+    _CYCLES: ".cycles",
+    "scaling_cur_freq": ".freq_hz",
+}
+
+
+class LiveClock:
+    """The highest clock by the first source that the device has."""
+
+    def __init__(self, sensors: Sequence[str], sources: Sequence[str]) -> None:
+        readable = ((source, _indices(sensors, source)) for source in sources)
+        self._source, self._indices = next((found for found in readable if found[1]), ("", []))
+        self._last_cycles: dict[int, float] = {}
+        self._last_ns = 0
+        self._last_hz: float | None = None
+        self._age = 0
+
+    def look(self, time_ns: int, values: Sequence[float]) -> float | None:
+        """The clock now, from the latest value of each sensor; None where nothing tells."""
+        read = {index: values[index] for index in self._indices}
+        if self._source == _CYCLES:
+            read = self._mean_hz(time_ns, read)
+        now_hz = max((hz for hz in read.values() if not math.isnan(hz)), default=None)
+        self._age = 0 if now_hz is not None else self._age + 1
+        if now_hz is not None or self._age >= KEPT_LOOKS:
+            self._last_hz = now_hz
+        return self._last_hz
+
+    def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
+        """Since the last look."""
+        passed_s = (time_ns - self._last_ns) / 1e9
+        last, self._last_cycles, self._last_ns = self._last_cycles, cycles, time_ns
+        return {
+            index: (now - last.get(index, math.nan)) / passed_s for index, now in cycles.items()
+        }
+
+
+def _indices(sensors: Sequence[str], source: str) -> list[int]:
+    if source == FIRMWARE:
+        return [index for index, name in enumerate(sensors) if name == FIRMWARE_SENSOR]
+    if source not in _SUFFIXES:
+        return []
+    return [index for index, _ in found_sensors(sensors, "cpufreq.", _SUFFIXES[source])]
