@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.agents import AgentProcess
+from support.agents import AgentProcess, Host
 
 from edgebench.agent.cli import main
 from edgebench.agent.simulation.boards import BOARDS
@@ -37,6 +39,59 @@ def test_command_without_a_running_agent_says_so_and_what_to_do(
     assert error == f"error: no agent answers at {tmp_path / 'agent.sock'}"
     assert hint.startswith("hint: ")
     assert "edgebench-agent serve" in hint
+
+
+@pytest.mark.parametrize("board", ["pi", "imx8mp-evk:²"])
+@pytest.mark.parametrize("command", ["serve", "pair"])
+def test_unknown_simulated_board_says_where_they_are_listed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, board: str, command: str
+) -> None:
+    """The hint is a help text that names no board."""
+    words = ("--state", str(tmp_path / "s"), command, "--simulate", board)
+    code, _, err = run(capsys, *words)
+    error, hint = err.splitlines()
+    assert (code, error.split(":")[0]) == (2, "error")
+    assert hint == "hint: see what it takes: edgebench-agent serve --help"
+    assert not (tmp_path / "s").exists()
+
+
+def test_simulated_board_is_never_this_machine(host: Host) -> None:
+    """Somebody tries the simulation, and measures a made-up board from then on."""
+    words = ("serve", "--simulate", "raspberry-pi-5-bare", "--listen", "127.0.0.1:0")
+    agent = [sys.executable, "-m", "edgebench.agent"]
+    environment = os.environ | host.environment
+    process = subprocess.Popen(
+        [*agent, *words, "--no-advertise"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready raspberry-pi-5-bare-simulated")
+        listed = host.run("devices", "--json", "--timeout", "0.1s").stdout
+        assert "raspberry" not in json.dumps(json.loads(listed)["devices"][0])
+        paired = subprocess.run(
+            [*agent, "pair", "--simulate", "raspberry-pi-5-bare"],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
+        assert paired.stdout.startswith("edgebench://"), paired.stderr
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_simulated_board_on_the_state_of_this_machine_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By --state, it becomes this machine all the same."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    state = str(tmp_path / "edgebench/agent")
+    code, _, err = run(capsys, "--state", state, "serve", "--simulate", "imx8mp-evk")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        f"error: a simulated board cannot have the state of this machine: {state}",
+    )
 
 
 @pytest.mark.parametrize("command", ["status", "pair"])
@@ -152,7 +207,9 @@ def test_second_agent_on_one_state_is_refused(running: AgentProcess) -> None:
     assert (result.returncode, result.stdout) == (1, "")
     error, hint = result.stderr.splitlines()
     assert error == f"error: another agent is running with the state in {running.state}"
-    assert hint.startswith("hint: ")
+    assert hint.startswith(f"hint: end it: kill {running.pid}; or start a second one: ")
+    assert "edgebench-agent --state DIR serve" in hint
+    assert "edgebench-agent stop" not in hint, "that stops a run"
 
 
 def test_taken_port_is_an_error_and_no_traceback(running: AgentProcess, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgebench.agent.simulation.boards import BOARDS
+from edgebench.agent.simulation.boards import BOARDS, find_board
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -22,18 +22,14 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
-from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
+from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
-    (
-        AgentRunning,
-        "end it: edgebench-agent stop; one that edgebench bench started ends by itself after 10 s",
-    ),
     (TargetError, "see what runs here already: edgebench-agent status"),
-    (UsageError, "see what it takes: edgebench-agent --help"),
+    (UsageError, "see what it takes: edgebench-agent serve --help"),
 )
 
 
@@ -48,13 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.command(options)
     except EdgebenchError as exc:
         print(f"error: {exc}", file=sys.stderr)
-        hint = next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
-        if hint:
+        if hint := _hint(exc):
             print(f"hint: {hint}", file=sys.stderr)
         return EXIT_USAGE if isinstance(exc, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         return 130
     return EXIT_DONE
+
+
+def _hint(exc: EdgebenchError) -> str | None:
+    """What to do next; every command in it works as it stands, but for words in capitals."""
+    if isinstance(exc, AgentRunning):
+        second = "start a second one: edgebench-agent --state DIR serve --listen :7748"
+        return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"
+    return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,12 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
-        "--state", type=Path, default=Path(paths.agent_state), metavar="DIR",
-        help="models, unfetched runs and the control socket (default: %(default)s)",
+        "--state", type=Path, metavar="DIR",
+        help=f"models, unfetched runs and the control socket (default: {paths.agent_state})",
     )  # fmt: skip
     parser.add_argument(
-        "--config", type=Path, default=Path(paths.agent_config), metavar="DIR",
-        help="this agent's identity and the paired hosts (default: %(default)s)",
+        "--config", type=Path, metavar="DIR",
+        help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
@@ -81,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(command=_status)
     stop = commands.add_parser("stop", help="stop the run in progress, whoever asked for it")
     stop.set_defaults(command=_stop)
+    for other in (pair, status, stop):
+        other.add_argument("--simulate", metavar="BOARD", help="of the agent that simulates this")
     return parser
 
 
@@ -106,14 +111,40 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.set_defaults(command=_serve)
 
 
+def _paths(options: argparse.Namespace) -> Paths:
+    """The directories of the agent that is meant; a simulated board has some of its own."""
+    paths = user_paths(os.environ)
+    if options.simulate is None:
+        return paths
+    board, _ = find_board(options.simulate)
+    return paths.of_simulated(board.name)
+
+
+def _state(options: argparse.Namespace) -> Path:
+    """Where the agent that is meant keeps its things.
+
+    Raises:
+        UsageError: a simulated board would pass for this machine.
+    """
+    paths = _paths(options)  # also where it is not needed: an unknown board is refused
+    state: Path = (options.state or Path(paths.agent_state)).absolute()
+    if options.simulate is not None and state == Path(user_paths(os.environ).agent_state):
+        raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
+    return state
+
+
+def _socket(options: argparse.Namespace) -> Path:
+    return _state(options) / CONTROL_SOCKET
+
+
 def _serve(options: argparse.Namespace) -> None:
     from edgebench.agent.agent import Settings
     from edgebench.agent.daemon import run_daemon
 
     run_daemon(
         Settings(
-            config=options.config.absolute(),
-            state=options.state.absolute(),
+            config=(options.config or Path(_paths(options).agent_config)).absolute(),
+            state=_state(options),
             name=options.name,
             listen=None if options.local else _parse_listen(options.listen),
             idle_exit_s=options.idle_exit,
@@ -132,7 +163,7 @@ def _pair(options: argparse.Namespace) -> None:
     secret = secrets.token_bytes(identity.SECRET_BYTES)
     certificate = identity.pairing_identity(secret).certificate_pem
     request = PairingOpen(certificate, PAIRING_VALID_S)
-    ready = asyncio.run(ask(options.state / CONTROL_SOCKET, request, PairingReady))
+    ready = asyncio.run(ask(_socket(options), request, PairingReady))
     addresses = ready.addresses or ("127.0.0.1",)
     string = identity.PairingString(addresses, ready.port, ready.fingerprint, secret)
     if options.json:
@@ -150,7 +181,7 @@ def _status(options: argparse.Namespace) -> None:
     from edgebench.protocol.codec import to_plain
     from edgebench.protocol.messages import Status, StatusAsk
 
-    status = asyncio.run(ask(options.state / CONTROL_SOCKET, StatusAsk(), Status))
+    status = asyncio.run(ask(_socket(options), StatusAsk(), Status))
     if options.json:
         print(json.dumps(to_plain(status), indent=1))
         return
@@ -174,7 +205,7 @@ def _stop(options: argparse.Namespace) -> None:
     from edgebench.agent.control import ask
     from edgebench.protocol.messages import Done, RunStop
 
-    asyncio.run(ask(options.state / CONTROL_SOCKET, RunStop(), Done))
+    asyncio.run(ask(_socket(options), RunStop(), Done))
     print("stopped; what it had measured waits for its host")
 
 

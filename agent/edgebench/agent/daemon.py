@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
@@ -30,6 +30,7 @@ from edgebench.protocol.paths import CONTROL_SOCKET
 
 MAX_SOCKET_PATH = 107
 """sun_path without its NUL. Source: unix(7)."""
+MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 HANDSHAKE_TIMEOUT_S = 5.0
 """Who says nothing gives its place to somebody who does."""
@@ -186,9 +187,25 @@ async def _until_done(
 
 @contextlib.contextmanager
 def _only_one(state: Path) -> Any:
-    with (state / "agent.lock").open("a") as file:
+    with (state / "agent.lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise AgentRunning(f"another agent is running with the state in {state}") from exc
+            what = f"another agent is running with the state in {state}"
+            raise AgentRunning(what, _holder(file)) from exc
+        _sign(file)
         yield
+
+
+def _sign(file: TextIO) -> None:
+    """Say who holds the lock, for whoever comes second."""
+    with contextlib.suppress(OSError):  # a full disk: then nobody says it
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+
+
+def _holder(file: TextIO) -> int | None:
+    file.seek(0)
+    text = file.read(MAX_PID_DIGITS).strip()
+    return int(text) if text.isascii() and text.isdecimal() else None

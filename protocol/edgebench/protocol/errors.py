@@ -160,6 +160,11 @@ class PortTaken(TargetError):
 class AgentRunning(TargetError):
     """An agent with this state directory runs already."""
 
+    def __init__(self, text: str, pid: int | None = None) -> None:
+        super().__init__(text)
+        self.pid = pid
+        """Its process; None where it did not tell."""
+
 
 class TransportError(EdgebenchError):
     """The link failed."""

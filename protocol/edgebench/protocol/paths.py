@@ -6,7 +6,7 @@ Source: https://specifications.freedesktop.org/basedir-spec/latest/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 APPLICATION = "edgebench"
@@ -20,16 +20,22 @@ class Paths:
     """Identities and pairings; secret."""
     data: PurePath
     """Results on a host; models and the spool on a device."""
+    agent: str = "agent"
+    """Name of the agent's directories inside both."""
+
+    def of_simulated(self, board: str) -> Paths:
+        """Those of an agent that simulates a board: it must never pass for this machine."""
+        return replace(self, agent=f"{self.agent}-{board}")
 
     @property
     def agent_config(self) -> PurePath:
         """The agent's identity and the hosts that it trusts."""
-        return self.config / "agent"
+        return self.config / self.agent
 
     @property
     def agent_state(self) -> PurePath:
         """The agent's models, spool and control socket."""
-        return self.data / "agent"
+        return self.data / self.agent
 
     @property
     def host_config(self) -> PurePath:

@@ -21,6 +21,15 @@ def test_home_gives_the_default_directories() -> None:
     assert str(paths.agent_state) == "/home/ada/.local/share/edgebench/agent"
 
 
+def test_simulated_board_has_directories_of_its_own() -> None:
+    """A made-up board answers where a host looks for this machine."""
+    paths = user_paths({"HOME": "/home/ada"})
+    made_up = paths.of_simulated("rock-5b")
+    assert str(made_up.agent_state) == "/home/ada/.local/share/edgebench/agent-rock-5b"
+    assert str(made_up.agent_config) == "/home/ada/.config/edgebench/agent-rock-5b"
+    assert made_up.host_config == paths.host_config
+
+
 def test_variables_win_over_home() -> None:
     """A user who moved the directories finds nothing there."""
     given = {"HOME": "/home/ada", "XDG_CONFIG_HOME": "/etc/ada", "XDG_DATA_HOME": "/srv/ada"}

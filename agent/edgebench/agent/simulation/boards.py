@@ -8,6 +8,8 @@ Source: zones, trips, clocks and thresholds as in the profiles' facts.
 
 from __future__ import annotations
 
+import re
+
 from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
 from edgebench.agent.simulation.controllers import (
     BangBang,
@@ -160,7 +162,7 @@ def find_board(text: str) -> tuple[SimulatedBoard, int]:
     """
     name, _, seed = text.partition(":")
     if name not in BOARDS:
-        raise UsageError(f"unknown simulated board {name!r}: there are {', '.join(BOARDS)}")
-    if seed and not seed.isdigit():
-        raise UsageError(f"seed of a simulated board must be a number, got {seed!r}")
+        raise UsageError(f"unknown simulated board {name[:64]!r}: there are {', '.join(BOARDS)}")
+    if not re.fullmatch(r"[0-9]{0,18}", seed):
+        raise UsageError(f"seed of a simulated board must be a number, got {seed[:32]!r}")
     return BOARDS[name], int(seed or 0)

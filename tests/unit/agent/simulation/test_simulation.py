@@ -173,9 +173,12 @@ def test_same_seed_gives_the_same_device(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("pi", "unknown simulated board 'pi': there are"), ("imx8mp-evk:x", "number")],
+    [
+        ("pi", "unknown simulated board 'pi': there are"),
+        *((f"imx8mp-evk:{seed}", "must be a number") for seed in ("x", "²", "٣", "-1", "1" * 5000)),
+    ],
 )
 def test_unknown_board_is_refused(text: str, said: str) -> None:
-    """A misspelt board is a traceback."""
+    """A misspelt board, or a seed that is only nearly a number, is a traceback."""
     with pytest.raises(UsageError, match=said):
         find_board(text)
