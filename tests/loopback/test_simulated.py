@@ -20,7 +20,7 @@ from support.watchers import At
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
 from edgebench.host.watcher import Watcher
-from edgebench.protocol.errors import TargetError
+from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 
@@ -98,9 +98,10 @@ def test_governor_is_set_for_the_run_alone(start: Start) -> None:
     )
     assert (seen, path.read_text().strip()) == (["powersave"], "performance")
     assert run.document["spec"]["governor"] == "powersave"
-    (policy / "scaling_available_governors").write_text("performance\n")
-    with pytest.raises(TargetError, match="governor powersave is not offered"):
-        host.lab.bench(MODEL, on=["imx8mp-evk-simulated"], governor="powersave", **settings)
+    assert run.document["conditions"]["before"]["governors"] == ["powersave"]
+    assert set(run.document["conditions"]["before"]["freq_hz"]) == {1_800_000_000}
+    with pytest.raises(GovernorRefused, match="governor turbo is not offered: there are conserv"):
+        host.lab.bench(MODEL, on=["imx8mp-evk-simulated"], governor="turbo", **settings)
     assert agent.status().running is None
 
 

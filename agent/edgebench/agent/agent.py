@@ -97,9 +97,13 @@ class Agent:
         if self._runtimes is None:
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
         runtimes = await asyncio.shield(self._runtimes)
-        is_simulated = self.simulated is not None
+        root = self.simulated.root if self.simulated else Path("/")
         return SystemDescription(
-            self.device, describe_environment(), runtimes, is_emulated(), is_simulated
+            self.device,
+            describe_environment(clocks=root),
+            runtimes,
+            is_emulated(),
+            simulated=self.simulated is not None,
         )
 
     def addresses(self) -> tuple[str, ...]:

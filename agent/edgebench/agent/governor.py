@@ -15,7 +15,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors
 from edgebench.agent.telemetry.source import numbered, read_text
-from edgebench.protocol.errors import TargetError
+from edgebench.protocol.errors import GovernorRefused
 
 logger = logging.getLogger(__name__)
 
@@ -36,17 +36,23 @@ class Governors:
         """Set every policy to this governor.
 
         Raises:
-            TargetError: it is not offered, or may not be set; everything is as it was before.
+            GovernorRefused: it is not offered, or may not be set; everything is as it was before.
         """
         if not self._policies:
-            raise TargetError(f"governor {name} not set: the kernel offers no frequency policies")
+            raise GovernorRefused(
+                f"governor {name} not set: the kernel offers no frequency policies"
+            )
         for policy in self._policies:
             offered = read_text(policy / "scaling_available_governors").split()
             if offered and name not in offered:
-                raise TargetError(f"governor {name} is not offered: there are {', '.join(offered)}")
+                raise GovernorRefused(
+                    f"governor {name} is not offered: there are {', '.join(offered)}"
+                )
         before = {str(p): read_text(p / "scaling_governor") for p in self._policies}
         if unread := [policy for policy, governor in before.items() if not governor]:
-            raise TargetError(f"governor {name} not set: {unread[0]} does not tell what it has now")
+            raise GovernorRefused(
+                f"governor {name} not set: {unread[0]} does not tell what it has now"
+            )
         # What could not be restored yet is older, and what the operator wants back.
         with disk_errors(f"governor {name} not set", self._kept):
             self._keep(before | self._kept_before())
@@ -55,7 +61,9 @@ class Governors:
                 (policy / "scaling_governor").write_text(name)
         except OSError as exc:
             self.restore()
-            raise TargetError(f"governor {name} not set: {exc.strerror}: {exc.filename}") from exc
+            raise GovernorRefused(
+                f"governor {name} not set: {exc.strerror}: {exc.filename}"
+            ) from exc
 
     def restore(self) -> None:
         """Put back what was there before; what cannot be put back now is tried again later."""

@@ -191,12 +191,16 @@ class Runner:
             size_bytes=size_bytes,
         )
         directory = self._spool.begin(request.run_id)
-        environment = describe_environment()
+        environment = describe_environment(clocks=self._root)
         worker = WorkerProcess(directory, spec.limits)
         run = Run(request, owner, model, environment, worker)
         try:
             speed_path = str(self._simulated.speed_path) if self._simulated else None
-            job = Job(spec, model, str(path), dataset, limit, os.getpid(), speed_path)
+            job = Job(
+                *(spec, model, str(path), dataset, limit, os.getpid()),
+                root=str(self._root),
+                speed_path=speed_path,
+            )
             await worker.start(job)
             if self._simulated:
                 self._simulated.attach(worker.pid)

@@ -52,11 +52,16 @@ def identity(root: Path = Path("/")) -> Identity:
     )
 
 
-def describe_environment(root: Path = Path("/")) -> Environment:
-    """The conditions now."""
+def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) -> Environment:
+    """The conditions now.
+
+    Args:
+        root: Stands for / in tests.
+        clocks: Where the clocks are; not in `root` for a simulated device, whose models run here.
+    """
     memory = _memory(root)
     return Environment(
-        cpu=_cpu(root),
+        cpu=_cpu(root, clocks or root),
         memory_total_bytes=memory.get("MemTotal", 0),
         memory_available_bytes=memory.get("MemAvailable", 0),
         swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
@@ -145,8 +150,8 @@ def _device_id(state: Path, root: Path) -> str:
     return hashlib.blake2b(machine.encode(), key=b"edgebench device", digest_size=8).hexdigest()
 
 
-def _cpu(root: Path) -> CpuDescription:
-    cpufreq = root / "sys/devices/system/cpu/cpufreq"
+def _cpu(root: Path, clocks: Path) -> CpuDescription:
+    cpufreq = clocks / "sys/devices/system/cpu/cpufreq"
     policies = sorted(cpufreq.glob("policy*"))
     freqs_khz = [int(text) for p in policies if (text := _text(p / "cpuinfo_max_freq")).isdecimal()]
     return CpuDescription(

@@ -11,6 +11,7 @@
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
+    │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
@@ -60,6 +61,7 @@ class ErrorCode(IntEnum):
     INTERNAL = 10
     NOT_PAIRED = 11
     TOO_HOT = 12
+    GOVERNOR_REFUSED = 13
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -130,6 +132,12 @@ class TooHot(TargetError):
     """The device is above the temperature at which its profile ends a run."""
 
     code = ErrorCode.TOO_HOT
+
+
+class GovernorRefused(TargetError):
+    """The CPU governor that was asked for is not offered, or may not be set."""
+
+    code = ErrorCode.GOVERNOR_REFUSED
 
 
 class LeaseHeld(TargetError):
@@ -242,6 +250,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     WorkerDied,
     WorkerTimeout,
     TooHot,
+    GovernorRefused,
     LeaseHeld,
     NoSpace,
     NotPaired,

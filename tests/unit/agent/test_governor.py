@@ -10,7 +10,7 @@ from support.boards import BOARDS, make_board
 from support.trees import make_tree
 
 from edgebench.agent.governor import KEPT_FILE, Governors
-from edgebench.protocol.errors import TargetError
+from edgebench.protocol.errors import GovernorRefused
 
 
 def now(root: Path) -> list[str]:
@@ -60,7 +60,9 @@ def test_governor_that_is_not_offered_is_refused_with_those_that_are(
 ) -> None:
     """A misspelt governor is written into the kernel, or ignored."""
     before = now(root)
-    with pytest.raises(TargetError, match=r"governor fast is not offered: there are .*schedutil"):
+    with pytest.raises(
+        GovernorRefused, match=r"governor fast is not offered: there are .*schedutil"
+    ):
         Governors(state, root).set("fast")
     assert now(root) == before
     assert not (state / KEPT_FILE).exists()
@@ -72,7 +74,7 @@ def test_policy_that_may_not_be_set_leaves_all_as_they_were(root: Path, state: P
     path = root / "sys/devices/system/cpu/cpufreq/policy6/scaling_governor"
     path.unlink()
     path.mkdir()  # not even root can write into a directory as if it were a file
-    with pytest.raises(TargetError, match=r"governor powersave not set: .*policy6"):
+    with pytest.raises(GovernorRefused, match=r"governor powersave not set: .*policy6"):
         Governors(state, root).set("powersave")
     path.rmdir()
     path.write_text(before[2])
@@ -81,7 +83,7 @@ def test_policy_that_may_not_be_set_leaves_all_as_they_were(root: Path, state: P
 
 def test_machine_without_policies_says_so(tmp_path: Path, state: Path) -> None:
     """A virtual machine is said to run at full clock."""
-    with pytest.raises(TargetError, match="offers no frequency policies"):
+    with pytest.raises(GovernorRefused, match="offers no frequency policies"):
         Governors(state, tmp_path).set("performance")
 
 

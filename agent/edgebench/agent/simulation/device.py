@@ -16,7 +16,7 @@ from pathlib import Path
 
 from edgebench.agent.simulation.board import SimulatedBoard
 from edgebench.agent.simulation.controllers import Effect
-from edgebench.agent.simulation.files import VCGENCMD, changing_files, fixed_files
+from edgebench.agent.simulation.files import VCGENCMD, changing_files, fixed_files, links
 from edgebench.agent.simulation.heat import at_rest
 from edgebench.agent.worker.slowed import SHARED
 
@@ -25,7 +25,7 @@ CONTROL_S = 0.25
 """Simulated time between two looks of the controller, however late the daemon's task comes."""
 SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
-_OF_THIS_MACHINE = ("proc/stat", "proc/meminfo", "proc/pressure")
+_OF_THIS_MACHINE = ("proc/stat", "proc/meminfo", "proc/pressure", "proc/vmstat")
 """Of this machine: what a simulated device has no own idea of."""
 NOISE_C = 0.3
 STEP_C = 0.5
@@ -103,6 +103,10 @@ class SimulatedDevice:
         (self.root / "proc").mkdir(exist_ok=True)
         for name in _OF_THIS_MACHINE:
             (self.root / name).symlink_to(f"/{name}")
+        for name, target in links(self.board).items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(target)
         self.speed_path.parent.mkdir(exist_ok=True)
         self.speed_path.write_bytes(SHARED.pack(1.0, 0.0))
 

@@ -19,6 +19,8 @@ get_throttled) read -r value < "$here/throttled"; echo "throttled=$value" ;;
 measure_clock) read -r value < "$here/arm_hz"; echo "frequency(0)=$value" ;;
 esac
 """
+_CPUS = "sys/devices/system/cpu"
+_GOVERNORS = "conservative ondemand powersave performance schedutil"
 _THERMAL = "sys/class/thermal"
 _HWMON = "sys/class/hwmon/hwmon0"
 EVENTS_SINCE_BOOT = 17
@@ -70,8 +72,17 @@ def changing_files(
     return found
 
 
+def links(board: SimulatedBoard) -> dict[str, str]:
+    """Where each CPU finds its policy."""
+    return {
+        f"{_CPUS}/cpu{cpu}/cpufreq": f"../cpufreq/policy{policy.cpus.start}"
+        for policy in board.policies
+        for cpu in policy.cpus
+    }
+
+
 def _policy_folder(policy: Policy) -> str:
-    return f"sys/devices/system/cpu/cpufreq/policy{policy.cpus.start}"
+    return f"{_CPUS}/cpufreq/policy{policy.cpus.start}"
 
 
 def _policy(policy: Policy) -> Mapping[str, str]:
@@ -81,6 +92,7 @@ def _policy(policy: Policy) -> Mapping[str, str]:
         f"{folder}/cpuinfo_max_freq": f"{policy.highest_khz}\n",
         f"{folder}/cpuinfo_min_freq": f"{policy.highest_khz // 4}\n",
         f"{folder}/scaling_governor": "performance\n",
+        f"{folder}/scaling_available_governors": f"{_GOVERNORS}\n",
     }
 
 

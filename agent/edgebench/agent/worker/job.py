@@ -22,6 +22,8 @@ class Job:
     dataset_path: str | None
     memory_bytes: int
     daemon_pid: int
+    root: str = "/"
+    """Where to look for the clocks: / but for a simulated device."""
     speed_path: str | None = None
     """Of a simulated device: the file that tells how fast it is."""
 

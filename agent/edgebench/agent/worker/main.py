@@ -82,7 +82,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
             from edgebench.agent.worker.inputs import refuse_misfit
 
             refuse_misfit(job.dataset_path, ready.model.inputs)
-    measured = measure(job.spec, ready, pipe, directory, job.speed_path)
+    measured = measure(job, ready, pipe, directory)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [measured.warmup, measured.timed])
     record = _record(job, ready, measured, refused)

@@ -85,14 +85,12 @@ def get_ready(job: Job) -> Ready:
     )
 
 
-def measure(
-    spec: RunSpec, ready: Ready, pipe: Pipe, directory: Path, speed_path: str | None = None
-) -> Measured:
+def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
     """Warm up and run the scenario."""
     from edgebench.agent.worker.scenarios import run_warmup
 
-    model = ready.model
-    invoke = slowed(model.invoker(), speed_path)
+    spec, model, root = job.spec, ready.model, Path(job.root)
+    invoke = slowed(model.invoker(), job.speed_path)
     calls = Calls(model.prepare(ready.samples), invoke, model.reader())
     harness = _measure_harness()
     first_ns = ready.cold_start.first_inference_ns
@@ -103,9 +101,9 @@ def measure(
     warmup = run_warmup(calls, spec)
     query_ns = typical_ns(warmup) or first_ns
     pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, query_ns))
-    before = facts.read_moment()
+    before = facts.read_moment(root)
     timed = _run(calls, spec, query_ns, directory) if not warmup.is_interrupted else new_times()
-    return Measured(warmup, timed, before, facts.read_moment(), harness)
+    return Measured(warmup, timed, before, facts.read_moment(root), harness)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:

@@ -13,6 +13,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
+        e.GovernorRefused,
+        "measure with what it has: edgebench bench MODEL; or start its agent as root, where it may",
+    ),
+    (
         e.NotComparable,
         "if just this is to be compared: edgebench compare … --against … {error.allow}",
     ),
