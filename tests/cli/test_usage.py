@@ -139,10 +139,9 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
         (("--sustained", "0s"), "duration must be > 0 s"),
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),
-        (("--ambient", "nan"), "ambient temperature must be -60 to 90 °C, got nan"),
-        (("--telemetry-rate", "1000"), "telemetry rate must be 0..100 Hz, got 1000"),
+        (("--telemetry-rate", "1000"), "telemetry rate must be 0, or 0.1 to 100 Hz, got 1000"),
+        (("--telemetry-rate", "0.09"), "telemetry rate must be 0, or 0.1 to 100 Hz, got 0.09"),
         (("--governor", "Fast!"), "governor must be a name as performance, got 'Fast!'"),
-        (("--telemetry-rate", "nan"), "telemetry rate must be 0..100 Hz, got nan"),
         (
             ("--scenario", "server", "--qps", "9", "--target-latency", "0ms"),
             "target latency must be > 0 s",
@@ -252,3 +251,21 @@ def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
     said = edgebench("bench", str(tmp_path / "pipe.tflite"))
     assert said.code == 2
     assert_is_usage_error(said.err, "model is not a file")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--telemetry-rate", "nan"), "not a rate in Hz: 'nan'; write 10"),
+        (("--telemetry-rate", "1e-300"), "not a rate in Hz: '1e-300'; write 10"),
+        (("--ambient", "hot"), "not a temperature in °C: 'hot'; write 22"),
+        (("--ambient", "nan"), "not a temperature in °C: 'nan'; write 22"),
+    ],
+)
+def test_mistyped_quantity_is_refused_with_an_example(
+    edgebench: Run, words: tuple[str, str], said: str
+) -> None:
+    """Somebody reads of an invalid float value, and not what to write."""
+    result = edgebench("bench", *words)
+    assert result.code == 2
+    assert result.err.splitlines()[-1].endswith(f"argument {words[0]}: {said}")

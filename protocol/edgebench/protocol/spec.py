@@ -119,7 +119,8 @@ class RunSpec:
     dataset_sha256: str | None = None
     """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
     telemetry_rate_hz: float = 10.0
-    """How often the device is looked at beside the run; 0: not at all."""
+    """How often the device is looked at beside the run; 0: not at all, but for the guard of its
+    highest temperature, where its profile has one."""
     is_sustained: bool = False
     """Looks for what the device can keep up: the time is asked for, not a count of queries."""
     cooldown_timeout_s: float | None = None
@@ -137,8 +138,10 @@ class RunSpec:
             "a profile is taken in the single_stream scenario only",
         )
         _require(
-            0 <= self.telemetry_rate_hz <= MAX_TELEMETRY_HZ,
-            f"telemetry rate must be 0..{MAX_TELEMETRY_HZ:g} Hz, got {self.telemetry_rate_hz}",
+            self.telemetry_rate_hz == 0
+            or MIN_TELEMETRY_HZ <= self.telemetry_rate_hz <= MAX_TELEMETRY_HZ,
+            f"telemetry rate must be 0, or {MIN_TELEMETRY_HZ:g} to {MAX_TELEMETRY_HZ:g} Hz, "
+            f"got {self.telemetry_rate_hz:g}",
         )
         _require(
             self.cooldown_timeout_s is None or 0 <= self.cooldown_timeout_s < math.inf,
@@ -226,6 +229,8 @@ MAX_ARRIVALS = 1_000_000
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
 """480 MB of memory on the device; twenty minutes of a model that takes 120 µs."""
+MIN_TELEMETRY_HZ = 0.1
+"""A sampler that says nothing for 30 s is taken for lost."""
 MAX_TELEMETRY_HZ = 100.0
 """More often, the watching would be felt."""
 

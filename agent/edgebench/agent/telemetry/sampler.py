@@ -22,12 +22,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
-from edgebench.agent.telemetry.source import NoData, Reader, Source
+from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, Source
 from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.trace import Trace
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
@@ -45,6 +46,8 @@ class Opened:
     first_sensor: int
     rate_hz: float
     is_slow: bool
+    every: int = 1
+    """Unless it is slow: at each how many-th look it is read."""
 
 
 @dataclass(slots=True)
@@ -100,8 +103,9 @@ def open_sources(
             absent.append(AbsentSensor(source.name, reader.reason))
             continue
         rate_hz = min(job.rate_hz, source.rate_hz_max)
-        is_slow = source.rate_hz_max < math.inf
-        opened.append(Opened(reader, len(sensors), rate_hz, is_slow))
+        is_slow = source.rate_hz_max <= SLOW_HZ
+        every = 1 if is_slow else max(1, round(job.rate_hz / rate_hz))
+        opened.append(Opened(reader, len(sensors), rate_hz, is_slow, every))
         sensors += reader.sensors
         constants |= reader.constants
         absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
@@ -127,9 +131,12 @@ def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> lis
     trace = Trace()
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
-    while not _input_ended(next_s - time.monotonic()):
+    for look in count():
+        if _input_ended(next_s - time.monotonic()):
+            break
         for source in fast:
-            _read(source, trace, latest)
+            if look % source.every == 0:
+                _read(source, trace, latest)
         observer.look(latest.values)
         if next_s >= live_s:
             observer.tell(time.perf_counter_ns(), latest.values)

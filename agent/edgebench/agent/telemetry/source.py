@@ -62,8 +62,12 @@ class Source(Protocol):
 
 
 FAST_HZ = math.inf
+CALM_HZ = 2.5
+"""For what is read quickly, but is of the whole machine and no authority on heat: at 10 Hz, these
+files were two thirds of what a look costs."""
 SLOW_HZ = 2.0
-"""For sensors that take a millisecond: a chip on an I2C bus, a disk."""
+"""For sensors that take a millisecond: a chip on an I2C bus, a disk. At this rate or a lower one, a
+source has a thread of its own."""
 
 
 _CLOSED = -1

@@ -14,6 +14,8 @@ from edgebench.host.cli.options import (
     Add,
     add_json,
     add_store,
+    celsius,
+    hertz,
     latency,
     new_parser,
     numbers,
@@ -89,11 +91,17 @@ def _add_answers(add: Add) -> None:
     unchecked = "do not compare the answers with reference kernels"
     add("--no-check", action="store_true", help=unchecked)
     add("--profile", action="store_true", help="time every operator, in a run of its own")
-    rate = "how often the device is looked at beside the run (default: 10); 0: not at all"
+    rate = "looks at the device a second beside the run (default: 10); 0: none, but for the guard"
+    rate += " of its highest temperature, where its profile has one"
     cooldown = "wait so long for a cool device (default: as its profile says); 0s: do not wait"
-    add("--ambient", type=float, metavar="22", help="temperature of the air, °C; kept with the run")
+    add(
+        "--ambient",
+        type=celsius,
+        metavar="22",
+        help="temperature of the air, °C; kept with the run",
+    )
     add("--cooldown", type=seconds, metavar="10m", help=cooldown)
-    add("--telemetry-rate", type=float, metavar="HZ", help=rate)
+    add("--telemetry-rate", type=hertz, metavar="HZ", help=rate)
 
 
 def _add_comparison(add: Add) -> None:

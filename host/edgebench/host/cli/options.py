@@ -9,6 +9,7 @@ from pathlib import Path
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
+_NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -54,6 +55,30 @@ def latency(text: str) -> float:
     if text.strip()[-1:].isdigit():
         raise argparse.ArgumentTypeError(f"a latency needs its unit: {text!r}; write {text}ms")
     return seconds(text)
+
+
+def celsius(text: str) -> float:
+    """A temperature: 22, 21.5C, -5°C.
+
+    >>> celsius("22"), celsius("21.5 °C")
+    (22.0, 21.5)
+    """
+    match = re.fullmatch(rf"(-?{_NUMBER})\s*°?[cC]?", text.strip(), re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a temperature in °C: {text!r}; write 22")
+    return float(match[1])
+
+
+def hertz(text: str) -> float:
+    """A rate: 10, 0.5Hz.
+
+    >>> hertz("10"), hertz("0.5 Hz")
+    (10.0, 0.5)
+    """
+    match = re.fullmatch(rf"({_NUMBER})\s*(?:hz)?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a rate in Hz: {text!r}; write 10")
+    return float(match[1])
 
 
 def size_bytes(text: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.boards import BOARDS, make_board
-from support.sampling import facts_of, last_values, sampling
+from support.sampling import facts_of, last_values, sampled, sampling
 
 from edgebench.agent.telemetry import sampler
 from edgebench.agent.telemetry.job import SamplerJob
@@ -48,6 +48,20 @@ def test_sampler_writes_whole_columns_on_the_clock_of_the_queries(tmp_path: Path
     )
     assert fast > 3 * slow > 0, "a command is started once a second, not twenty times"
     assert 0 < found.cpu_s < found.wall_s
+
+
+def test_totals_of_the_machine_are_read_less_often(tmp_path: Path) -> None:
+    """Most of what the watching costs goes into files that change slowly."""
+    root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
+    directory = tmp_path / "run"
+    with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)):
+        time.sleep(1.2)
+    series = sampled(directory).series
+    fast, calm = (
+        len(series[name].value)
+        for name in ("thermal.cpu-thermal.0.temp_c", "memory.available_bytes")
+    )
+    assert fast > 4 * calm > 4
 
 
 def test_sampler_stays_on_its_cpus(tmp_path: Path) -> None:

@@ -325,7 +325,7 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("telemetry", watched(sensors=())),
     ("cooldown", record(cooldown=CooldownFacts())),
     ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
-    ("telemetry", spec(telemetry_rate_hz=0.0)),
+    ("telemetry", lambda e: spec(telemetry_rate_hz=0.0)(watched(sensors=())(e))),
     ("frequency", both(freq_hz=())),
     ("background_load", both(cpu_total_s=None)),
     (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgebench.host.cli.options import numbers, seconds, size_bytes
+from edgebench.host.cli.options import celsius, hertz, numbers, seconds, size_bytes
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
@@ -57,19 +57,43 @@ def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
         size_bytes(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("22", 22.0), ("22C", 22.0), ("21.5 °C", 21.5), ("-5c", -5.0), (" 0 ", 0.0)],
+)
+def test_temperatures_are_read_as_people_write_them(text: str, expected: float) -> None:
+    """`22C` is an invalid float value."""
+    assert celsius(text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("10", 10.0), ("5Hz", 5.0), ("0.5 hz", 0.5)])
+def test_rates_are_read_as_people_write_them(text: str, expected: float) -> None:
+    """`5Hz` is an invalid float value."""
+    assert hertz(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "hot", "22F", "nan", "inf", "1e3", "2_2", "٣", "1,5", "--5"])
+def test_what_is_no_temperature_or_rate_is_refused_with_an_example(text: str) -> None:
+    """A mistyped temperature is another one, or an invalid float value."""
+    with pytest.raises(argparse.ArgumentTypeError, match=r"not a temperature in °C.*write 22"):
+        celsius(text)
+    with pytest.raises(argparse.ArgumentTypeError, match=r"not a rate in Hz.*write 10"):
+        hertz(text)
+
+
 @given(text=st.text(max_size=20) | st.from_regex(r"\A\d+(\.\d+)?[a-zA-Z]{0,3}\Z"))
 @example("9" * 400)
 @example("9" * 400 + "T")
 @example("٣s")
 def test_any_text_is_a_finite_number_or_a_refusal(text: str) -> None:
     """What a user types ends in a traceback."""
-    for read in (seconds, size_bytes):
+    for read in (seconds, size_bytes, hertz, celsius):
         try:
             value = read(text)
         except argparse.ArgumentTypeError:
             continue
         assert math.isfinite(value)
-        assert value >= 0
+        assert value >= 0 or read is celsius
 
 
 @given(number=NUMBERS)

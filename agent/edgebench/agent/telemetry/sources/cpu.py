@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgebench.agent.cpu_ticks import CpuTicks, parse_cpu_ticks
-from edgebench.agent.telemetry.source import FAST_HZ, KeptFile, NoData
+from edgebench.agent.telemetry.source import CALM_HZ, KeptFile, NoData
 
 
 class Cpu:
     """Busy ratio per CPU since the last reading."""
 
     name = "cpu"
-    rate_hz_max = FAST_HZ
+    rate_hz_max = CALM_HZ
 
     def open(self, root: Path, worker_pid: int) -> CpuReader | NoData:
         """Open /proc/stat."""

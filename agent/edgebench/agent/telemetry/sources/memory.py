@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData
+from edgebench.agent.telemetry.source import CALM_HZ, FileSensors, NoData
 
 _AVAILABLE = re.compile(rb"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 _SWAP_TOTAL = re.compile(rb"^SwapTotal:\s+(\d+) kB", re.MULTILINE)
@@ -19,7 +19,7 @@ class Memory:
     """Available memory and used swap."""
 
     name = "memory"
-    rate_hz_max = FAST_HZ
+    rate_hz_max = CALM_HZ
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open /proc/meminfo."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData
+from edgebench.agent.telemetry.source import CALM_HZ, FileSensors, NoData
 
 _SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
 _FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
@@ -20,7 +20,7 @@ class Pressure:
     """For how long somebody, and everybody, waited for each resource."""
 
     name = "pressure"
-    rate_hz_max = FAST_HZ
+    rate_hz_max = CALM_HZ
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open the files; reading fails where the kernel was started with psi=0."""
