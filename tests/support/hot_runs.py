@@ -78,8 +78,8 @@ def simulate(device: Device, *, seconds: float, seed: int, load: Load = always) 
     steps = round(seconds / STEP_S)
     temps, effects, shares = np.empty(steps), [], np.empty(steps)
     for step in range(steps):
-        effect = device.controller.act(step * STEP_S, heat.junction_c)
         share = load(step * STEP_S)
+        effect = device.controller.act(step * STEP_S, heat.junction_c, share)
         power_w = device.idle_w + device.busy_w * share * effect.clock**2.5 * (1 - effect.idle)
         heat.advance(STEP_S, power_w, case_k_per_w=device.body.case_k_per_w / (1 + 2 * effect.fan))
         temps[step], shares[step] = heat.junction_c, share

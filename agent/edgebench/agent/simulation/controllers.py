@@ -1,19 +1,23 @@
 """What makes a device slow down: the kinds of controllers that real boards have.
 
-A controller sees time and temperature, and answers what the silicon then does (`clock`, `idle`)
-and what it tells about that: on some boards these are not the same, which is the point.
+A controller sees time, temperature and load, and answers what the silicon then does (`clock`,
+`idle`) and what it tells about that: on some boards these are not the same, which is the point.
 
 Source: thresholds and behaviour as in the profiles' facts.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
 RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
 STICKY_SHIFT = 16
+POWER_EXPONENT = 2.5
+BUDGET_NOISE_S = 1e-6
+"""Hundreds of small steps do not add up exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,14 @@ class Effect:
 class Controller(Protocol):
     """One way to slow down."""
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
-        """What happens now; called with rising times."""
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """What happens now; called with rising times.
+
+        Args:
+            time_s: Since the device was made.
+            junction_c: Temperature now.
+            busy: Share of the time since the last call in which the model ran, 0…1.
+        """
         ...
 
 
@@ -54,7 +64,7 @@ class Controller(Protocol):
 class Nothing:
     """A device that cools well enough, or has nothing that would slow it down."""
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """Undisturbed."""
         return Effect()
 
@@ -67,7 +77,7 @@ class Progressive:
     hard_c: float = 85.0
     lowest: float = 0.6
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """The kernel still tells the clock that it asked for."""
         share = min(1.0, max(0.0, (junction_c - self.soft_c) / (self.hard_c - self.soft_c)))
         bits = RPI_THROTTLED | RPI_CAPPED if share > 0 else 0
@@ -83,7 +93,7 @@ class BangBang:
     low: float = 1200 / 1400
     is_low: bool = False
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """Two levels with a hysteresis."""
         if junction_c >= self.soft_c:
             self.is_low = True
@@ -103,7 +113,7 @@ class StepWise:
     state: int = 0
     next_s: float = 0.0
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """The cap shows it, and the cooling device."""
         if time_s >= self.next_s:
             self.next_s = time_s + self.period_s
@@ -123,7 +133,7 @@ class IdleInjection:
     is_told: bool = True
     """Whether the cooling device can be read."""
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """In proportion to how far it is above the trip."""
         idle = min(self.most, max(0.0, (junction_c - self.trip_c) * self.gain_per_c))
         return Effect(idle=idle, cooling_state=round(100 * idle) if self.is_told else 0)
@@ -131,15 +141,45 @@ class IdleInjection:
 
 @dataclass(slots=True)
 class PowerLimit:
-    """x86: turbo for the time constant of PL2, then what PL1 leaves; no heat involved."""
+    """x86: turbo while the energy that PL1 has saved up lasts, then what PL1 leaves; no heat.
+
+    A processor may take more than PL1 until its mean over tau is PL1; idle time earns that back.
+    The budget is counted in seconds of turbo under full load.
+    """
 
     turbo_s: float = 28.0
     sustained: float = 0.7
+    refill: float = 0.25
+    """Share of the budget that must be there again before the next turbo."""
+    spent_s: float = 0.0
+    is_limited: bool = False
+    last_s: float = 0.0
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """The kernel tells the clock as it is; no counter counts this."""
-        clock = 1.0 if time_s < self.turbo_s else self.sustained
+        self._account(time_s - self.last_s, busy)
+        self.last_s = time_s
+        clock = self._clock
         return Effect(clock=clock, told_clock=clock)
+
+    @property
+    def _clock(self) -> float:
+        return self.sustained if self.is_limited else 1.0
+
+    def _account(self, passed_s: float, busy: float) -> None:
+        """What the time since the last call took from the budget, or gave back."""
+        limit = _power(self.sustained)
+        taken = (busy * _power(self._clock) - limit) / (1 - limit)
+        self.spent_s = min(self.turbo_s, max(0.0, self.spent_s + taken * passed_s))
+        if self.spent_s >= self.turbo_s - BUDGET_NOISE_S:
+            self.is_limited = True
+        elif self.spent_s <= self.turbo_s * (1 - self.refill):
+            self.is_limited = False
+
+
+def _power(clock: float) -> float:
+    """Of the power at full clock: voltage rises with the clock."""
+    return math.pow(clock, POWER_EXPONENT)
 
 
 @dataclass(slots=True)
@@ -176,7 +216,7 @@ class UnderVoltage(Dips):
     length_s: float = 1.5
     low: float = 0.6
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """The firmware tells it, and calls it throttled."""
         clock = self.clock(time_s)
         bits = RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED if clock < 1 else 0
@@ -191,7 +231,7 @@ class OverCurrent(Dips):
     length_s: float = 0.2
     low: float = 0.5
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """The kernel tells the clock that it asked for."""
         return Effect(clock=self.clock(time_s), overcurrent_count=self.count)
 
@@ -204,7 +244,7 @@ class Fan:
     hysteresis_c: float = 5.0
     state: int = 0
 
-    def act(self, time_s: float, junction_c: float) -> Effect:
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
         """A cooling device in a state above 0, and no throttling."""
         while self.state < len(self.steps_c) and junction_c >= self.steps_c[self.state]:
             self.state += 1

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgebench.agent.simulation.board import SimulatedBoard
-from edgebench.agent.simulation.controllers import Effect
+from edgebench.agent.simulation.controllers import POWER_EXPONENT, Effect
 from edgebench.agent.simulation.files import VCGENCMD, changing_files, fixed_files, links
 from edgebench.agent.simulation.heat import at_rest
 from edgebench.agent.worker.slowed import SHARED
@@ -82,8 +82,8 @@ class SimulatedDevice:
     def _step(self, step_s: float, busy: float) -> None:
         board = self.board
         self._time_s += step_s
-        effect = self._controller.act(self._time_s, self._heat.junction_c)
-        power_w = board.idle_w + board.busy_w * busy * effect.speed**2.5
+        effect = self._controller.act(self._time_s, self._heat.junction_c, busy)
+        power_w = board.idle_w + board.busy_w * busy * effect.speed**POWER_EXPONENT
         resistance = board.body.case_k_per_w / (1 + 2 * effect.fan)
         self._heat.advance(step_s, power_w, case_k_per_w=resistance)
         self._effect = effect

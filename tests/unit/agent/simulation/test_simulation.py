@@ -124,9 +124,34 @@ def test_controllers_do_what_their_boards_do() -> None:
     idle = IdleInjection().act(0, 88.0)
     assert (idle.clock, idle.told_clock) == (1.0, 1.0)
     assert idle.speed == pytest.approx(0.7)
-    assert [PowerLimit().act(s, 50.0).clock for s in (0.0, 27.9, 28.0)] == [1.0, 1.0, 0.7]
     fan = Fan()
     assert [fan.act(0, c).cooling_state for c in (49.0, 61.0, 56.0, 54.0, 40.0)] == [0, 2, 2, 1, 0]
+
+
+def clocks(limit: PowerLimit, *, begin_s: float, seconds: float, busy: float) -> list[float]:
+    """The clock at every quarter of a second."""
+    steps = range(1, round(4 * seconds) + 1)
+    return [limit.act(begin_s + step / 4, 50.0, busy).clock for step in steps]
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 1000.0])
+def test_power_limit_comes_after_28_s_of_load_whenever_that_begins(idle_s: float) -> None:
+    """Who measures later than 28 s after the agent's start never sees the turbo."""
+    limit = PowerLimit()
+    assert set(clocks(limit, begin_s=0.0, seconds=idle_s, busy=0.0)) <= {1.0}
+    assert set(clocks(limit, begin_s=idle_s, seconds=27.5, busy=1.0)) == {1.0}
+    assert clocks(limit, begin_s=idle_s + 27.5, seconds=60.0, busy=1.0)[2:] == [0.7] * 238
+
+
+def test_idle_time_earns_the_turbo_back() -> None:
+    """The second run of a campaign has no turbo; or a moment of rest gives all of it back."""
+    limit = PowerLimit()
+    clocks(limit, begin_s=0.0, seconds=100.0, busy=1.0)
+    assert limit.act(101.0, 50.0, 0.5).clock == 0.7
+    clocks(limit, begin_s=101.0, seconds=60.0, busy=0.0)
+    found = clocks(limit, begin_s=161.0, seconds=60.0, busy=1.0)
+    assert found[0] == 1.0
+    assert 26.0 < found.count(1.0) / 4 <= 28.0
 
 
 @pytest.mark.parametrize("name", BOARDS)
