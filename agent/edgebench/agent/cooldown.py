@@ -111,7 +111,7 @@ async def wait_until_cool(
                 return _facts(gate, CooldownOutcome.COOL, waited_s)
         if is_stopping():
             return _facts(gate, CooldownOutcome.STOPPED, waited_s)
-        if waited_s >= timeout_s:
+        if not waited_s < timeout_s:  # a wait until NaN is over, too
             return _facts(gate, CooldownOutcome.TIMED_OUT, waited_s)
         await sleep(min(gate.rules.poll_s, max(0.0, timeout_s - waited_s)))
 

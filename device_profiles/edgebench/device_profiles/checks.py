@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from edgebench.device_profiles.positions import Path
+from edgebench.device_profiles.ranges import out_of_range
 from edgebench.device_profiles.schema import Cluster, Fact, Profile
 
 GENERIC_PREFIX = "generic-"
@@ -35,6 +36,7 @@ def check(profile: Profile, name: str) -> Iterator[Complaint]:
     """Everything that is wrong with a profile that keeps the schema."""
     if profile.id != name:
         yield Complaint(("id",), f"is {profile.id!r}, the file is {name}.toml")
+    yield from (Complaint(path, what) for path, what in out_of_range(profile))
     yield from _matches(profile)
     yield from _clusters(profile)
     yield from _zones(profile)

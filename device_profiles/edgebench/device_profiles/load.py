@@ -86,18 +86,24 @@ def parse_profile(text: str, name: str, parent: Source | None = None) -> Profile
 def _parsed(text: str, name: str) -> Table:
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except RecursionError as exc:
+        raise UsageError(f"{name}.toml: nested too deeply") from exc
+    except ValueError as exc:  # also an integer of thousands of digits
         raise UsageError(f"{name}.toml: {exc}") from exc
     if table.get("schema") != SCHEMA_VERSION:
         what = f"schema is {table.get('schema')!r}, expected {SCHEMA_VERSION}"
         raise _error(text, name, Complaint(("schema",), what))
+    extended = table.get("extends")
+    if extended is not None and not isinstance(extended, str):
+        what = f"expected str, got {type(extended).__name__}"
+        raise _error(text, name, Complaint(("extends",), what))
     return table
 
 
 def _inherited(table: Table, text: str, name: str, parent: Source) -> Table:
     """The table with what its ancestors say where it says nothing."""
     seen = [name]
-    while isinstance(extended := table.get("extends"), str):
+    while (extended := table.get("extends")) is not None:
         found = parent(extended)
         seen.append(extended)
         if found is None or len(seen) > MAX_GENERATIONS:
@@ -122,11 +128,17 @@ def _merged(above: Table, below: Table) -> Table:
         if isinstance(value, dict) and isinstance(inherited, dict):
             result[key] = _merged(inherited, value)
         elif key == "fact" and isinstance(inherited, list) and isinstance(value, list):
-            own = {fact.get("key") for fact in value if isinstance(fact, dict)}
-            result[key] = [fact for fact in inherited if fact.get("key") not in own] + value
+            own = {_fact_key(fact) for fact in value} - {None}
+            result[key] = [fact for fact in inherited if _fact_key(fact) not in own] + value
         else:
             result[key] = value
     return result
+
+
+def _fact_key(fact: Any) -> str | None:
+    """None where it has none, or not a text: the schema says so later."""
+    key = fact.get("key") if isinstance(fact, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def _error(text: str, name: str, complaint: Complaint) -> UsageError:

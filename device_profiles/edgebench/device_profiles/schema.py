@@ -28,6 +28,16 @@ SCHEMA_VERSION = 1
 DeviceClass = Literal["linux-sbc", "linux-pc", "android", "mcu", "emulator"]
 CoreRole = Literal["little", "mid", "big", "prime", "only"]
 ZoneRole = Literal["soc", "cpu-big", "cpu-little", "gpu", "npu", "skin", "battery"]
+ZoneSource = Literal["sysfs", "hwmon", "vcgencmd", "apex", "dumpsys"]
+FreqSource = Literal[
+    "vcgencmd:arm",
+    "cpuinfo_avg_freq",
+    "cpuinfo_cur_freq",
+    "time_in_state",
+    "scaling_cur_freq",
+    "firmware",
+]
+"""`firmware`: of a microcontroller, which tells it itself."""
 AcceleratorKind = Literal["gpu", "npu", "tpu", "dsp"]
 Grade = Literal["S", "V", "O", "M", "R"]
 """S: primary source read; V: verified by running; O: observation of others; M: from memory;
@@ -128,8 +138,7 @@ class Zone:
     role: ZoneRole
     match_type: str
     """Type of the thermal zone, or name of the hwmon chip; zone numbers change between boots."""
-    source: str = "sysfs"
-    """sysfs, hwmon, vcgencmd, apex or dumpsys."""
+    source: ZoneSource = "sysfs"
     throttle_c: float | None = None
     """Where the device begins to slow down."""
     hard_c: float | None = None
@@ -182,7 +191,7 @@ class Throttle:
 class Freq:
     """Which frequency can be believed."""
 
-    truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
+    truth: tuple[FreqSource, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
     """Sources, the best first."""
     cur_is_request: bool = False
     """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,6 +158,14 @@ def test_stopped_wait_ends() -> None:
     """Ctrl-C while a device cools is heard after ten minutes."""
     found = Device(lambda _: 80.0).wait(Gate(Cooldown(max_c=50.0), None), stop_at_s=12.0)
     assert (found.outcome, found.waited_s) == (CooldownOutcome.STOPPED, 15.0)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("timeout_s", [math.nan, -1.0, 0.0])
+def test_senseless_timeout_is_over_at_once(timeout_s: float) -> None:
+    """A run waits until NaN, which is for ever."""
+    found = Device(lambda _: 80.0).wait(Gate(Cooldown(max_c=50.0), None), timeout_s)
+    assert (found.outcome, found.waited_s) == (CooldownOutcome.TIMED_OUT, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,68 @@ LINES = {
         51,
         "fact[0].value: is 81, but thermal.zone.soc.throttle_c is 80.0",
     ),
+    **{
+        f"abort_c = {value}": (changed("88.0", value), 43, f"limits.abort_c: must be {must}")
+        for value, must in [
+            ("nan", "a finite number, is nan"),
+            ("inf", "a finite number, is inf"),
+            ("1e308", "30 to 150, is 1e+308"),
+            ("-5", "30 to 150, is -5"),
+        ]
+    },
+    **{
+        line: (
+            changed("max_c = 45.0", line),
+            40,
+            f"cooldown.{line.split()[0]}: must be ",
+        )
+        for line in (
+            *("timeout_s = nan", "timeout_s = inf", "timeout_s = -1", "stable_s = -1"),
+            *("stable_s = nan", "poll_s = 0", "delta_c = -1", "max_c = 1e9"),
+        )
+    },
+    **{
+        line: (
+            changed('kind = "vcgencmd"', f'kind = "vcgencmd"\n{line}'),
+            36,
+            f"throttle.indicator[0].{line.split()[0]}: must be ",
+        )
+        for line in ("rate_hz_max = 0", "rate_hz_max = -1", "rate_hz_max = nan")
+    },
+    "policy below 0": (
+        changed('cpus = "0-3"', 'cpus = "0-3"\npolicy = -1'),
+        19,
+        "soc.cluster[0].policy: must be 0 to 1023, is -1",
+    ),
+    "no threads": (
+        changed("threads_max = 4", "threads_max = -1"),
+        47,
+        "runtimes.tflite.threads_max: must be 1 to 1024, is -1",
+    ),
+    "value of a sensor that is no number": (
+        changed("hard_c = 85.0", "hard_c = 85.0\nignore_values_c = [0.0, nan]"),
+        32,
+        "thermal.zone[0].ignore_values_c[1]: must be a finite number, is nan",
+    ),
+    "integer that is no float": (changed("88.0", "1" + "0" * 400), 43, "limits.abort_c: int too"),
+    "unknown source of the clock": (
+        changed("[cooldown]", '[freq]\ntruth = ["a"]\n[cooldown]'),
+        40,
+        "freq.truth[0]: expected one of vcgencmd:arm, ",
+    ),
+    "unknown source of a zone": (
+        changed('role = "soc"', 'role = "soc"\nsource = "sysf"'),
+        29,
+        "thermal.zone[0].source: expected one of sysfs, hwmon, ",
+    ),
+    **{
+        f"extends {value}": (
+            changed("[[match]]", f"extends = {value}\n[[match]]"),
+            6,
+            f"extends: expected str, got {kind}",
+        )
+        for value, kind in (("true", "bool"), ('["a"]', "list"), ("{}", "dict"))
+    },
     "unknown grade": (changed('"S"', '"A"'), 53, "fact[0].grade: expected one of S, V, O, M, R"),
 }
 
@@ -171,6 +233,13 @@ def test_text_that_is_not_toml_is_an_error_with_its_line() -> None:
         parse_profile("schema = 1\n=", "pi")
     with pytest.raises(UsageError, match=r"^pi\.toml:1: schema: schema is None"):
         parse_profile("", "pi")
+
+
+@pytest.mark.parametrize("line", ["x = " + "[" * 3000, "x = " + "1" * 5000, "x = " + "{a=" * 3000])
+def test_text_that_no_parser_likes_is_an_error(line: str) -> None:
+    """A damaged file ends in a traceback of the parser."""
+    with pytest.raises(UsageError, match=r"^pi\.toml: "):
+        parse_profile(f"{GOOD}\n{line}\n", "pi")
 
 
 COMMON = """\
@@ -243,6 +312,19 @@ def test_match_is_not_inherited() -> None:
     text = CHILD.replace('[[match]]\nmachine = "aarch64"\n', "")
     common = COMMON + '[[match]]\nmachine = "armv7l"\n'
     assert child(text, common=common).match == ()
+
+
+@pytest.mark.parametrize("key", ["{}", "[]", "7"])
+def test_fact_with_a_key_that_is_no_text_is_an_error(key: str) -> None:
+    """Inheritance looks facts up by their keys, and ends in a traceback."""
+    text = CHILD.replace('key = "soc.arch"', f"key = {key}")
+    with pytest.raises(UsageError, match=r"^child\.toml:\d+: fact\[\d\]\.key: expected str"):
+        child(text)
+    common = COMMON[: COMMON.index("[[fact]]")]
+    with pytest.raises(UsageError, match=r"^child\.toml:\d+: fact"):
+        child(common=common.replace('class = "linux-sbc"', 'class = "linux-sbc"\nfact = [1]'))
+    with pytest.raises(UsageError, match=r"^common\.toml:5: extends: expected str, got bool"):
+        child(common=COMMON.replace("[soc]", "extends = true\n[soc]"))
 
 
 def test_inheritance_that_does_not_end_is_an_error() -> None:
