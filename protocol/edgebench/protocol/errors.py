@@ -30,6 +30,7 @@
     │   └── RemoteProtocolError      they said something wrong
     ├── MeasurementError         the number cannot be trusted
     └── StoreError               the result store: unreadable, read-only, full
+        └── RunDamaged               a file of a stored run is missing or not readable
 
 The text of an error is one line: what failed, the value, the limit. What to do next is written
 by the command-line layer, not here. Errors that cross the wire carry an `ErrorCode`.
@@ -234,6 +235,10 @@ class MeasurementError(EdgebenchError):
 
 class StoreError(EdgebenchError):
     """The result store cannot be read or written."""
+
+
+class RunDamaged(StoreError):
+    """A file of a stored run is missing, or not readable as what it should be."""
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:

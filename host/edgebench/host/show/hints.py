@@ -33,6 +33,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
+    (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),

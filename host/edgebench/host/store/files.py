@@ -33,7 +33,7 @@ from edgebench.meters.base import Capability, MeterSession
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.errors import EdgebenchError, RunDamaged
 from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
 
@@ -45,20 +45,20 @@ def read_record(directory: Path) -> RunRecord:
     """The agent's account of a run.
 
     Raises:
-        StoreError: it is not readable.
+        RunDamaged: it is not readable.
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
         return from_plain(json.loads(path.read_bytes()), RunRecord)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
-        raise StoreError(f"record of the run is not readable: {exc}: {path}") from exc
+        raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
 
 def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     """Turn the packed traces under raw/ into Parquet files; the queries.
 
     Raises:
-        StoreError: a trace is damaged.
+        RunDamaged: a trace is damaged.
     """
     raw = directory / RAW_DIRECTORY
     columns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
@@ -104,14 +104,14 @@ def read_queries(directory: Path) -> Queries:
     """The queries of a stored run.
 
     Raises:
-        StoreError: the file is not readable.
+        RunDamaged: the file is not readable.
     """
     table = read_table(directory / QUERIES_FILE)
     try:
         columns = [table[name].to_numpy() for name in (*_TIME_COLUMNS, "sample")]
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:
-        raise StoreError(f"{directory / QUERIES_FILE}: no column {exc}") from exc
+        raise RunDamaged(f"{directory / QUERIES_FILE}: no column {exc}") from exc
     return _queries(columns, int(np.count_nonzero(warmup)))
 
 
@@ -126,7 +126,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
     """The queries with everything else that the numbers are computed from.
 
     Raises:
-        StoreError: a file is damaged.
+        RunDamaged: a file is damaged.
     """
     raw = directory / RAW_DIRECTORY
     return Traces(
@@ -143,7 +143,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
     """The telemetry of a run, by sensor; empty where nothing was sampled.
 
     Raises:
-        StoreError: the file is damaged.
+        RunDamaged: the file is damaged.
     """
     absent = {item.sensor: item.reason for item in facts.absent}
     path = directory / TELEMETRY_FILE
@@ -157,7 +157,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
         index = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         found = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
     except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as exc:
-        raise StoreError(f"telemetry is damaged: {' '.join(str(exc).split())[:200]}") from exc
+        raise RunDamaged(f"telemetry is damaged: {' '.join(str(exc).split())[:200]}") from exc
     return Telemetry(found, facts.constants, absent)
 
 
@@ -179,7 +179,7 @@ def _read_facts(path: Path) -> HostFacts:
     try:
         return from_plain(json.loads(path.read_bytes()), HostFacts)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
-        raise StoreError(f"host facts of the run are not readable: {exc}: {path}") from exc
+        raise RunDamaged(f"host facts of the run are not readable: {exc}: {path}") from exc
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -189,10 +189,10 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         found = load_arrays(path.read_bytes(), is_compression_allowed=False)
     except (OSError, ValueError) as exc:
-        raise StoreError(f"answers are not readable: {exc}: {path}") from exc
+        raise RunDamaged(f"answers are not readable: {exc}: {path}") from exc
     for name, array in found.items():
         if array.ndim < 1 or array.dtype.kind not in "biuf":
-            raise StoreError(f"answers are not numbers, one a sample: {name[:40]!r}: {path}")
+            raise RunDamaged(f"answers are not numbers, one a sample: {name[:40]!r}: {path}")
     return found
 
 
@@ -200,13 +200,20 @@ def read_table(path: Path) -> Any:
     """A Parquet file as an Arrow table.
 
     Raises:
-        StoreError: the file is not readable.
+        RunDamaged: the file is not readable.
     """
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as exc:
-        reason = " ".join(str(exc).split())
-        raise StoreError(f"trace not readable: {reason[:200]}: {path}") from exc
+        raise RunDamaged(f"trace not readable: {_reason(exc, path)}: {path}") from exc
+
+
+def _reason(exc: Exception, path: Path) -> str:
+    """What pyarrow says, without the path that it says as well."""
+    if isinstance(exc, FileNotFoundError):
+        return "no such file"
+    said = " ".join(str(exc).split())
+    return said.replace(f"Could not open Parquet input source '{path}': ", "")[:200]
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
@@ -223,7 +230,7 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
     groups: dict[int, list[ClockProbe]] = {}
     for row in read_table(directory / CLOCK_FILE).to_pylist():
         if row.keys() != {"t0", "t1", "t2", "t3", "group"} or None in row.values():
-            raise StoreError(f"clock probes are damaged: {directory / CLOCK_FILE}")
+            raise RunDamaged(f"clock probes are damaged: {directory / CLOCK_FILE}")
         groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
     return list(groups.values())
 
@@ -280,7 +287,7 @@ def _unpack_telemetry(directory: Path, names: Sequence[str]) -> None:
         )
         named.validate(full=True)
     except (ValueError, pa.ArrowException) as exc:
-        raise StoreError(f"telemetry is damaged: {exc}") from exc
+        raise RunDamaged(f"telemetry is damaged: {exc}") from exc
     table = pa.table({"time_ns": time_ns, "sensor": named, "value": value})
     pq.write_table(table, directory / TELEMETRY_FILE, compression=_COMPRESSION)
 
@@ -290,7 +297,7 @@ def _columns(path: Path, columns: tuple[traces.Column, ...]) -> list[NDArray[Any
         data = path.read_bytes()
         count = traces.row_count(len(data), columns)
     except (OSError, ValueError) as exc:
-        raise StoreError(f"trace is damaged: {exc}: {path}") from exc
+        raise RunDamaged(f"trace is damaged: {exc}: {path}") from exc
     step = count * traces.COLUMN_BYTES
     return [
         np.frombuffer(data, column.dtype, count, offset=i * step).astype(column.dtype[1:])

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgebench.protocol.errors import NoSuchRun, StoreError
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
 from edgebench.protocol.paths import user_paths
 from edgebench.protocol.record import RUN_ID
 
@@ -91,17 +91,17 @@ class Store:
         """The run.json of a run.
 
         Raises:
-            StoreError: it is not readable.
+            RunDamaged: it is not readable.
         """
         path = self.directory(run_id) / RUN_FILE
         try:
             document = json.loads(path.read_bytes())
         except OSError as exc:
-            raise StoreError(f"run not readable: {exc.strerror}: {path}") from exc
+            raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
         except (ValueError, RecursionError) as exc:
-            raise StoreError(f"run not readable: not JSON: {path}") from exc
+            raise RunDamaged(f"run not readable: not JSON: {path}") from exc
         if not isinstance(document, dict):
-            raise StoreError(f"run not readable: not a JSON object: {path}")
+            raise RunDamaged(f"run not readable: not a JSON object: {path}")
         return document
 
     @contextmanager

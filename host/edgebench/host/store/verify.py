@@ -15,7 +15,7 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import MeasurementError, StoreError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
 
 RATIO_TOLERANCE = 1e-9
 """Means may differ in the last digits between numpy versions; everything else must be equal."""
@@ -43,7 +43,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     directory = store.directory(run_id)
     record, queries = read_record(directory), read_queries(directory)
     if record.worker is None:
-        raise StoreError(f"record of run {run_id} says that nothing was measured")
+        raise RunDamaged(f"record of run {run_id} says that nothing was measured")
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
     rows = len(queries), queries.warmup_count
@@ -60,7 +60,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     except MeasurementError as exc:
         return [Difference("queries.parquet", "as stored", str(exc))]
     except OSError as exc:
-        raise StoreError(f"run not readable: {exc.strerror}: {exc.filename}") from exc
+        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
     return list(_differences("", document, json.loads(json.dumps(computed))))
 
 

@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.records import RUN_ID, store_run
 
+from edgebench.host.show.hints import hint_for
 from edgebench.host.store.files import file_digests
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.host.store.verify import verify
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import RunDamaged, StoreError
 
 Path_ = tuple[str | int, ...]
 PARQUET = ("queries.parquet", "telemetry.parquet", "clock.parquet")
@@ -455,3 +456,19 @@ def test_archive_of_a_strange_agent_is_one_line(judged: Store, kind: str) -> Non
             archive.writestr("used.0.npy" if kind == "lying" else "used.0", lying)
     with pytest.raises(StoreError, match="answers are not readable"):
         verify(judged, RUN_ID)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, None])
+def test_trace_that_is_not_readable_is_named_once(
+    store: Store, directory: Path, content: bytes | None
+) -> None:
+    """The path is there twice, and the hint is to choose another store."""
+    path = directory / "telemetry.parquet" if content is not None else directory / "queries.parquet"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(RunDamaged) as caught:
+        verify(store, RUN_ID)
+    assert str(caught.value).count(str(path)) == 1
+    assert "--store" not in hint_for(caught.value)
