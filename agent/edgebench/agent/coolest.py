@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from edgebench.agent.cooldown import Thermometer
 from edgebench.agent.files import write_private
 
 logger = logging.getLogger(__name__)
@@ -23,8 +25,23 @@ COOLEST_FILE = "coolest.json"
 SANE_C = (-30.0, 70.0)
 """No idle device that we know of is outside: its sensor is broken, or it is hot."""
 KEPT_FOR = timedelta(days=60)
+START_READINGS = 3
+START_PAUSE_S = 0.02
 IDLE_LOAD_15M = 0.2
 """Below it, nothing has heated the device for a quarter of an hour."""
+
+
+def settled_c(
+    thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
+) -> float | None:
+    """The warmest of some readings; None when one of them fails: any may be a slip downwards."""
+    readings: list[float] = []
+    while len(readings) < START_READINGS:
+        if (temp_c := thermometer()) is None:
+            return None
+        readings.append(temp_c)
+        pause(START_PAUSE_S)
+    return max(readings)
 
 
 def now_utc() -> datetime:
@@ -66,17 +83,20 @@ class Coolest:
     def _kept_c(self) -> float | None:
         entry: Any = self._read().get(self._machine)
         try:
-            temp_c, seen = float(entry["temp_c"]), datetime.fromisoformat(entry["seen_utc"])
-            is_fresh = self._now() - seen < KEPT_FOR
+            temp_c, seen = entry["temp_c"], datetime.fromisoformat(entry["seen_utc"])
+            # A clock that was ahead for a day must not keep a temperature for years.
+            is_fresh = abs(self._now() - seen) < KEPT_FOR
         except (TypeError, ValueError, LookupError):
             return None
-        return temp_c if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
+        if type(temp_c) not in (int, float):
+            return None
+        return float(temp_c) if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
 
     def _read(self) -> dict[str, Any]:
         """What is on disk of all machines; nothing when that is damaged."""
         try:
             plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return plain if isinstance(plain, dict) else {}
 

@@ -81,7 +81,7 @@ class Governors:
         """What is on disk of policies of this device, and governors that can be names of one."""
         try:
             plain: Any = json.loads(self._kept.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         if not isinstance(plain, dict):
             return {}

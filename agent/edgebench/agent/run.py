@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
-from edgebench.agent.coolest import COOLEST_FILE, Coolest
+from edgebench.agent.coolest import COOLEST_FILE, Coolest, settled_c
 from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
 from edgebench.agent.governor import Governors
@@ -124,7 +124,7 @@ class Runner:
         self._coolest = Coolest(None if simulated else state / COOLEST_FILE, device.id)
         if self._thermometer:
             max_c = None if simulated else profile.cooldown.max_c
-            self._coolest.see_at_start(self._thermometer(), max_c)
+            self._coolest.see_at_start(settled_c(self._thermometer), max_c)
         self._models = models
         self._spool = spool
         self._lease = lease

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.agent.coolest import COOLEST_FILE, KEPT_FOR, Coolest
+from edgebench.agent.coolest import COOLEST_FILE, KEPT_FOR, Coolest, settled_c
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=timezone.utc)
 
@@ -57,12 +57,34 @@ def test_nonsense_is_not_kept(tmp_path: Path, temp_c: float | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        ([41.0, 41.5, 41.0], 41.5),
+        ([0.0, 41.0, 41.0], 41.0),
+        ([41.0, 0.0, 0.0], 41.0),
+        ([41.0, None, 41.0], None),
+    ],
+)
+def test_one_slip_at_the_start_is_no_baseline(
+    readings: list[float | None], expected: float | None
+) -> None:
+    """A sensor says 0 °C once, and for 60 days no run ever starts cool."""
+    left = iter(readings)
+    assert settled_c(lambda: next(left), pause=lambda _: None) == expected
+
+
+@pytest.mark.parametrize(
     "content",
     [
         *(b"", b"{", b"[1]", b"null", b"\xff\xfe", b'{"this": 41.5}', b'{"this": {}}'),
         b'{"this": {"temp_c": "cool", "seen_utc": "2026-06-30T00:00:00+00:00"}}',
         b'{"this": {"temp_c": -200, "seen_utc": "2026-06-30T00:00:00+00:00"}}',
         b'{"this": {"temp_c": 40.0, "seen_utc": 7}}',
+        b'{"this": {"temp_c": true, "seen_utc": "2026-06-30T00:00:00+00:00"}}',
+        b'{"this": {"temp_c": 1%s, "seen_utc": "2026-06-30T00:00:00+00:00"}}' % (b"0" * 400),
+        b'{"this": {"temp_c": 40.0, "seen_utc": "2030-06-30T00:00:00+00:00"}}',
+        b"[" * 100_000,
+        b'{"this": ' * 100_000,
         b'{"this": {"temp_c": 40.0, "seen_utc": "2026-06-30T00:00:00"}}',
     ],
 )

@@ -87,7 +87,7 @@ def test_machine_without_policies_says_so(tmp_path: Path, state: Path) -> None:
         Governors(state, tmp_path).set("performance")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "null"])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null", "[" * 100_000, "1" * 5000])
 def test_damaged_account_of_an_earlier_agent_does_not_keep_it_from_starting(
     root: Path, state: Path, content: str
 ) -> None:
