@@ -14,6 +14,7 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
+from support.watchers import At
 
 from edgebench.host.measure import open_model
 from edgebench.host.watcher import Watcher
@@ -221,6 +222,28 @@ def test_disk_that_fills_up_during_a_push_is_one_clear_error(
         fillers[0].unlink()
         assert client.push_model(model.path, model.sha256) <= path.stat().st_size
     assert small_agent.status().models_count == 1
+
+
+def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
+    host: Host, tmp_path: Path
+) -> None:
+    """The log of a device is filled with tracebacks of what its owner can see by `df`."""
+    need_root()
+    need_tool("mount")
+    agent = AgentProcess(tmp_path / "agent", options=["--name", "board"])
+    agent.folder.mkdir()
+    with small_disk(tmp_path / "small", 24 * 2**20) as disk:
+        agent.state.symlink_to(disk)  # what it logs is elsewhere
+        agent.start()
+        host.lab.pair(agent.pairing_string())
+        full = At(Phase.MEASURING, lambda: fillers.append(fill(disk)))
+        fillers: list[Path] = []
+        with pytest.raises(NoSpace, match="run not spooled: No space left on device"):
+            host.lab.bench(MODEL, on=["board"], duration_s=1.0, is_checked=False, watcher=full)
+        assert agent.status().running is None
+        agent.kill()
+    assert "could not be spooled: run not spooled: No space left" in agent.errors()
+    assert "Traceback" not in agent.errors()
 
 
 def test_full_store_leaves_the_run_on_the_device(

@@ -214,7 +214,9 @@ class Runner:
         try:
             ended = await self._measure(run)
         except Exception as exc:  # whatever it is, the host that waits must hear of an end
-            logger.exception("run %s could not be spooled", run_id)
+            # What has a name, as a full disk, is no fault of ours: a line is enough.
+            is_ours = not isinstance(exc, EdgebenchError)
+            logger.error("run %s could not be spooled: %s", run_id, exc, exc_info=is_ours)
             await run.worker.kill()
             self._spool.discard(run_id)
             code = exc.code if isinstance(exc, EdgebenchError) else ErrorCode.INTERNAL
