@@ -17,12 +17,12 @@ import psutil
 import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
-from support.watchers import At
+from support.watchers import At, worker_pid
 
 from edgebench.agent.coolest import COOLEST_FILE
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
-from edgebench.protocol.errors import TargetError, TooHot
+from edgebench.protocol.errors import TargetError, TooHot, WorkerDied
 from edgebench.protocol.record import Phase
 
 MODEL = "digits_fp32.tflite"
@@ -96,6 +96,16 @@ def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Boa
     trace = run.telemetry
     assert trace.loc[trace["sensor"] == "thermal.cpu-thermal.1.temp_c", "value"].max() == 91.2
     assert detail.partition(": ")[2] in board.host.run("show", run.id).stdout
+
+
+def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: Board) -> None:
+    """The device is kept for the whole wait, and only then somebody hears that there is no run."""
+    board.heat(95.0)  # the gate stays shut
+    begin_s = time.monotonic()
+    killer = At(Phase.COOLING, lambda: os.kill(worker_pid(board.agent), signal.SIGKILL))
+    with pytest.raises(WorkerDied, match="worker was killed by SIGKILL while starting"):
+        board.bench(cooldown_timeout_s=60.0, watcher=killer)
+    assert time.monotonic() - begin_s < 30
 
 
 def test_run_does_not_start_above_the_limit(board: Board) -> None:

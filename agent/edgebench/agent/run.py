@@ -238,7 +238,8 @@ class Runner:
             if (job := self._sampler_job(run)).rate_hz > 0:
                 await sampler.start(job, lambda said: _hear(run, guard, said))
             run.cooldown = await self._cool_down(run, guard)
-            await guard.let_start()
+            if not run.worker.has_ended:  # else its end is the reason, not the heat
+                await guard.let_start()
             run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
             run.worker.go()
             worker_record = await run.worker.follow(run.enter)
@@ -271,8 +272,9 @@ class Runner:
             gate,
             self._thermometer,
             timeout_s=timeout_s,
-            is_stopping=lambda: run.worker.is_stopping or guard.is_in_vain,
+            is_stopping=lambda: run.worker.is_stopping or run.worker.has_ended or guard.is_in_vain,
             may_start=guard.may_start,
+            sleep=run.worker.sleep,  # a model that died needs no cool device
         )
         self._coolest.see(gate.settled_c)
         return found

@@ -98,6 +98,16 @@ class WorkerProcess:
             os.close(write_end)  # the reader sees the end, also when nobody was started
             log.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.returncode is not None
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so long, or until the process has ended."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._process.wait(), seconds)
+
     def go(self) -> None:
         """Let the worker begin."""
         if self._process.stdin:
