@@ -16,12 +16,13 @@ from edgebench.host.comparison import Compared, compare_groups, split_sides
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.measure import OpenMeter, collect_waiting, open_meter
+from edgebench.host.measure import collect_waiting, open_meter
 from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Watcher
+from edgebench.meters.base import Meter
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
@@ -312,7 +313,7 @@ def _ambient(ambient_c: float | None) -> float | None:
     return ambient_c
 
 
-def _recorder(meter: str | None, on: Sequence[str]) -> OpenMeter | None:
+def _recorder(meter: str | None, on: Sequence[str]) -> Meter | None:
     elsewhere = [device for device in on if device != LOCAL_NAME]
     if meter and elsewhere:
         raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")

@@ -25,10 +25,10 @@ from edgebench.host.store.files import (
     write_document,
     write_events,
     write_facts,
-    write_power,
 )
-from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.meters.base import Capability, Meter, MeterSession, Missing
+from edgebench.host.store.layout import METER_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.power import write_power
+from edgebench.meters.base import Meter, Missing, Recording
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
@@ -96,15 +96,7 @@ def _printable(name: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in name)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenMeter:
-    """A meter that is ready to record."""
-
-    meter: Meter
-    capability: Capability
-
-
-def open_meter(text: str) -> OpenMeter:
+def open_meter(text: str) -> Meter:
     """Find and open the meter that `--meter` names.
 
     Raises:
@@ -114,7 +106,7 @@ def open_meter(text: str) -> OpenMeter:
     opened = meter.open()
     if isinstance(opened, Missing):
         raise UsageError(f"meter {meter.name} cannot be used: {opened.reason}")
-    return OpenMeter(meter, opened)
+    return meter
 
 
 def measure(
@@ -127,7 +119,7 @@ def measure(
     reference: ReferenceAccuracy | None = None,
     pair: Pair | None = None,
     ambient_c: float | None = None,
-    meter: OpenMeter | None,
+    meter: Meter | None,
     on_notice: OnNotice,
     on_bytes: OnBytes,
 ) -> dict[str, Any]:
@@ -149,7 +141,7 @@ def measure(
     with store.expecting(run_id) as directory:
         write_facts(directory, facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
-    session = meter.meter.session() if meter else None
+        session = meter.session(directory / RAW_DIRECTORY / METER_FILE) if meter else None
     with session or nullcontext():
         try:
             client.start_run(
@@ -167,8 +159,8 @@ def measure(
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
-    power = Power(meter.capability, session) if meter and session else None
-    document = collect(client, store, run_id, Beside(probes, power))
+    recording = session.recording() if session else None
+    document = collect(client, store, run_id, Beside(probes, recording))
     if is_interrupted:
         raise Interrupted(document)
     if document is None:
@@ -177,19 +169,11 @@ def measure(
 
 
 @dataclass(frozen=True, slots=True)
-class Power:
-    """What a meter recorded beside a run."""
-
-    capability: Capability
-    session: MeterSession
-
-
-@dataclass(frozen=True, slots=True)
 class Beside:
     """What the host itself recorded while a run went on; nothing, when it was away."""
 
     probes: list[list[ClockProbe]]
-    power: Power | None = None
+    recording: Recording | None = None
 
 
 def host_facts(
@@ -267,8 +251,8 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     # A run that another command started left its first probes and its facts here, if it was ours.
     probes = beside.probes or read_clock(directory)
     write_clock(directory, probes)
-    if beside.power:
-        write_power(directory, beside.power.capability, beside.power.session)
+    if beside.recording:
+        write_power(directory, beside.recording)
     write_events(directory, record.events)
     document = build_document(
         record,

@@ -10,10 +10,11 @@ from typing import Any
 from edgebench.host.analysis.measurement import Pair
 from edgebench.host.client import Client
 from edgebench.host.dataset import Dataset
-from edgebench.host.measure import Model, OpenMeter, measure
+from edgebench.host.measure import Model, measure
 from edgebench.host.references import reference_accuracy
 from edgebench.host.store.layout import Store
 from edgebench.host.watcher import Place, Watcher
+from edgebench.meters.base import Meter
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     MeasurementError,
@@ -55,7 +56,7 @@ class Plan:
     preset: str
     settings: dict[str, Any]
     """Fields of `RunSpec`."""
-    meter: OpenMeter | None = None
+    meter: Meter | None = None
     dataset: Dataset | None = None
     references: dict[Model, Model] = field(default_factory=dict[Model, Model])
     against: Model | None = None

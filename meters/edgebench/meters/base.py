@@ -1,17 +1,30 @@
 """The interface of an energy meter.
 
-A meter is opened, asked what it can do, and recorded in sessions. A driver never invents a
-number: what it could not read is a flag on the sample, and a meter that is not there is `Missing`
-with the reason. Times are nanoseconds of a named clock domain; nothing here compares the clocks
-of two domains.
+    Meter      opened, asked what it is and can do; makes sessions
+    session    one recording: raw bytes with the time they came, on disk, and nothing else
+    Recording  the raw bytes and a header that says how to read them
+    Decoder    raw bytes → blocks of samples; the same one live, later, and on another machine
+
+A driver never invents a number: what it could not read is a flag on the sample or a gap, and a
+meter that is not there is `Missing` with the reason. Times of samples are nanoseconds of the
+meter's own clock, whose domain is named; nothing here compares the clocks of two domains.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import IntFlag
+from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.meters.uncertainty import UncertaintyTerm
+
+Floats = NDArray[np.float64]
 
 
 class Flag(IntFlag):
@@ -24,6 +37,17 @@ class Flag(IntFlag):
     """The true value may be higher."""
     UNCALIBRATED = 4
     """The meter's calibration was not complete."""
+    RANGE_SWITCH = 8
+    """The meter changed its range here; its own filter made the value."""
+    INTERPOLATED = 16
+    CLIPPED = 32
+    """The true value may be lower."""
+    DUPLICATE = 64
+    """The meter had nothing new: the value is the last one again."""
+
+
+LossDetection = Literal["counter", "mod64", "device_timestamps", "wallclock", "none"]
+"""How a driver can know that samples are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +59,39 @@ class Channel:
     """What is inside: package, platform, board, rail, wall, battery."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
     """What an opened meter can do."""
 
     driver: str
     channels: tuple[Channel, ...]
     rate_hz: float
-    """Readings a second in a session."""
+    """Samples a second and channel in a session."""
     is_averaging: bool
-    """A value is the mean since the last reading, not an instant."""
+    """A value is the mean since the last sample, not an instant."""
     clock_domain: str
+    is_uniform: bool = False
+    """Samples come at exactly that rate of the meter's clock."""
+    bandwidth_hz: float | None = None
+    smoothing_s: float | None = None
+    """The meter's own averaging; None: not known, or as long as a sample."""
+    digital_count: int = 0
+    """Digital inputs, sampled with every value."""
+    loss_detection: LossDetection = "none"
+    min_window_s: float = 0.0
+    """Energy over less than this says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterInfo:
+    """Which meter this is."""
+
+    vendor: str
+    model: str
+    serial: str = ""
+    firmware: str = ""
+    raw_metadata: str = ""
+    """What the meter said of itself, as it said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +101,113 @@ class Missing:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One value of one channel."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Everything that a decoder needs besides the raw bytes; the first line of a recording."""
 
-    time_ns: int
-    """End of the interval that the value is the mean of, or the instant."""
+    driver: str
+    info: MeterInfo
+    capability: Capability
+    uncertainty: tuple[UncertaintyTerm, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The driver's own: calibration, settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SampleBlock:
+    """Samples of one channel, in order of time; arrays have shape (n,)."""
+
     channel: int
     """Index into the capability's channels."""
-    power_w: float
-    flags: Flag
+    index0: int
+    """Place of the first sample on the meter's own timeline; lost samples have theirs."""
+    time_ns: NDArray[np.int64]
+    """Ascending, the meter's clock: the end of the interval averaged over, or the instant."""
+    power_w: Floats
+    flags: NDArray[np.uint8]
+    begin_ns: NDArray[np.int64] | None = None
+    """Where each interval begins, of a meter that averages."""
+    current_a: Floats | None = None
+    voltage_v: Floats | None = None
+    digital: NDArray[np.uint8] | None = None
+    """A bit for each digital input."""
+    ranges: NDArray[np.uint8] | None = None
+    """The range it was measured in, where their errors differ."""
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Where samples are missing."""
+
+    begin_ns: int
+    """Time of the last sample before it, meter clock."""
+    end_ns: int
+    """Time of the first sample behind it."""
+    count: int
+    """Samples at least."""
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LossReport:
     """What a session should have recorded, and what it did."""
 
-    expected_count: int
     received_count: int
+    lost_count: int = 0
+    """Known to be lost."""
+    is_ambiguous: bool = False
+    """More may be lost: the meter's counter cannot tell."""
+    desync_count: int = 0
+    """How often the stream lost its framing."""
+    gaps: tuple[Gap, ...] = ()
+    saturated_count: int = 0
+    rate_error_ppm: float | None = None
+    """Received against the host's clock; None: too short to tell."""
+    trouble: str | None = None
+    """What ended the recording early; one line."""
 
     @property
     def lost_ratio(self) -> float:
-        """Share of the readings that is missing, 0…1."""
-        if self.expected_count <= 0:
-            return 0.0
-        return max(0.0, 1 - self.received_count / self.expected_count)
+        """Share of the samples that is missing, 0…1."""
+        expected = self.received_count + self.lost_count
+        return self.lost_count / expected if expected else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """Raw bytes of one read."""
+
+    first_rx_ns: int
+    """Host clock (monotonic): when the read began to wait."""
+    last_rx_ns: int
+    """When it returned."""
+    data: bytes
+
+
+class Decoder(Protocol):
+    """Raw bytes to samples; holds what is left of one packet for the next."""
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """The samples that are complete now."""
+        ...
+
+    def finish(self) -> list[SampleBlock]:
+        """What was held back for more bytes."""
+        ...
+
+    def loss(self) -> LossReport:
+        """How complete the recording is, so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a session recorded: raw, with a header, in one file."""
+
+    path: Path
+    header: Header
+    trouble: str | None = None
+    """What ended it early."""
 
 
 class MeterSession(Protocol):
@@ -98,12 +226,13 @@ class MeterSession(Protocol):
         """Stop recording."""
         ...
 
-    def samples(self) -> list[Sample]:
-        """Everything that was recorded, in time order; complete after the block has ended."""
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing more is recorded; None while all is well."""
         ...
 
-    def loss(self) -> LossReport:
-        """How complete the recording is."""
+    def recording(self) -> Recording:
+        """What was recorded; after the block has ended."""
         ...
 
 
@@ -115,10 +244,21 @@ class Meter(Protocol):
         """Driver name, as in `--meter`."""
         ...
 
-    def open(self) -> Capability | Missing:
-        """Find the meter and ask it what it can do; reports, never raises."""
+    def open(self) -> Header | Missing:
+        """Find the meter and ask it what it is; reports, never raises."""
         ...
 
-    def session(self) -> MeterSession:
-        """A recording of an opened meter."""
+    def session(self, path: Path) -> MeterSession:
+        """A recording of an opened meter, into this file."""
         ...
+
+    def close(self) -> None:
+        """Let go of it; may be called twice."""
+        ...
+
+
+def blocks_of(decoder: Decoder, packets: Iterator[Packet]) -> Iterator[SampleBlock]:
+    """Decode packets as they come."""
+    for packet in packets:
+        yield from decoder.feed(packet)
+    yield from decoder.finish()

@@ -1,33 +1,101 @@
-"""A session for meters that are read by asking: one thread, one fixed rate."""
+"""Meters that are read by asking: small files, one thread, one fixed rate.
+
+What is kept is what the files said and when; a packet holds one round of readings. Numbers are
+made of them later, by the driver's decoder.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+from typing import cast
 
-from edgebench.meters.base import LossReport, Sample
+import msgpack
+import numpy as np
 
-Read = Callable[[], list[Sample]]
-"""Reads every channel once; the first call of a session may give nothing."""
+from edgebench.meters.base import (
+    Capability,
+    Flag,
+    Gap,
+    Header,
+    LossReport,
+    Packet,
+    Recording,
+    SampleBlock,
+)
+from edgebench.meters.spool import SpoolWriter
+
+HOST_CLOCK = "host:monotonic"
+READ_BYTES = 4096
+_ROUNDS = 256
+"""Rounds that are put together in a block."""
+
+Reading = tuple[int, bytes | None]
+"""Host clock in nanoseconds, and what a file said; None: it could not be read."""
+Read = Callable[[], list[Reading]]
+Clock = Callable[[], int]
+
+
+class Files:
+    """Files that are kept open, and read from their beginning each time."""
+
+    def __init__(self, paths: Sequence[Path], clock_ns: Clock = time.perf_counter_ns) -> None:
+        """Open them.
+
+        Raises:
+            OSError: one cannot be opened.
+        """
+        self._clock_ns = clock_ns
+        self._descriptors: list[int] = []
+        try:
+            for path in paths:
+                self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            self.close()
+            raise
+
+    def read(self) -> list[Reading]:
+        """One round, in the order of the paths."""
+        return [self._one(descriptor) for descriptor in self._descriptors]
+
+    def close(self) -> None:
+        """Let go; may be called twice."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def _one(self, descriptor: int) -> Reading:
+        before_ns = self._clock_ns()
+        try:
+            content = os.pread(descriptor, READ_BYTES, 0)
+        except OSError:
+            return before_ns, None
+        # A read of a sensor on a bus takes a millisecond: the value is of its middle.
+        return (before_ns + self._clock_ns()) // 2, content
 
 
 class PolledSession:
     """Calls `read` at a fixed rate in a thread of its own."""
 
-    def __init__(self, read: Read, *, rate_hz: float, channel_count: int) -> None:
+    def __init__(self, read: Read, header: Header, path: Path) -> None:
         self._read = read
-        self._period_s = 1 / rate_hz
-        self._channel_count = channel_count
-        self._samples: list[Sample] = []
-        self._stop = threading.Event()
+        self._header = header
+        self._path = path
+        self._period_s = 1 / header.capability.rate_hz
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="meter", daemon=True)
-        self._began_s = self._ended_s = 0.0
+        self.trouble: str | None = None
+        """Why nothing more is recorded; None while all is well."""
 
     def __enter__(self) -> PolledSession:
-        self._began_s = time.monotonic()
-        self._read()  # the start of the first interval
+        self._writer = SpoolWriter(self._path, self._header)
+        self._keep()  # the start of the first interval
         self._thread.start()
         return self
 
@@ -37,22 +105,125 @@ class PolledSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
+        self._is_over.set()
         self._thread.join()
-        self._ended_s = time.monotonic()
+        if self.trouble is None:
+            self._keep()  # the end of the last
+        self._writer.close()
 
-    def samples(self) -> list[Sample]:
-        """Everything that was recorded."""
-        return list(self._samples)
-
-    def loss(self) -> LossReport:
-        """Readings by the clock, and readings that were made."""
-        passed_s = (self._ended_s or time.monotonic()) - self._began_s
-        expected = int(passed_s / self._period_s) * self._channel_count
-        return LossReport(expected, len(self._samples))
+    def recording(self) -> Recording:
+        """What was recorded; after the block has ended."""
+        return Recording(self._path, self._header, self.trouble)
 
     def _poll(self) -> None:
-        next_s = self._began_s + self._period_s
-        while not self._stop.wait(max(0.0, next_s - time.monotonic())):
-            self._samples += self._read()
-            next_s += self._period_s
+        next_s = time.monotonic() + self._period_s
+        while not self._is_over.wait(max(0.0, next_s - time.monotonic())):
+            self._keep()
+            # Rounds that were missed are not made up for: they would be of the same moment.
+            next_s = max(next_s + self._period_s, time.monotonic())
+
+    def _keep(self) -> None:
+        readings = self._read()
+        times = [time_ns for time_ns, _ in readings]
+        data = cast(bytes, msgpack.packb(readings))
+        try:
+            self._writer.append(Packet(times[0], times[-1], data))
+        except OSError as exc:
+            self.trouble = f"recording cannot be written: {exc.strerror}: {self._path}"
+            self._is_over.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One value of one channel."""
+
+    channel: int
+    time_ns: int
+    power_w: float
+    flags: Flag = Flag.NONE
+    begin_ns: int | None = None
+    """Of the interval averaged over; None: an instant."""
+    current_a: float = math.nan
+    voltage_v: float = math.nan
+
+
+class PolledDecoder(ABC):
+    """Puts points together to blocks; a driver says what the points of a round are."""
+
+    def __init__(self, capability: Capability) -> None:
+        self._capability = capability
+        self._points: list[list[Point]] = [[] for _ in capability.channels]
+        self._index = [0] * len(capability.channels)
+        self._rounds = 0
+        self._missing = 0
+        self._times: tuple[int, int] | None = None
+        self._gaps: list[Gap] = []
+
+    @abstractmethod
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """What one round says; the first of a counter says nothing."""
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """The samples that are complete now."""
+        readings = [(int(time_ns), data) for time_ns, data in msgpack.unpackb(packet.data)]
+        self._watch(packet.first_rx_ns)
+        for point in self.points(readings):
+            self._points[point.channel].append(point)
+            self._missing += Flag.MISSING in point.flags
+        self._rounds += 1
+        return self.finish() if self._rounds % _ROUNDS == 0 else []
+
+    def finish(self) -> list[SampleBlock]:
+        """What was held back for more."""
+        blocks = [self._block(c, points) for c, points in enumerate(self._points) if points]
+        self._points = [[] for _ in self._points]
+        return blocks
+
+    def loss(self) -> LossReport:
+        """Rounds that were missed, and values that could not be read, in values."""
+        channels = len(self._index)
+        received = sum(self._index) + sum(map(len, self._points))
+        missed = channels * sum(gap.count for gap in self._gaps)
+        return LossReport(
+            received_count=received - self._missing,
+            lost_count=missed + self._missing,
+            gaps=tuple(self._gaps),
+        )
+
+    def _watch(self, time_ns: int) -> None:
+        """Note the rounds that should have been between this one and the last."""
+        first_ns, last_ns = self._times or (time_ns, time_ns)
+        period_ns = 1e9 / self._capability.rate_hz
+        missed = round((time_ns - last_ns) / period_ns) - 1
+        if missed > 0:
+            self._gaps.append(Gap(last_ns, time_ns, missed, "rounds missed"))
+        self._times = first_ns, time_ns
+
+    def _block(self, channel: int, points: list[Point]) -> SampleBlock:
+        begins = [point.begin_ns for point in points if point.begin_ns is not None]
+        index0 = self._index[channel]
+        self._index[channel] += len(points)
+        return SampleBlock(
+            channel=channel,
+            index0=index0,
+            begin_ns=np.array(begins, np.int64) if len(begins) == len(points) else None,
+            time_ns=np.array([point.time_ns for point in points], np.int64),
+            power_w=np.array([point.power_w for point in points]),
+            flags=np.array([int(point.flags) for point in points], np.uint8),
+            current_a=_column([point.current_a for point in points]),
+            voltage_v=_column([point.voltage_v for point in points]),
+        )
+
+
+def _column(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """None where the meter has no such quantity."""
+    found = np.array(values)
+    return None if np.isnan(found).all() else found
+
+
+def number(content: bytes | None) -> int | None:
+    """The integer of a file; None where it holds none."""
+    try:
+        return None if content is None else int(content)
+    except ValueError:
+        return None

@@ -12,29 +12,30 @@ Source: https://docs.kernel.org/power/powercap/powercap.html
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Flag, Missing, Sample
-from edgebench.meters.polled import PolledSession
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.polled import (
+    HOST_CLOCK,
+    Clock,
+    Files,
+    Point,
+    PolledDecoder,
+    PolledSession,
+    Reading,
+    number,
+)
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.errors import MeasurementError
 
 RATE_HZ = 10.0
 """A hundred counter updates for each reading."""
+UPDATE_S = 1e-3
+"""The counter is this old at most."""
+MIN_WINDOW_S = 100 * UPDATE_S
 _POWERCAP = "sys/class/powercap"
-
-
-@dataclass(slots=True)
-class _Zone:
-    """An opened counter, and its last reading."""
-
-    name: str
-    descriptor: int
-    range_uj: int
-    last_uj: int | None = None
-    last_ns: int = 0
+_RANGES = "ranges_uj"
 
 
 class Rapl:
@@ -42,49 +43,68 @@ class Rapl:
 
     name = "rapl"
 
-    def __init__(
-        self, root: Path = Path("/"), clock_ns: Callable[[], int] = time.perf_counter_ns
-    ) -> None:
+    def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
         self._root = root
         self._clock_ns = clock_ns
-        self._zones: list[_Zone] = []
+        self._files: Files | None = None
+        self._header: Header | None = None
 
-    def open(self) -> Capability | Missing:
+    def open(self) -> Header | Missing:
         """Open the counters."""
         folders = sorted((self._root / _POWERCAP).glob("*-rapl:?"))
         if not folders:
             return Missing("this kernel shows no RAPL zone under /sys/class/powercap")
         try:
-            self._zones = [_open_zone(folder) for folder in folders]
+            self._files = Files([folder / "energy_uj" for folder in folders], self._clock_ns)
+            self._header = _describe(folders)
         except PermissionError as exc:
+            self.close()
             return Missing(f"RAPL counters are readable by root only: {exc.filename}")
         except (OSError, ValueError) as exc:
+            self.close()
             return Missing(f"RAPL counters are not readable: {exc}")
-        channels = tuple(Channel(zone.name, _boundary(zone.name)) for zone in self._zones)
-        return Capability(self.name, channels, RATE_HZ, True, "host:monotonic")
+        return self._header
 
-    def session(self) -> PolledSession:
+    def session(self, path: Path) -> PolledSession:
         """A recording of all zones."""
-        return PolledSession(self._read, rate_hz=RATE_HZ, channel_count=len(self._zones))
+        if self._files is None or self._header is None:
+            raise MeasurementError("the RAPL counters are not open")
+        return PolledSession(self._files.read, self._header, path)
 
-    def _read(self) -> list[Sample]:
-        samples = [self._read_zone(index, zone) for index, zone in enumerate(self._zones)]
-        return [sample for sample in samples if sample is not None]
+    def close(self) -> None:
+        """Let go of the counters."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
 
-    def _read_zone(self, index: int, zone: _Zone) -> Sample | None:
-        now_ns = self._clock_ns()
-        try:
-            now_uj = int(os.pread(zone.descriptor, 32, 0))
-        except (OSError, ValueError):
-            return Sample(now_ns, index, math.nan, Flag.MISSING)
-        last_uj, last_ns = zone.last_uj, zone.last_ns
-        zone.last_uj, zone.last_ns = now_uj, now_ns
-        if last_uj is None or now_ns <= last_ns:
-            return None
-        passed_uj = now_uj - last_uj
-        if passed_uj < 0:
-            passed_uj += zone.range_uj
-        return Sample(now_ns, index, passed_uj * 1e3 / (now_ns - last_ns), Flag.NONE)
+
+def _describe(folders: list[Path]) -> Header:
+    names = [(folder / "name").read_text().strip() for folder in folders]
+    # The counter counts from 0 to max_energy_range_uj, both included.
+    ranges = [int((folder / "max_energy_range_uj").read_text()) + 1 for folder in folders]
+    return Header(
+        driver=Rapl.name,
+        info=MeterInfo(vendor="processor", model="RAPL"),
+        capability=Capability(
+            driver=Rapl.name,
+            channels=tuple(Channel(name, _boundary(name)) for name in names),
+            rate_hz=RATE_HZ,
+            is_averaging=True,
+            clock_domain=HOST_CLOCK,
+            loss_detection="wallclock",
+            min_window_s=MIN_WINDOW_S,
+        ),
+        uncertainty=(
+            UncertaintyTerm(
+                kind=Kind.EDGE,
+                value=UPDATE_S,
+                unit=Unit.SECOND,
+                is_common=False,
+                reference="updated once a millisecond, at no known time",
+            ),
+        ),
+        facts={_RANGES: ranges},
+    )
 
 
 def _boundary(zone: str) -> str:
@@ -92,8 +112,36 @@ def _boundary(zone: str) -> str:
     return "platform" if zone == "psys" else "package"
 
 
-def _open_zone(folder: Path) -> _Zone:
-    # The counter counts from 0 to max_energy_range_uj, both included.
-    range_uj = int((folder / "max_energy_range_uj").read_text()) + 1
-    descriptor = os.open(folder / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
-    return _Zone((folder / "name").read_text().strip(), descriptor, range_uj)
+class RaplDecoder(PolledDecoder):
+    """Counters to mean powers, zone by zone."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability)
+        self._ranges: list[int] = header.facts[_RANGES]
+        self._last: list[tuple[int, int] | None] = [None] * len(self._ranges)
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """A point for each zone that was read before."""
+        found = (self._point(channel, *reading) for channel, reading in enumerate(readings))
+        return [point for point in found if point is not None]
+
+    def _point(self, channel: int, time_ns: int, content: bytes | None) -> Point | None:
+        now_uj, last = number(content), self._last[channel]
+        if now_uj is not None:
+            self._last[channel] = time_ns, now_uj
+        if last is None or time_ns <= last[0]:
+            return None
+        if now_uj is None:
+            # Nothing is lost by that: the next reading is the mean since the last good one.
+            return Point(
+                channel=channel,
+                time_ns=time_ns,
+                begin_ns=last[0],
+                power_w=math.nan,
+                flags=Flag.MISSING,
+            )
+        passed_uj = now_uj - last[1]
+        if passed_uj < 0:
+            passed_uj += self._ranges[channel]
+        power_w = passed_uj * 1e3 / (time_ns - last[0])
+        return Point(channel=channel, time_ns=time_ns, begin_ns=last[0], power_w=power_w)

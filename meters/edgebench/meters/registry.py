@@ -1,30 +1,65 @@
-"""The meters that there are, by the name that `--meter` takes: NAME or NAME:ADDRESS."""
+"""The meters that there are, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
+
+An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.base import Meter
-from edgebench.meters.rapl import Rapl
-from edgebench.protocol.errors import UsageError
+from edgebench.meters.base import Decoder, Header, Meter
+from edgebench.meters.options import Options
+from edgebench.meters.ppk2 import decoder as ppk2_decoder
+from edgebench.meters.ppk2 import device as ppk2_device
+from edgebench.meters.rapl import Rapl, RaplDecoder
+from edgebench.protocol.errors import MeasurementError, UsageError
 
 
-def _rapl(address: str) -> Meter:
-    return Rapl(Path(address or "/"))
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """How to come by a meter and by what it recorded."""
+
+    make: Callable[[Options], Meter]
+    make_decoder: Callable[[Header], Decoder]
+    summary: str
+    """One line for people."""
 
 
-DRIVERS: dict[str, Callable[[str], Meter]] = {"rapl": _rapl}
-"""How to build each driver from its address."""
+def _rapl(options: Options) -> Meter:
+    return Rapl(Path(options.finish().address or "/"))
+
+
+DRIVERS: dict[str, Driver] = {
+    "ppk2": Driver(
+        ppk2_device.make_meter, ppk2_decoder.make_decoder, "Nordic Power Profiler Kit II"
+    ),
+    "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),
+}
 
 
 def find_meter(text: str) -> Meter:
     """The meter that this text names; it is not opened yet.
 
     Raises:
-        UsageError: no driver has that name.
+        UsageError: no driver has that name, or an option is wrong.
     """
-    name, _, address = text.partition(":")
+    name, _, rest = text.partition(":")
     if name not in DRIVERS:
         raise UsageError(f"unknown meter {name!r}: there are {', '.join(DRIVERS)}")
-    return DRIVERS[name](address)
+    return DRIVERS[name].make(Options.parse(name, rest))
+
+
+def find_decoder(header: Header) -> Decoder:
+    """The decoder for a recording.
+
+    Raises:
+        MeasurementError: its driver is unknown here, or it is damaged.
+    """
+    if header.driver not in DRIVERS:
+        raise MeasurementError(f"recording of a meter that is unknown here: {header.driver[:40]!r}")
+    try:
+        return DRIVERS[header.driver].make_decoder(header)
+    except (LookupError, TypeError, ValueError) as exc:
+        raise MeasurementError(f"recording of a {header.driver} is damaged: {exc}") from exc

@@ -3,52 +3,82 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.powercap import RANGE_UJ, Counter
+from support.recordings import Decoded, decoded
 
-from edgebench.meters.base import Flag, LossReport, Missing
+from edgebench.meters.base import Flag, Missing
 from edgebench.meters.rapl import Rapl
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
+SECOND_NS = 1_000_000_000
+
+
+def record(root: Path, counter: Counter, values: Sequence[object], channel: int = 0) -> Decoded:
+    """One round of readings a second, while the counter shows these."""
+    times = iter(range(0, 1000 * SECOND_NS, SECOND_NS // 2))  # each reading looks twice
+    meter = Rapl(root, clock_ns=lambda: next(times))
+    meter.open()
+    session = meter.session(root / "recording")
+    counter.show(values[0])
+    with session:
+        session._is_over.set()
+        session._thread.join()
+        for value in values[1:-1]:
+            counter.show(value)
+            session._keep()
+        counter.show(values[-1])
+    meter.close()
+    return decoded(root / "recording", channel)
+
 
 def test_power_is_energy_over_time(tmp_path: Path) -> None:
     """A unit is wrong by a thousand, and nobody sees it."""
-    counter = Counter(tmp_path)
-    times = iter([0, 2_000_000_000])
-    meter = Rapl(tmp_path, clock_ns=lambda: next(times))
-    meter.open()
-    assert meter._read() == []
-    counter.show(30_000_000)
-    (sample,) = meter._read()
-    assert sample.power_w == pytest.approx(15.0)
-    assert sample.time_ns == 2_000_000_000
+    found = record(tmp_path, Counter(tmp_path), [0, 30_000_000, 45_000_000])
+    assert list(found.power_w) == pytest.approx([30.0, 15.0])
+    assert list(found.begin_ns) == [SECOND_NS // 4, SECOND_NS * 5 // 4]
+    assert list(found.time_ns) == [SECOND_NS * 5 // 4, SECOND_NS * 9 // 4]
 
 
 def test_counter_that_wraps_loses_nothing(tmp_path: Path) -> None:
     """Once in twenty minutes a window has minus two hundred kilojoules."""
-    counter = Counter(tmp_path)
-    times = iter([0, 1_000_000_000])
-    meter = Rapl(tmp_path, clock_ns=lambda: next(times))
-    meter.open()
-    counter.show(RANGE_UJ - 4_000_000)
-    meter._read()
-    counter.show(5_999_999)
-    (sample,) = meter._read()
-    assert sample.power_w == pytest.approx(10.0)
+    found = record(tmp_path, Counter(tmp_path), [RANGE_UJ - 4_000_000, 5_999_999])
+    assert list(found.power_w) == pytest.approx([10.0])
+
+
+def test_known_wrap(tmp_path: Path) -> None:
+    """The known answer for a wrap differs from ours by more than a unit of the counter."""
+    known = [262143000000, 262143300000, 1200, 350000]
+    found = record(tmp_path, Counter(tmp_path), known)
+    assert found.power_w.sum() == pytest.approx(0.67885, abs=2e-6)
 
 
 def test_counter_that_does_not_answer_is_flagged(tmp_path: Path) -> None:
     """A failed reading becomes zero watts."""
+    found = record(tmp_path, Counter(tmp_path), [0, "", 30_000_000])
+    assert list(found.flags) == [Flag.MISSING, Flag.NONE]
+    assert math.isnan(found.power_w[0])
+    assert found.power_w[1] == pytest.approx(15.0)
+    assert found.begin_ns[1] == SECOND_NS // 4, "the two seconds since the last good reading"
+    assert found.loss.lost_count - sum(gap.count for gap in found.loss.gaps) == 1
+
+
+def test_zones_are_apart(tmp_path: Path) -> None:
+    """The package is added to the platform that it is a part of."""
     counter = Counter(tmp_path)
-    meter = Rapl(tmp_path)
-    meter.open()
-    counter.show("")
-    (sample,) = meter._read()
-    assert sample.flags == Flag.MISSING
-    assert math.isnan(sample.power_w)
+    Counter(tmp_path, 1, "psys")
+    header = Rapl(tmp_path).open()
+    assert not isinstance(header, Missing)
+    assert [(c.name, c.boundary) for c in header.capability.channels] == [
+        ("package-0", "package"),
+        ("psys", "platform"),
+    ]
+    assert list(record(tmp_path, counter, [0, 1_000_000], channel=1).power_w) == [0.0]
 
 
 def test_machine_without_counters_says_why(tmp_path: Path) -> None:
@@ -58,23 +88,45 @@ def test_machine_without_counters_says_why(tmp_path: Path) -> None:
     assert "no RAPL zone" in opened.reason
 
 
-def test_only_top_level_zones_are_read(tmp_path: Path) -> None:
-    """The cores are counted twice, once in their package."""
+def test_counter_of_root_says_why(tmp_path: Path) -> None:
+    """Since 2020 the counters are root's; the user reads of a missing file."""
+    if os.geteuid() == 0:
+        folder = tmp_path / "sys/class/powercap/intel-rapl:0"
+        folder.mkdir(parents=True)
+        opened = Rapl(tmp_path).open()
+        assert isinstance(opened, Missing)
+        assert "not readable" in opened.reason
+        return
     Counter(tmp_path)
-    nested = tmp_path / "sys/class/powercap/intel-rapl:0:0"
-    nested.mkdir()
+    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0)
     opened = Rapl(tmp_path).open()
-    assert not isinstance(opened, Missing)
-    assert [channel.name for channel in opened.channels] == ["package-0"]
+    assert isinstance(opened, Missing)
+    assert "root only" in opened.reason
 
 
-def test_unknown_meter_names_those_that_exist() -> None:
-    """A misspelt meter is found out after the measurement."""
-    with pytest.raises(UsageError, match="unknown meter 'rapple': there are rapl"):
-        find_meter("rapple")
+def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
+    """A session ends early, or its thread goes on for ever."""
+    Counter(tmp_path)
+    meter = Rapl(tmp_path)
+    meter.open()
+    with meter.session(tmp_path / "recording") as session:
+        session._is_over.wait(0.35)
+    found = decoded(tmp_path / "recording")
+    assert session.trouble is None
+    assert len(found.power_w) >= 1
+    assert not session._thread.is_alive()
 
 
-def test_loss_is_a_share_of_what_was_expected() -> None:
-    """A gap in the recording goes unnoticed."""
-    assert LossReport(100, 99).lost_ratio == pytest.approx(0.01)
-    assert LossReport(0, 0).lost_ratio == 0.0
+@pytest.mark.parametrize("text", ["wattson", "", "rapl2:/"])
+def test_unknown_meter_is_refused_by_name(text: str) -> None:
+    """A typing error becomes a traceback."""
+    with pytest.raises(UsageError, match=r"unknown meter .*there are .*rapl"):
+        find_meter(text)
+
+
+def test_unknown_option_is_refused_by_name() -> None:
+    """An option with a typing error is ignored, and the energy is of another voltage."""
+    with pytest.raises(UsageError, match=r"ppk2 has no option 'suply': there are supply"):
+        find_meter("ppk2:/dev/ttyACM0,suply=3.3")
+    with pytest.raises(UsageError, match=r"supply must be a number, got '3,3'|has no option '3'"):
+        find_meter("ppk2:/dev/ttyACM0,supply=3,3")

@@ -23,13 +23,11 @@ from edgebench.host.store.layout import (
     EVENTS_FILE,
     HOST_FACTS_FILE,
     LABELS_FILE,
-    POWER_FILE,
     QUERIES_FILE,
     RAW_DIRECTORY,
     RUN_FILE,
     TELEMETRY_FILE,
 )
-from edgebench.meters.base import Capability, MeterSession
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
@@ -233,26 +231,6 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
             raise RunDamaged(f"clock probes are damaged: {directory / CLOCK_FILE}")
         groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
     return list(groups.values())
-
-
-def write_power(directory: Path, capability: Capability, session: MeterSession) -> None:
-    """Write power.parquet; clock, boundaries and loss are in its metadata."""
-    samples = session.samples()
-    names = [channel.name for channel in capability.channels]
-    absent = pa.nulls(len(samples), pa.float64())
-    table = pa.table(
-        {
-            "time_ns": pa.array([sample.time_ns for sample in samples], pa.int64()),
-            "channel": pa.array([names[sample.channel] for sample in samples], pa.string()),
-            "volts_v": absent,
-            "amps_a": absent,
-            "watts_w": pa.array([sample.power_w for sample in samples], pa.float64()),
-            "flags": pa.array([int(sample.flags) for sample in samples], pa.int32()),
-        }
-    )
-    facts = {"capability": to_plain(capability), "loss": to_plain(session.loss())}
-    table = table.replace_schema_metadata({"edgebench": json.dumps(facts)})
-    pq.write_table(table, directory / POWER_FILE, compression=_COMPRESSION)
 
 
 def write_events(directory: Path, events: tuple[Event, ...]) -> None:

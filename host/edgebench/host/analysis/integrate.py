@@ -1,0 +1,101 @@
+"""Energy from power over time, exactly over a window.
+
+Theory of operation. Power is a line through nodes. A meter that samples instants gives a node each,
+and the energy is that of the trapezoids; one that averages gives two, at the ends of the interval,
+and the energy is that of the rectangles. A window may end anywhere: the line is cut there. Where
+samples are missing, the line is drawn on, and how long that is is said.
+
+Source: the rules of the integration of sampled and of averaging meters in the glossary; compare
+../docs/measurement.md, Energy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.protocol.errors import MeasurementError
+
+Floats = NDArray[np.float64]
+Nanoseconds = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerLine:
+    """Power over time, by nodes."""
+
+    time_ns: Nanoseconds
+    """Not descending, shape (n,), n >= 1; two nodes at one time are a step."""
+    power_w: Floats
+    """Shape (n,), no NaN."""
+
+    def at(self, time_ns: int) -> float:
+        """Power at a time; the later one at a step."""
+        after = int(np.searchsorted(self.time_ns, time_ns, side="right"))
+        if after == len(self.time_ns):
+            return float(self.power_w[-1])
+        return self._between(after - 1, after, time_ns) if after else float(self.power_w[0])
+
+    def _between(self, one: int, other: int, time_ns: int) -> float:
+        passed = float(time_ns - self.time_ns[one]) / float(self.time_ns[other] - self.time_ns[one])
+        return float(self.power_w[one] + passed * (self.power_w[other] - self.power_w[one]))
+
+    def cut(self, begin_ns: int, end_ns: int) -> PowerLine:
+        """The part inside a window, with a node at each end of it.
+
+        Raises:
+            MeasurementError: the window is empty, or reaches beyond the line.
+        """
+        self._check(begin_ns, end_ns)
+        first = int(np.searchsorted(self.time_ns, begin_ns, side="right"))
+        last = int(np.searchsorted(self.time_ns, end_ns, side="left"))
+        # At a step, the window has the side that is inside.
+        at_end = (
+            float(self.power_w[last])
+            if self.time_ns[last] == end_ns
+            else self._between(last - 1, last, end_ns)
+        )
+        return PowerLine(
+            np.concatenate([[begin_ns], self.time_ns[first:last], [end_ns]]),
+            np.concatenate([[self.at(begin_ns)], self.power_w[first:last], [at_end]]),
+        )
+
+    def energy_j(self) -> float:
+        """Of the whole line."""
+        passed_s = np.diff(self.time_ns) / 1e9
+        return float(np.dot(passed_s, (self.power_w[1:] + self.power_w[:-1]) / 2))
+
+    def _check(self, begin_ns: int, end_ns: int) -> None:
+        if end_ns <= begin_ns:
+            raise MeasurementError(f"window of {(end_ns - begin_ns) / 1e9:g} s has no energy")
+        early = (self.time_ns[0] - begin_ns) / 1e9
+        late = (end_ns - self.time_ns[-1]) / 1e9
+        if early > 0 or late > 0:
+            which, much = ("before", early) if early > 0 else ("behind", late)
+            raise MeasurementError(f"window reaches {much:.6g} s {which} what the meter recorded")
+
+
+def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
+    """Of a meter that samples; readings that gave no number are left out.
+
+    Args:
+        time_ns: Ascending, shape (n,).
+        power_w: Shape (n,).
+    """
+    is_known = ~np.isnan(power_w)
+    return PowerLine(time_ns[is_known], power_w[is_known])
+
+
+def line_of_means(begin_ns: Nanoseconds, end_ns: Nanoseconds, power_w: Floats) -> PowerLine:
+    """Of a meter that averages over intervals.
+
+    Args:
+        begin_ns: Shape (n,).
+        end_ns: Ascending, shape (n,).
+        power_w: Mean over each interval, shape (n,).
+    """
+    is_known = ~np.isnan(power_w)
+    time_ns = np.stack([begin_ns[is_known], end_ns[is_known]], axis=1).reshape(-1)
+    return PowerLine(time_ns, np.repeat(power_w[is_known], 2))

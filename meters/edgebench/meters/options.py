@@ -1,0 +1,65 @@
+"""The address of a meter with its options, as people write it: `/dev/ttyACM0,supply=3.3`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from edgebench.protocol.errors import UsageError
+
+
+@dataclass(slots=True)
+class Options:
+    """Options are taken one by one; what is left at the end was a mistake."""
+
+    driver: str
+    address: str
+    values: dict[str, str] = field(default_factory=dict[str, str])
+    _known: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def parse(cls, driver: str, text: str) -> Options:
+        """Split the text; a word without "=" is the address, or a switch behind it."""
+        address, *rest = text.split(",")
+        if "=" in address:
+            address, rest = "", [address, *rest]
+        pairs = (part.partition("=") for part in rest if part)
+        return cls(driver, address, {name.strip(): value.strip() for name, _, value in pairs})
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """A number.
+
+        Raises:
+            UsageError: it is none.
+        """
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise UsageError(f"meter {self.driver}: {name} must be a number, got {text!r}")
+        return value
+
+    def switch(self, name: str) -> bool:
+        """Whether the word is there."""
+        return self.text(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """Any text."""
+        self._known.append(name)
+        return self.values.get(name, default)
+
+    def finish(self) -> Options:
+        """Refuse what nobody took.
+
+        Raises:
+            UsageError: there is an unknown option.
+        """
+        unknown = sorted(set(self.values) - set(self._known))
+        if unknown:
+            known = f"there are {', '.join(self._known)}" if self._known else "it takes none"
+            raise UsageError(f"meter {self.driver} has no option {unknown[0]!r}: {known}")
+        return self

@@ -1,0 +1,108 @@
+"""The filter over range switches, as the PPK2's own application has it.
+
+At a range switch and for two samples behind it the current is an artefact of the instrument. The
+application shows a moving average there instead: exponential, with weight 0.18, or 0.06 in the
+highest range. In the highest range the first two of those samples do not enter the averages.
+
+Theory of operation. Which samples do not enter depends on the ranges alone. So they are taken out,
+the averages of the rest are linear, and their values are put where the filter speaks.
+
+Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+WEIGHT, WEIGHT_HIGHEST = 0.18, 0.06
+HIGHEST_RANGE = 4
+TOUCHED = 3
+"""Samples at and behind a switch whose values are the filter's."""
+HELD = 2
+"""Of those, in the highest range, so many do not enter the averages."""
+_NEGLIGIBLE = 1e-18
+"""A weight that changes no double."""
+_NEVER = TOUCHED
+
+
+class MovingAverage:
+    """An exponential moving average that goes on over chunks."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self.last: float | None = None
+
+    def over(self, values: Floats) -> Floats:
+        """The average after each value, shape (n,), n >= 1.
+
+        After the step of distance 2^k each place holds the weighted sum of the last 2^(k+1) values.
+        """
+        decay = 1 - self._weight
+        average = self._weight * values
+        average[0] += decay * (values[0] if self.last is None else self.last)
+        distance = 1
+        while distance < len(average) and decay > _NEGLIGIBLE:
+            average[distance:] += decay * average[:-distance]
+            decay *= decay
+            distance *= 2
+        self.last = float(average[-1])
+        return average
+
+
+@dataclass(slots=True)
+class SpikeFilter:
+    """State between chunks."""
+
+    _average: MovingAverage
+    _highest: MovingAverage
+    _since: int = _NEVER
+    """What the next sample is away from the last switch."""
+    _last_range: int | None = None
+
+    @classmethod
+    def new(cls) -> SpikeFilter:
+        """Of the beginning of a stream."""
+        return cls(MovingAverage(WEIGHT), MovingAverage(WEIGHT_HIGHEST))
+
+    def apply(
+        self, current_a: Floats, ranges: NDArray[np.uint8]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """The filtered current, and where the filter spoke; both shape (n,), n >= 1."""
+        since = self._samples_since(ranges)
+        touched = since < TOUCHED
+        held = touched & (ranges == HIGHEST_RANGE) & (since < HELD) | np.isnan(current_a)
+        self._since = int(min(since[-1] + 1, _NEVER))
+        self._last_range = int(ranges[-1])
+        before = self._average.last, self._highest.last
+        fed = current_a[~held] if held.any() else current_a
+        if not len(fed):
+            pair = (np.zeros(0), np.zeros(0))
+        else:
+            pair = (self._average.over(fed), self._highest.over(fed))
+        filtered = current_a.copy()
+        if touched.any():
+            where = np.flatnonzero(touched)
+            place = np.cumsum(~held)[where]  # 0: nothing was fed yet
+            is_highest = ranges[where] == HIGHEST_RANGE
+            low, high = (
+                np.concatenate([[np.nan if last is None else last], average])
+                for last, average in zip(before, pair, strict=True)
+            )
+            filtered[where] = np.where(is_highest, high[place], low[place])
+        return filtered, touched
+
+    def _samples_since(self, ranges: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Samples since the last switch of range, 0 at one."""
+        count = len(ranges)
+        first = ranges[0] if self._last_range is None else self._last_range
+        is_switch = np.empty(count, np.bool_)
+        is_switch[0], is_switch[1:] = ranges[0] != first, ranges[1:] != ranges[:-1]
+        place = np.arange(count)
+        last = np.maximum.accumulate(np.where(is_switch, place, -self._since))
+        since: NDArray[np.int64] = place - last
+        return since

@@ -1,0 +1,84 @@
+r"""Raw bytes of a meter on disk: a header, then packets with the time they came.
+
+    <header as JSON> \n
+    packet: first_rx_ns i64, last_rx_ns i64, length u32, little-endian; then so many bytes
+
+Everything is kept before anybody decodes it, so that a mistake in a decoder costs no measurement.
+A file whose end is cut off, as by a crash, is read up to there.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from edgebench.meters.base import Header, Packet
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import MeasurementError, RemoteProtocolError
+
+_PACKET = struct.Struct("<qqI")
+_HEADER_MAX_BYTES = 1 << 20
+_PACKET_MAX_BYTES = 1 << 26
+_BUFFER_BYTES = 1 << 20
+
+
+class SpoolWriter:
+    """Appends packets."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self._file = path.open("xb", buffering=_BUFFER_BYTES)
+        self._file.write(json.dumps(to_plain(header)).encode() + b"\n")
+
+    def __enter__(self) -> SpoolWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+
+    def append(self, packet: Packet) -> None:
+        """Keep one packet.
+
+        Raises:
+            OSError: the disk is full, or gone.
+        """
+        head = _PACKET.pack(packet.first_rx_ns, packet.last_rx_ns, len(packet.data))
+        self._file.write(head + packet.data)
+
+
+def read_header(path: Path) -> Header:
+    """What was recorded.
+
+    Raises:
+        MeasurementError: this is no recording.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        line = file.readline(_HEADER_MAX_BYTES)
+    try:
+        return from_plain(json.loads(line), Header)
+    except (ValueError, RemoteProtocolError) as exc:
+        raise MeasurementError(f"not a recording of a meter: {path}") from exc
+
+
+def read_packets(path: Path) -> Iterator[Packet]:
+    """The packets in order, up to where the file ends or is damaged."""
+    with path.open("rb", buffering=_BUFFER_BYTES) as file:
+        file.readline(_HEADER_MAX_BYTES)
+        while len(head := file.read(_PACKET.size)) == _PACKET.size:
+            first_ns, last_ns, length = _PACKET.unpack(head)
+            if length > _PACKET_MAX_BYTES or len(data := file.read(length)) < length:
+                return
+            yield Packet(first_ns, last_ns, data)

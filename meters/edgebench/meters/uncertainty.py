@@ -1,0 +1,90 @@
+"""How far a meter's values may be from the truth, term by term, as its maker or the user says.
+
+A term is a half-width or a standard uncertainty of one kind of error. How terms combine over a
+window, and which of them cancel between two runs, is computed where energy is.
+
+Source: JCGM 100:2008 (GUM), 4.3.7: a rectangular half-width a has u = a / sqrt(3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What is uncertain."""
+
+    GAIN = "gain"
+    """Ratio of the reading."""
+    OFFSET = "offset"
+    """Amperes, volts or watts, whatever the signal."""
+    RESOLUTION = "resolution"
+    """One step of the converter."""
+    NOISE = "noise"
+    """Standard deviation of a sample."""
+    TIMEBASE = "timebase"
+    """Ratio of the meter's clock."""
+    VOLTAGE = "voltage"
+    """Ratio of the supply voltage where it is set or given, not measured."""
+    EDGE = "edge"
+    """Seconds, at each end of a window."""
+    MODEL = "model"
+    """Ratio, where the value is an estimate and not a measurement."""
+
+
+class Distribution(Enum):
+    """How a term is spread."""
+
+    RECTANGULAR = "rectangular"
+    """Value is the half-width."""
+    NORMAL = "normal"
+    """Value is `coverage` standard deviations."""
+
+
+class Origin(Enum):
+    """Who says so."""
+
+    DATASHEET = "datasheet"
+    TYPICAL = "typical"
+    """Typical by the maker, guaranteed by nobody."""
+    ASSUMED = "assumed"
+    USER = "user"
+    """The user's own calibration."""
+
+
+class Unit(Enum):
+    """Of a term's value."""
+
+    RATIO = "ratio"
+    AMPERE = "A"
+    VOLT = "V"
+    WATT = "W"
+    JOULE = "J"
+    SECOND = "s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertaintyTerm:
+    """One term."""
+
+    kind: Kind
+    value: float
+    unit: Unit
+    distribution: Distribution = Distribution.RECTANGULAR
+    coverage: float = 1.0
+    """Standard deviations in the value, of a normal one."""
+    range: int | None = None
+    """The range it applies to; None: all."""
+    is_common: bool = True
+    """The same in every run with this meter: cancels where two runs are compared."""
+    origin: Origin = Origin.ASSUMED
+    reference: str = ""
+    """Where the value stands."""
+
+    @property
+    def standard(self) -> float:
+        """Standard uncertainty, in the term's unit."""
+        if self.distribution is Distribution.RECTANGULAR:
+            return self.value / 3**0.5
+        return self.value / self.coverage

@@ -1,0 +1,74 @@
+"""Raw bytes on disk: what was kept is read back, and a torn end costs only itself."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
+from edgebench.meters.spool import SpoolWriter, read_header, read_packets
+from edgebench.protocol.errors import MeasurementError
+
+HEADER = Header(
+    driver="rapl",
+    info=MeterInfo(vendor="a", model="b", raw_metadata="R0: 1\nEND"),
+    capability=Capability(
+        driver="rapl",
+        channels=(Channel("package-0", "package"),),
+        rate_hz=10.0,
+        is_averaging=True,
+        clock_domain="host:monotonic",
+    ),
+    facts={"ranges_uj": [262143328851]},
+)
+packets = st.builds(
+    Packet, st.integers(-(2**62), 2**62), st.integers(0, 2**62), st.binary(max_size=50)
+)
+
+
+def write(path: Path, found: list[Packet]) -> Path:
+    """A recording of these packets."""
+    path.unlink(missing_ok=True)
+    with SpoolWriter(path, HEADER) as writer:
+        for packet in found:
+            writer.append(packet)
+    return path
+
+
+@given(st.lists(packets, max_size=5))
+def test_what_was_kept_is_read_back(found: list[Packet]) -> None:
+    """A byte of the meter is lost on the way to the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "recording", found)
+        assert read_header(path) == HEADER
+        assert list(read_packets(path)) == found
+
+
+def test_torn_end_costs_only_itself(tmp_path: Path) -> None:
+    """A crash while the last packet was written makes the hour before it unreadable."""
+    found = [Packet(1, 2, b"abc"), Packet(3, 4, b"defgh")]
+    path = write(tmp_path / "recording", found)
+    whole = path.read_bytes()
+    for length in range(len(whole) - 24, len(whole)):
+        path.write_bytes(whole[:length])
+        assert list(read_packets(path)) == found[:1]
+
+
+@pytest.mark.parametrize("content", [b"", b"not JSON\n", b"{}\n", b"[1]\n", b"\x00" * 100])
+def test_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
+    """A wrong path becomes a traceback."""
+    path = tmp_path / "recording"
+    path.write_bytes(content)
+    with pytest.raises(MeasurementError, match="not a recording of a meter"):
+        read_header(path)
+
+
+def test_recording_is_never_written_over(tmp_path: Path) -> None:
+    """A second session takes the place of the first."""
+    path = write(tmp_path / "recording", [])
+    with pytest.raises(FileExistsError):
+        SpoolWriter(path, HEADER)
