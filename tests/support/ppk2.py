@@ -61,8 +61,8 @@ class Faults:
     not_a_number: tuple[str, ...] = ()
     """Constants that are `-nan`."""
     left_out: tuple[str, ...] = ()
-    is_mute: bool = False
-    """No answer to the first question for metadata."""
+    mute_count: int = 0
+    """So many questions for metadata get no answer."""
 
 
 def words_for(
@@ -215,7 +215,7 @@ class Ppk2Emulator:
 
     def _answer(self) -> None:
         self._asked += 1
-        if self.faults.is_mute and self._asked == 1:
+        if self._asked <= self.faults.mute_count:
             return
         text = (self.faults.stale if self._asked == 1 else b"") + metadata_text(
             self.calibration, self.faults

@@ -94,7 +94,9 @@ class Ppk2Decoder:
         if self.settings.is_filtered:
             current_a, touched = self._filter.apply(current_a, ranges)
             flags[touched] |= np.uint8(Flag.RANGE_SWITCH)
-        flags[ranges >= RANGES] |= np.uint8(Flag.MISSING)
+        is_damaged = ranges >= RANGES
+        current_a[is_damaged] = np.nan  # also where the filter had an answer
+        flags[is_damaged] |= np.uint8(Flag.MISSING)
         is_saturated = (words & _ADC) == SATURATED_ADC
         flags[is_saturated] |= np.uint8(Flag.SATURATED)
         self._saturated += int(np.count_nonzero(is_saturated))

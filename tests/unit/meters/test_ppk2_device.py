@@ -1,0 +1,242 @@
+"""The PPK2 on a pseudo-terminal; two other people's clients say whether the made-up unit is one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from ppk2_api.ppk2_api import PPK2_API
+from support.ppk2 import CALIBRATION, Faults, Ppk2Emulator, constant, metadata_text
+from support.recordings import Decoded, decoded
+
+from edgebench.meters.base import Header, Missing
+from edgebench.meters.ppk2.device import Ppk2, Wiring
+from edgebench.meters.ppk2.metadata import parse_metadata
+from edgebench.meters.registry import find_meter
+from edgebench.meters.transport import SerialTransport
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+Floats = NDArray[np.float64]
+AMPERE = 3.3
+
+
+def square(time_s: Floats) -> tuple[Floats, NDArray[np.uint8]]:
+    """20 mA for 20 ms, then 1 mA for 30 ms; input 0 is high with it."""
+    is_high = time_s % 0.05 < 0.02
+    return np.where(is_high, 20e-3, 1e-3), is_high.astype(np.uint8)
+
+
+def unit(emulator: Ppk2Emulator, **wiring: Any) -> Ppk2:
+    """Our driver on this port."""
+    wired = Wiring(**({"supply_v": AMPERE} | wiring))
+    return Ppk2(lambda: SerialTransport(emulator.path, 115_200), "E1", wired)
+
+
+def opened(meter: Ppk2) -> Header:
+    """It answers."""
+    header = meter.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def record(emulator: Ppk2Emulator, path: Path, seconds: float) -> tuple[Decoded, str | None]:
+    """A session of so long, and why it ended early."""
+    meter = unit(emulator)
+    opened(meter)
+    with meter.session(path) as session:
+        deadline_s = time.monotonic() + seconds
+        while time.monotonic() < deadline_s and session.trouble is None:
+            time.sleep(0.01)
+    meter.close()
+    return decoded(path), session.recording().trouble
+
+
+def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
+    """Our emulator speaks a language of its own, and our driver understands it."""
+    with Ppk2Emulator() as emulator:
+        api = PPK2_API(emulator.path, timeout=1, write_timeout=1)
+        api.get_modifiers()
+        assert [api.modifiers["R"][str(r)] for r in range(5)] == pytest.approx(CALIBRATION.r)
+        assert [api.modifiers["O"][str(r)] for r in range(5)] == pytest.approx(CALIBRATION.o)
+        api.use_source_meter()
+        api.set_source_voltage(3300)
+        api.start_measuring()
+        samples: list[float] = []
+        deadline_s = time.monotonic() + 5
+        while len(samples) < 20_000 and time.monotonic() < deadline_s:
+            if data := api.get_data():
+                samples += api.get_samples(data)[0]
+            time.sleep(0.005)
+        api.stop_measuring()
+        api.ser.close()
+        api.ser = None
+    assert len(samples) >= 20_000
+    assert np.median(samples) == pytest.approx(1000, rel=0.01), "µA"
+    assert emulator.supply_v == 3.3
+
+
+def test_second_client_of_the_same_unit_measures_the_same() -> None:
+    """One client agrees with us by its own mistake."""
+    ppk2lab: Any = pytest.importorskip("ppk2lab", reason="it needs Python 3.11")
+    transports: Any = pytest.importorskip("ppk2lab.transport.serial")
+    with (
+        Ppk2Emulator(waveform=square) as emulator,
+        ppk2lab.PPK2.open(transport=transports.SerialTransport(emulator.path)) as device,
+    ):
+        assert device.calibration.ranges[4].r == pytest.approx(CALIBRATION.r[4])
+        device.set_source_voltage_mv(3300)
+        result = device.capture(duration_s=0.5)
+    assert result.stats.mean_ua == pytest.approx(8600, rel=0.05)
+
+
+def test_session_records_what_flowed(tmp_path: Path) -> None:
+    """The whole way: port, spool, framing, calibration, filter."""
+    with Ppk2Emulator(waveform=square) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording", 1.0)
+    assert trouble is None
+    assert found.loss.lost_count == 0
+    assert found.loss.received_count >= 50_000
+    whole = len(found.current_a) // 5000 * 5000
+    assert found.current_a[:whole].mean() == pytest.approx(8.6e-3, rel=0.002)
+    assert (np.diff(found.time_ns) == 10_000).all()
+    is_high = found.digital == 1
+    assert found.current_a[is_high].mean() == pytest.approx(20e-3, rel=0.01)
+    assert emulator.commands[-1][0] == 0x07, "the stream is stopped"
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(metadata_pieces=9),
+        Faults(stale=bytes(range(256)) * 3),
+        Faults(mute_count=1),
+    ],
+)
+def test_calibration_is_the_units_however_it_comes(faults: Faults) -> None:
+    """Split over two reads or behind old bytes, defaults take its place: 20 % off, and no error."""
+    with Ppk2Emulator(faults=faults) as emulator:
+        meter = unit(emulator)
+        header = opened(meter)
+        meter.close()
+    assert header.facts["calibration"]["r"] == pytest.approx(CALIBRATION.r)
+    assert header.facts["defaulted"] == []
+
+
+@pytest.mark.parametrize("faults", [Faults(not_a_number=("R3",)), Faults(left_out=("O0", "R1"))])
+def test_unit_without_calibration_is_refused(faults: Faults) -> None:
+    """Every value of a range is wrong by whatever the default is."""
+    with Ppk2Emulator(faults=faults) as emulator:
+        answer = unit(emulator).open()
+    assert isinstance(answer, Missing)
+    assert "gave no calibration" in answer.reason
+    assert (faults.not_a_number + faults.left_out)[0] in answer.reason
+
+
+def test_constant_that_may_be_missing_is_told() -> None:
+    """`-nan` poisons each sample of that range, or is replaced and nobody learns of it."""
+    with Ppk2Emulator(faults=Faults(not_a_number=("S2", "UG4"))) as emulator:
+        meter = unit(emulator)
+        header = opened(meter)
+        meter.close()
+    assert header.facts["defaulted"] == ["S2", "UG4"]
+
+
+def test_port_that_is_no_ppk2_is_refused() -> None:
+    """A modem on the wrong port is a meter that reads nothing."""
+    with Ppk2Emulator(faults=Faults(mute_count=9)) as emulator:
+        answer = unit(emulator).open()
+    assert isinstance(answer, Missing)
+    assert "no PPK2 answers: 0 bytes in 2 s" in answer.reason
+
+
+def test_unit_that_is_pulled_out_keeps_what_it_measured(tmp_path: Path) -> None:
+    """A cable costs the session, or the session ends as if nothing had happened."""
+    with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording", 5.0)
+    assert trouble is not None
+    assert "is gone" in trouble
+    assert found.loss.received_count > 20_000
+
+
+def test_unit_that_falls_silent_is_noticed(tmp_path: Path) -> None:
+    """A meter that hangs ends as a short recording without a word."""
+    with Ppk2Emulator(faults=Faults(stall_at_s=0.2, stall_s=60.0)) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording", 5.0)
+    assert trouble == "the meter sent nothing for 2 s"
+    assert found.loss.received_count > 10_000
+
+
+def test_late_burst_is_no_loss(tmp_path: Path) -> None:
+    """The host was busy for 0.2 s, and a hole is called what came late."""
+    with Ppk2Emulator(faults=Faults(stall_at_s=0.3)) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording", 1.0)
+    assert (trouble, found.loss.lost_count, found.loss.desync_count) == (None, 0, 0)
+    assert found.loss.received_count >= 50_000
+
+
+def test_losses_of_a_session_are_told(tmp_path: Path) -> None:
+    """Words and bytes are lost, and the report is clean."""
+    faults = Faults(lost_words=((10_000, 37),), lost_bytes=((30_000, 2),))
+    with Ppk2Emulator(waveform=square, faults=faults) as emulator:
+        found, _ = record(emulator, tmp_path / "recording", 0.8)
+    assert found.loss.lost_count == 38
+    assert found.loss.desync_count == 1
+    assert [gap.cause for gap in found.loss.gaps] == ["words lost", "framing lost"]
+    assert found.loss.received_count == (found.time_ns[-1] // 10_000) + 1 - 38
+
+
+def test_supply_has_to_be_known() -> None:
+    """In ampere mode the unit's own VDD is multiplied with the current of another supply."""
+    with Ppk2Emulator() as emulator:
+        answer = unit(emulator, supply_v=None).open()
+    assert isinstance(answer, Missing)
+    assert "say what the device is supplied with" in answer.reason
+
+
+def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
+    """The device gets another voltage than the energy is computed with, or stays powered."""
+    with Ppk2Emulator(waveform=constant(2e-3)) as emulator:
+        meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
+        opened(meter)
+        with meter.session(tmp_path / "recording"):
+            time.sleep(0.3)
+        meter.close()
+        assert emulator.supply_v == 1.8
+        assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
+    assert decoded(tmp_path / "recording").power_w.mean() == pytest.approx(3.6e-3, rel=0.01)
+
+
+def test_session_alone_never_switches_the_device() -> None:
+    """A measurement power-cycles somebody's board."""
+    with Ppk2Emulator() as emulator:
+        meter = unit(emulator)
+        opened(meter)
+        meter.close()
+        assert not [c for c in emulator.commands if c[0] == 0x0C]
+
+
+@pytest.mark.parametrize("supply", ["0.5", "5.1", "nan"])
+def test_supply_beyond_the_unit_is_refused(supply: str) -> None:
+    """The unit is told 12 V, and does something else."""
+    with pytest.raises(UsageError, match=r"0.8 to 5.0 V, asked for|must be a number"):
+        find_meter(f"ppk2:/dev/null,supply={supply},source")
+
+
+@pytest.mark.parametrize("path", ["/dev/nothing-there", "/etc/hostname"])
+def test_wrong_port_says_so(path: str) -> None:
+    """A typing error becomes a traceback."""
+    answer = find_meter(f"ppk2:{path},supply=3.3").open()
+    assert isinstance(answer, Missing)
+    assert path in answer.reason
+
+
+def test_metadata_survive_any_text_around_them() -> None:
+    """A stale byte that looks like a letter hides the first constant."""
+    text = metadata_text(CALIBRATION, Faults())
+    assert parse_metadata(b"\xff\x00R9\n" + text).calibration.r == pytest.approx(CALIBRATION.r)
+    with pytest.raises(MeasurementError, match="gave no calibration"):
+        parse_metadata(b"")
