@@ -16,9 +16,10 @@ from edgebench.host.comparison import Compared, compare_groups, split_sides
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.measure import collect_waiting, open_meter
+from edgebench.host.measure import collect_waiting
 from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first
+from edgebench.host.session import open_meter
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Watcher
@@ -317,4 +318,4 @@ def _recorder(meter: str | None, on: Sequence[str]) -> Meter | None:
     elsewhere = [device for device in on if device != LOCAL_NAME]
     if meter and elsewhere:
         raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
-    return open_meter(meter) if meter else None
+    return open_meter(meter)[0] if meter else None

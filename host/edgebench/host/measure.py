@@ -28,8 +28,7 @@ from edgebench.host.store.files import (
 )
 from edgebench.host.store.layout import METER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import write_power
-from edgebench.meters.base import Meter, Missing, Recording
-from edgebench.meters.registry import find_meter
+from edgebench.meters.base import Meter, Recording
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -94,19 +93,6 @@ def open_model(path: Path, name: str | None = None) -> Model:
 def _printable(name: str) -> str:
     """A name for people and for the wire: file names may hold anything but a slash."""
     return "".join(char if char.isprintable() else "?" for char in name)
-
-
-def open_meter(text: str) -> Meter:
-    """Find and open the meter that `--meter` names.
-
-    Raises:
-        UsageError: no driver has that name, or the meter is not there.
-    """
-    meter = find_meter(text)
-    opened = meter.open()
-    if isinstance(opened, Missing):
-        raise UsageError(f"meter {meter.name} cannot be used: {opened.reason}")
-    return meter
 
 
 def measure(

@@ -24,6 +24,7 @@ COMMANDS = {
     "runs": "list the stored runs",
     "show": "show one run",
     "compare": "compare stored runs, side against side",
+    "meters": "list, check and record energy meters",
     "verify": "compute a run again from its raw files",
 }
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 ABSENT = "—"
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+_PREFIXES = ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -35,6 +36,34 @@ def format_bytes(value: float | None) -> str:
         if value >= size:
             return f"{_three_digits(value / size)} {unit}"
     return f"{value:.0f} B"
+
+
+def format_watts(value_w: float | None) -> str:
+    """A power, three significant digits.
+
+    >>> format_watts(0.0284), format_watts(12.3456), format_watts(-1e-12)
+    ('28.4 mW', '12.3 W', '-0.00100 nW')
+    """
+    return ABSENT if value_w is None else _prefixed(value_w, "W")
+
+
+def format_joules(value_j: float | None) -> str:
+    """An energy, three significant digits.
+
+    >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
+    ('1.32 mJ', '0 J', '15.0 kJ')
+    """
+    return ABSENT if value_j is None else _prefixed(value_j, "J")
+
+
+def _prefixed(value: float, unit: str) -> str:
+    if value == 0:
+        return f"0 {unit}"
+    for size, prefix in _PREFIXES:
+        if abs(value) >= size:
+            return f"{_three_digits(value / size)} {prefix}{unit}"
+    size, prefix = _PREFIXES[-1]
+    return f"{value / size:.5f} {prefix}{unit}"
 
 
 def format_duration(value_s: float) -> str:

@@ -53,6 +53,8 @@ class Group:
 
     channel: str
     row_count: int
+    flags: int = 0
+    """All that is wrong with any of its samples."""
     node_count: int = 0
     """Of its line of power; 0: none of its samples is a number, and nothing below is known."""
     first_ns: int = 0
@@ -70,6 +72,10 @@ class PowerFacts:
     header: Header
     loss: LossReport
     groups: tuple[Group, ...] = ()
+
+    def of(self, channel: str) -> tuple[Group, ...]:
+        """The row groups of a channel that have numbers, in order of time."""
+        return tuple(one for one in self.groups if one.channel == channel and one.node_count)
 
 
 def write_power(directory: Path, recording: Recording) -> PowerFacts:
@@ -146,7 +152,8 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
 
 def _group(channel: str, table: Any, is_averaging: bool) -> Group:
     line = _line(table, is_averaging)
-    group = Group(channel=channel, row_count=len(table))
+    flags = int(np.bitwise_or.reduce(table["flags"].to_numpy()))
+    group = Group(channel=channel, row_count=len(table), flags=flags)
     if not len(line.time_ns):
         return group
     return replace(

@@ -1,0 +1,83 @@
+"""Whether a recording of a meter can be trusted; a number from one that cannot is not printed.
+
+    calibration   every constant is the meter's own
+    loss          at most 0.1 % of the samples are missing
+    rate          the samples come as fast as they should, within 200 ppm of the host's clock
+    saturation    no sample is at the end of the meter's range
+    complete      nothing ended the recording early
+
+Source: limits are our own: 0.1 % is below any meter's gain error; crystals of instruments
+and of hosts are within 100 ppm each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edgebench.meters.base import Flag, Header, LossReport
+
+LOSS_LIMIT_RATIO = 1e-3
+RATE_LIMIT_PPM = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question."""
+
+    id: str
+    is_passed: bool | None
+    """None: nobody can tell."""
+    detail: str
+
+
+def check_recording(header: Header, loss: LossReport, flags: int) -> tuple[Check, ...]:
+    """All of them.
+
+    Args:
+        header: What the meter is.
+        loss: How complete the recording is.
+        flags: All flags that any sample has.
+    """
+    return tuple(_checks(header, loss, Flag(flags)))
+
+
+def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
+    if loss.trouble is not None:
+        yield Check("complete", False, loss.trouble)
+    elif not loss.received_count:
+        yield Check("complete", False, "no sample was received")
+    else:
+        yield Check("complete", True, f"{loss.received_count} samples")
+    is_own = Flag.UNCALIBRATED not in flags
+    yield Check("calibration", is_own, "the meter's own" if is_own else _defaulted(header))
+    yield _loss(header, loss)
+    yield _rate(header, loss)
+    saturated = f"{loss.saturated_count} samples at the end of the range"
+    yield Check("saturation", loss.saturated_count == 0, saturated)
+
+
+def _defaulted(header: Header) -> str:
+    names = header.facts.get("defaulted")
+    shown = f": {', '.join(map(str, names))}" if isinstance(names, (list, tuple)) else ""
+    return f"the meter did not give all constants{shown}"
+
+
+def _loss(header: Header, loss: LossReport) -> Check:
+    if header.capability.loss_detection == "none":
+        return Check("loss", None, "this meter shows no loss")
+    more = " at least" if loss.is_ambiguous else ""
+    text = (
+        f"{loss.lost_count} samples{more} in {len(loss.gaps)} gaps, {loss.lost_ratio:.3%}, "
+        f"limit {LOSS_LIMIT_RATIO:.1%}"
+    )
+    return Check("loss", loss.lost_ratio <= LOSS_LIMIT_RATIO, text)
+
+
+def _rate(header: Header, loss: LossReport) -> Check:
+    if not header.capability.is_uniform:
+        return Check("rate", None, "samples have times of their own")
+    if loss.rate_error_ppm is None:
+        return Check("rate", None, "too short to hold the meter's clock against the host's")
+    text = f"{loss.rate_error_ppm:+.0f} ppm of the host's clock, limit {RATE_LIMIT_PPM:.0f}"
+    return Check("rate", abs(loss.rate_error_ppm) <= RATE_LIMIT_PPM, text)

@@ -1,0 +1,132 @@
+"""Meters and their recordings, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.session import Session
+from edgebench.host.show.tables import console, plain_table, text
+from edgebench.host.show.units import format_joules, format_rate, format_watts
+from edgebench.meters.base import Header, Missing
+from edgebench.meters.registry import DRIVERS
+from edgebench.meters.uncertainty import UncertaintyTerm
+from edgebench.protocol.codec import to_plain
+
+_OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
+
+
+def print_list(found: Mapping[str, Header | Missing], *, as_json: bool) -> None:
+    """Every driver, and what is there of it."""
+    if as_json:
+        _print_json({"meters": {name: to_plain(one) for name, one in found.items()}})
+        return
+    table = plain_table("meter", "what it is", "here")
+    for name, one in found.items():
+        if isinstance(one, Missing):
+            here = Text(f"no: {one.reason}", style="yellow")
+        else:
+            here = Text(", ".join(c.name for c in one.capability.channels), style="green")
+        table.add_row(name, DRIVERS[name].summary, here)
+    console().print(table)
+    print("next: edgebench meters info METER", file=sys.stderr)
+
+
+def print_info(header: Header, *, as_json: bool) -> None:
+    """What a meter is and can do."""
+    if as_json:
+        _print_json(to_plain(header))
+        return
+    info, capability = header.info, header.capability
+    facts = Table.grid(padding=(0, 2))
+    rate = f"{format_rate(capability.rate_hz)} samples/s"
+    kind = "each the mean since the last" if capability.is_averaging else "each an instant"
+    for name, value in (
+        ("meter", f"{info.vendor} {info.model}"),
+        ("serial", info.serial or "not told"),
+        ("firmware", info.firmware or "not told"),
+        ("rate", f"{rate}, {kind}"),
+        ("clock", capability.clock_domain),
+        ("digital inputs", str(capability.digital_count)),
+        ("losses seen by", capability.loss_detection),
+    ):
+        facts.add_row(Text(name, style="bold"), text(value))
+    for channel in capability.channels:
+        facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
+    terms = plain_table("uncertainty", "value", "range", "says", "reference")
+    for term in header.uncertainty:
+        terms.add_row(*_term(term))
+    out = console()
+    out.print(facts)
+    out.print(terms)
+
+
+def _term(term: UncertaintyTerm) -> list[str]:
+    unit = "" if term.unit.value == "ratio" else f" {term.unit.value}"
+    value = f"±{term.value:g}{unit} ({term.distribution.value})"
+    where = "all" if term.range is None else str(term.range)
+    return [term.kind.value, value, where, term.origin.value, term.reference]
+
+
+def print_checks(session: Session, *, as_json: bool) -> None:
+    """The outcome of a self-test."""
+    if as_json:
+        _print_json(_plain_checks(session))
+        return
+    console().print(_checks_table(session))
+
+
+def print_session(session: Session, *, as_json: bool) -> None:
+    """The energy of a recording; no number where it cannot be trusted."""
+    channels = session.channels() if session.is_trusted else []
+    if as_json:
+        _print_json(_plain_checks(session) | {"channels": [to_plain(one) for one in channels]})
+        return
+    out = console()
+    out.print(_checks_table(session))
+    if channels:
+        table = plain_table("channel", "boundary", "time", "energy", "mean", "peak")
+        for one in channels:
+            table.add_row(
+                one.name,
+                one.boundary,
+                f"{one.duration_s:.3f} s",
+                format_joules(one.energy_j),
+                format_watts(one.power_w_mean),
+                format_watts(one.power_w_peak),
+            )
+        out.print(table)
+    else:
+        print("error: the recording cannot be trusted: no energy", file=sys.stderr)
+    print(f"session: {session.directory}", file=sys.stderr)
+
+
+def _checks_table(session: Session) -> Table:
+    table = plain_table("check", "outcome", "detail")
+    for check in session.checks:
+        outcome, style = _OUTCOMES[check.is_passed]
+        table.add_row(check.id, Text(outcome, style=style), text(check.detail))
+    return table
+
+
+def _plain_checks(session: Session) -> dict[str, Any]:
+    return {
+        "directory": str(session.directory),
+        "meter": to_plain(session.facts.header.info),
+        "is_trusted": session.is_trusted,
+        "loss": to_plain(session.facts.loss),
+        "checks": [
+            {"id": one.id, "outcome": _OUTCOMES[one.is_passed][0], "detail": one.detail}
+            for one in session.checks
+        ],
+    }
+
+
+def _print_json(plain: dict[str, Any]) -> None:
+    json.dump(plain, sys.stdout, indent=1)
+    print()
