@@ -1,0 +1,169 @@
+"""`edgebench meters`: list, info, selftest, record; on a made-up PPK2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands import Run
+from support.powercap import Counter
+from support.ppk2 import Faults, Ppk2Emulator, constant
+
+from edgebench.host.store.power import PowerFile
+from edgebench.protocol.errors import MeasurementError
+
+CHANNEL = "current"
+MEAN_W = 10e-3 * 3.3
+MANY_LOST = Faults(lost_words=tuple((at, 50) for at in range(5_000, 60_000, 5_000)))
+
+
+@pytest.fixture
+def ppk2() -> Iterator[Ppk2Emulator]:
+    """10 mA all the time."""
+    with Ppk2Emulator(waveform=constant(10e-3)) as emulator:
+        yield emulator
+
+
+def name(emulator: Ppk2Emulator) -> str:
+    """As people write it."""
+    return f"ppk2:{emulator.path},supply=3.3"
+
+
+def test_list_shows_each_driver_and_why_it_is_not_there(edgebench: Run) -> None:
+    """A newcomer does not learn which meters there are, or sees a traceback."""
+    said = edgebench("meters")
+    assert said.code == 0
+    assert "Nordic Power Profiler Kit II" in said.out
+    assert "no instrument with USB id 1915:c00a is connected" in said.out
+    plain = json.loads(edgebench("meters", "list", "--json").out)["meters"]
+    assert "reason" in plain["ppk2"]
+
+
+def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None:
+    """The uncertainty of a meter is known to nobody but its maker."""
+    said = edgebench("meters", "info", name(ppk2))
+    assert said.code == 0
+    for words in ("Power Profiler Kit II", "100,000 samples/s", "gain", "±0.15", "typical"):
+        assert words in said.out, words
+    plain = json.loads(edgebench("meters", "info", name(ppk2), "--json").out)
+    assert plain["facts"]["calibration"]["r"][4] == 0.0522
+
+
+def test_record_prints_the_energy_and_keeps_everything(
+    edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path
+) -> None:
+    """The number is printed, and what it was computed from is gone."""
+    folder = tmp_path / "session"
+    said = edgebench("meters", "record", name(ppk2), "--duration", "1s", "--output", str(folder))
+    assert said.code == 0, said.err
+    assert "33.0 mW" in said.out
+    assert str(folder) in said.err
+    file = PowerFile.open(folder)
+    [group] = file.facts.groups
+    begin_ns, end_ns = group.first_ns, group.last_ns
+    assert (end_ns - begin_ns) / 1e9 > 0.5
+    whole_j = file.energy_j(CHANNEL, begin_ns, end_ns)
+    assert whole_j == pytest.approx(MEAN_W * (end_ns - begin_ns) / 1e9, rel=0.001)
+    middle = file.energy_j(CHANNEL, begin_ns + 10**8, begin_ns + 3 * 10**8)
+    assert middle == pytest.approx(MEAN_W * 0.2, rel=0.001)
+    with pytest.raises(MeasurementError, match="behind what the meter recorded"):
+        file.energy_j(CHANNEL, begin_ns, end_ns + 10**9)
+    said = edgebench("meters", "record", name(ppk2), "--duration", "0.3s", "--json")
+    plain = json.loads(said.out)
+    assert plain["is_trusted"] is True
+    assert plain["channels"][0]["power_w_mean"] == pytest.approx(MEAN_W, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("faults", "check", "words"),
+    [
+        (MANY_LOST, "loss", "limit 0.1%"),
+        (Faults(gone_after_s=0.4), "complete", "is gone"),
+        (Faults(not_a_number=("S3",)), "calibration", "S3"),
+    ],
+)
+def test_energy_of_a_bad_recording_is_refused(
+    edgebench: Run, faults: Faults, check: str, words: str
+) -> None:
+    """A number that cannot be trusted is printed, or the reason is not."""
+    with Ppk2Emulator(waveform=constant(10e-3), faults=faults) as emulator:
+        said = edgebench("meters", "record", name(emulator), "--duration", "0.8s")
+    assert said.code == 3, said.out
+    [line] = [line for line in said.out.splitlines() if line.strip().startswith(check)]
+    assert "fail" in line
+    assert words in line
+    assert "mW" not in said.out
+    assert "no energy" in said.err
+
+
+def test_saturation_is_a_reason_to_refuse(edgebench: Run) -> None:
+    """A peak that was cut off is part of the mean."""
+    peak = constant(1e4)  # ampere
+    with Ppk2Emulator(waveform=peak) as emulator:
+        said = edgebench("meters", "record", name(emulator), "--duration", "0.3s", "--json")
+    plain = json.loads(said.out)
+    outcomes = {one["id"]: one["outcome"] for one in plain["checks"]}
+    assert (said.code, outcomes["saturation"], plain["channels"]) == (3, "fail", [])
+
+
+def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> None:
+    """A good meter is refused, or the test tests nothing."""
+    said = edgebench("meters", "selftest", name(ppk2), "--json")
+    plain = json.loads(said.out)
+    assert said.code == 0, plain
+    assert [one["id"] for one in plain["checks"]] == [
+        *("complete", "calibration", "loss", "rate", "saturation")
+    ]
+
+
+def test_meter_whose_clock_is_wrong_fails_its_test(edgebench: Run) -> None:
+    """A trace that is stretched by half has half of the power, and nobody sees it."""
+    faults = Faults(rate_error_ppm=-300_000.0)
+    with Ppk2Emulator(faults=faults) as emulator:
+        said = edgebench("meters", "selftest", name(emulator), "--json")
+    outcomes = {one["id"]: one["outcome"] for one in json.loads(said.out)["checks"]}
+    assert (said.code, outcomes["rate"]) == (3, "fail")
+
+
+def test_ctrl_c_keeps_what_was_recorded(edgebench: Run, ppk2: Ppk2Emulator) -> None:
+    """An hour of recording is lost with the last second of it."""
+    timer = threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    said = edgebench("meters", "record", name(ppk2), "--duration", "60s", "--json")
+    timer.join()
+    [channel] = json.loads(said.out)["channels"]
+    assert 0.1 < channel["duration_s"] < 30
+
+
+def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> None:
+    """Only one kind of meter works."""
+    Counter(tmp_path)
+    said = edgebench("meters", "record", f"rapl:{tmp_path}", "--duration", "0.5s", "--json")
+    assert said.code == 0, said.err
+    [channel] = json.loads(said.out)["channels"]
+    assert (channel["name"], channel["energy_j"]) == ("package-0", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("record", "wattson"), "unknown meter"),
+        (("info", "ppk2:/dev/null,supply=x"), "supply must be a number"),
+        (("record", "ppk2:/dev/nothing,supply=3.3"), "/dev/nothing"),
+        (("selftest", "rapl:/nowhere"), "no RAPL zone"),
+    ],
+)
+def test_wrong_meter_is_one_line_and_a_hint(
+    edgebench: Run, words: tuple[str, ...], reason: str
+) -> None:
+    """A typing error becomes a traceback."""
+    said = edgebench("meters", *words)
+    assert said.code == 2
+    assert reason in said.err
+    assert "hint: " in said.err
+    assert "Traceback" not in said.err
