@@ -97,7 +97,7 @@ def _describe(folders: list[Path]) -> Header:
         uncertainty=(
             UncertaintyTerm(
                 kind=Kind.EDGE,
-                value=UPDATE_S,
+                value=UPDATE_S / 2,
                 unit=Unit.SECOND,
                 is_common=False,
                 reference="updated once a millisecond, at no known time",

@@ -1,0 +1,222 @@
+"""Energy of inferences with its uncertainty, gross and net of idle.
+
+Theory of operation. A window's energy is what the meter says, and what the meter may be wrong by:
+
+    E = sum over ranges r of (E_r · (1 + gain_r + voltage + timebase + model) + V · T_r · offset_r)
+        + noise + edges + missing
+
+Each small quantity is a variable with mean 0. Those that are the meter's own (gain, offset, …) are
+the same variable in every window, so that an offset cancels in the net energy and a gain does not;
+noise, edges and missing samples are a window's own. Within a range the gain errors add up linearly,
+not as if each sample had one of its own.
+
+Two uncertainties come of it: the absolute one, of all terms, and the comparative one, without the
+terms that are the same in two runs with the same meter: only that can rank models.
+
+Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
+propagation by the package `uncertainties`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+
+COVERAGE = 2.0
+"""k of the expanded uncertainties: about 95 %."""
+ALL_RANGES = None
+_RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangePart:
+    """What a window has of one range of the meter."""
+
+    energy_j: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyWindow:
+    """One window of a recording."""
+
+    energy_j: float
+    duration_s: float
+    sample_count: int
+    supply_v: float
+    """Set, given, or the mean of what was measured."""
+    edge_power_w: tuple[float, float]
+    """At its two ends."""
+    ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
+    """By number; without ranges all of it is under None."""
+    missing_s: float = 0.0
+    """Inside it, without a sample."""
+    power_w_span: float = 0.0
+    """Highest power less the lowest."""
+    edge_error_s: float = 0.0
+    """Standard uncertainty of each end, by the synchronisation of the clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A number with its uncertainty."""
+
+    value: float
+    components: dict[str, float]
+    """Standard uncertainty of each term, by its name; `meter's` ones first."""
+    u_absolute: float
+    """Standard, of all terms."""
+    u_comparative: float
+    """Standard, without the terms that are the same in two runs with this meter."""
+
+    @property
+    def u95_absolute(self) -> float:
+        """Expanded, k = 2."""
+        return COVERAGE * self.u_absolute
+
+    @property
+    def u95_comparative(self) -> float:
+        """Expanded, k = 2."""
+        return COVERAGE * self.u_comparative
+
+
+class MeterErrors:
+    """The variables that a meter's errors are, shared by all windows of one recording."""
+
+    def __init__(self, terms: Sequence[UncertaintyTerm]) -> None:
+        from uncertainties import ufloat
+
+        self._terms = [
+            (term, ufloat(0.0, term.standard, tag=_name(term))) for term in terms if term.standard
+        ]
+        self._make: Any = ufloat
+        self._common = {_name(term) for term in terms if term.is_common}
+
+    def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> Uncertain:
+        """Energy of a window over the inferences in it."""
+        return self._uncertain(self._energy(window, "window") / inference_count)
+
+    def net_per_inference(
+        self, window: EnergyWindow, idle: EnergyWindow, inference_count: int
+    ) -> Uncertain:
+        """The same without what the device takes when it idles."""
+        while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
+        return self._uncertain((self._energy(window, "window") - while_idle) / inference_count)
+
+    def mean_power(self, window: EnergyWindow) -> Uncertain:
+        """Of a window."""
+        return self._uncertain(self._energy(window, "window") / window.duration_s)
+
+    def _energy(self, window: EnergyWindow, name: str) -> Any:
+        parts = window.ranges or {
+            ALL_RANGES: RangePart(energy_j=window.energy_j, duration_s=window.duration_s)
+        }
+        energy: Any = window.energy_j
+        for term, error in self._terms:
+            for r, part in parts.items():
+                if term.range is None or term.range == r:
+                    energy += _effect(term, error, window, part)
+        return energy + self._own(window, name)
+
+    def _own(self, window: EnergyWindow, name: str) -> Any:
+        """Errors that no other window shares."""
+        total: Any = 0.0
+        for what, standard_j in _own_errors(window, [term for term, _ in self._terms]).items():
+            if standard_j:
+                total += self._make(0.0, standard_j, tag=f"{what} of the {name}")
+        return total
+
+    def _uncertain(self, found: Any) -> Uncertain:
+        components: dict[str, float] = {}
+        for variable, error in getattr(found, "error_components", dict)().items():
+            if error:
+                components[variable.tag] = math.hypot(components.get(variable.tag, 0.0), error)
+        own = [error for name, error in components.items() if name not in self._common]
+        return Uncertain(
+            value=float(getattr(found, "nominal_value", found)),
+            components=components,
+            u_absolute=math.hypot(*components.values()),
+            u_comparative=math.hypot(*own),
+        )
+
+
+def _name(term: UncertaintyTerm) -> str:
+    where = "" if term.range is None else f" of range {term.range}"
+    return f"{term.kind.value}{where}"
+
+
+def _effect(term: UncertaintyTerm, error: Any, window: EnergyWindow, part: RangePart) -> Any:
+    """What an error of the meter adds to the energy of one range."""
+    if term.kind in _RATIOS:
+        return part.energy_j * error
+    if term.kind not in (Kind.OFFSET, Kind.RESOLUTION):
+        return 0.0
+    if term.unit is Unit.AMPERE:
+        return window.supply_v * part.duration_s * error
+    if term.unit is Unit.WATT:
+        return part.duration_s * error
+    if term.unit is Unit.VOLT:
+        return part.energy_j / window.supply_v * error
+    return 0.0
+
+
+def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
+    """Standard uncertainty of the energy, J, by what causes it.
+
+    edges      sqrt(P0² + P1²) · u_t, the two ends being independent
+    counter    one step of an energy counter at each of the two readings
+    noise      V · dt · sigma · sqrt(n)
+    missing    lost time · (highest - lowest power) / sqrt(12)
+    """
+    power_w = math.hypot(*window.edge_power_w)
+    edge_s = math.hypot(
+        window.edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE)
+    )
+    counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
+    return {
+        "edges": power_w * edge_s,
+        "counter": math.sqrt(2) * counter_j,
+        "noise": _noise_j(window, terms),
+        "missing": window.missing_s * window.power_w_span / math.sqrt(12),
+    }
+
+
+def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
+    if not window.sample_count:
+        return 0.0
+    sigma_w = math.hypot(
+        *(
+            term.standard * (window.supply_v if term.unit is Unit.AMPERE else 1.0)
+            for term in terms
+            if term.kind is Kind.NOISE
+        )
+    )
+    return sigma_w * window.duration_s / math.sqrt(window.sample_count)
+
+
+def edge_bias_j(power_w_inside: float, power_w_outside: float, edge_error_s: float) -> float:
+    """By how much a lone burst is read too low, on average, as its edges are not where they seem.
+
+    -2 (P_in - P_out) s / sqrt(2 pi): an edge that lies too far inside loses P_in, one that lies
+    too far outside gains only P_out.
+
+    Args:
+        power_w_inside: In the burst.
+        power_w_outside: Beside it.
+        edge_error_s: Standard deviation of each edge.
+    """
+    return -2 * (power_w_inside - power_w_outside) * edge_error_s / math.sqrt(2 * math.pi)
+
+
+def edge_spread_j(power_w_inside: float, power_w_outside: float, edge_error_s: float) -> float:
+    """Standard deviation that goes with it.
+
+    variance = 2 s² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi))
+    """
+    mean_square = (power_w_inside**2 + power_w_outside**2) / 2
+    bias_square = (power_w_inside - power_w_outside) ** 2 / (2 * math.pi)
+    return math.sqrt(2 * (mean_square - bias_square)) * edge_error_s
