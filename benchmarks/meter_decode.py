@@ -1,0 +1,182 @@
+"""How fast the bytes of meters become samples: ours beside other people's clients.
+
+    python benchmarks/meter_decode.py [--rounds 7] [--seconds 60]
+
+The same words go through each side in the same chunks, in one process, in an order that is drawn
+anew for each round; what counts is the ratio within a round.
+
+    ppk2-api    its parser of a chunk, as its users call it
+    ppk2lab     its parser, conversion and filter, as its capture does
+
+Both do what ours does: framing, calibration, the filter over range switches, logic inputs. Then
+ten streams of a PPK2 at full rate, one after the other on one core, for as many seconds as asked:
+a second of all ten has to be decoded in less than a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import (
+    add_patience,
+    interleave,
+    machine,
+    paired_ratios,
+    report,
+    seconds_of,
+    spread,
+    table,
+)
+from numpy.typing import NDArray
+from ppk2_api.ppk2_api import PPK2_API
+from ppk2lab.calibration import Calibration as OtherCalibration
+from ppk2lab.calibration import RangeCalibration, SpikeFilter
+from ppk2lab.protocol.samples import SampleBlock, SampleStreamParser
+
+from edgebench.meters.base import Packet
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.metadata import Calibration
+from edgebench.meters.ppk2.words import RATE_HZ
+
+CHUNK_BYTES = 40_000
+"""A tenth of a second."""
+SAMPLES = 200_000
+RUN_LENGTH = 1000
+"""Samples between two switches of range."""
+STREAMS = 10
+CALIBRATION = Calibration(
+    r=(1003.35, 101.55, 10.31, 0.9575, 0.0522),
+    o=(162.5, 77.5, 75.6, 65.2, 90.1),
+    gs=(0.0031, 0.1, 0.5, 1.1, 6.5),
+    gi=(0.9998, 0.999, 1.0002, 0.998, 0.9987),
+    s=(4.8e-08, 5e-07, 5e-06, 7e-05, 0.0003),
+    i=(-3e-08, -2.5e-07, -2.4e-06, -2.2e-05, -0.0009),
+    ug=(1.0, 1.0, 1.0, 1.0, 1.0),
+)
+FIELDS = {"R": "r", "GS": "gs", "GI": "gi", "O": "o", "S": "s", "I": "i", "UG": "ug"}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=int, default=60, help="of the ten streams")
+    add_patience(parser)
+    options = parser.parse_args()
+    began = machine()
+    parts = chunks(words(SAMPLES))
+    sides: dict[str, Callable[[], float]] = {
+        "edgebench": lambda: seconds_of(lambda: ours(parts)),
+        "ppk2-api": lambda: seconds_of(lambda: ppk2_api(parts)),
+        "ppk2lab": lambda: seconds_of(lambda: ppk2lab(parts)),
+    }
+    found = interleave(sides, options.rounds, patience_s=options.patience)
+    rows = [
+        [
+            name,
+            spread([SAMPLES / 1e6 / s for s in found[name]]).text(),
+            paired_ratios(found[name], found["edgebench"]).text(1),
+        ]
+        for name in sides
+    ]
+    lines = [table(["PPK2", "million samples/s", "time, ours = 1"], rows), "", ten_streams(options)]
+    report("Decoding meters", lines, began)
+
+
+def words(count: int) -> bytes:
+    """A stream that switches its range now and then."""
+    draw = np.random.default_rng(1)
+    begins = np.where(draw.random(count) < 1 / RUN_LENGTH, np.arange(count), 0)
+    ranges = draw.integers(0, 5, count)[np.maximum.accumulate(begins)]
+    made: NDArray[np.uint32] = (
+        draw.integers(100, 16000, count)
+        | ranges << 14
+        | (np.arange(count) % 64) << 18
+        | draw.integers(0, 256, count) << 24
+    ).astype("<u4")
+    return made.tobytes()
+
+
+def chunks(data: bytes) -> list[bytes]:
+    """As they come from the port."""
+    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+
+
+def ours(parts: list[bytes]) -> None:
+    """One stream."""
+    decoder = new_decoder()
+    for part in parts:
+        decoder.feed(Packet(0, 0, part))
+
+
+def new_decoder() -> Ppk2Decoder:
+    """Of a unit in source mode."""
+    return Ppk2Decoder(Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
+
+
+def ppk2_api(parts: list[bytes]) -> None:
+    """The same by ppk2-api; its object is built without a port."""
+    api: Any = PPK2_API.__new__(PPK2_API)
+    api.ser = None
+    api.modifiers = {
+        key: {str(r): value for r, value in enumerate(getattr(CALIBRATION, name))}
+        for key, name in FIELDS.items()
+    }
+    api.current_vdd, api.adc_mult = 3300, 1.8 / 163840
+    api.MEAS_ADC, api.MEAS_RANGE = api._generate_mask(14, 0), api._generate_mask(3, 14)
+    api.MEAS_LOGIC = api._generate_mask(8, 24)
+    api.rolling_avg = api.rolling_avg4 = api.prev_range = None
+    api.consecutive_range_samples = api.after_spike = 0
+    api.spike_filter_alpha, api.spike_filter_alpha5, api.spike_filter_samples = 0.18, 0.06, 3
+    api.remainder = {"sequence": b"", "len": 0}
+    for part in parts:
+        api.get_samples(part)
+
+
+def ppk2lab(parts: list[bytes]) -> None:
+    """The same by ppk2lab."""
+    calibration = OtherCalibration(
+        [
+            RangeCalibration(**{name: getattr(CALIBRATION, name)[r] for name in FIELDS.values()})
+            for r in range(5)
+        ],
+        vdd_mv=3300,
+    )
+    parser, spikes = SampleStreamParser(), SpikeFilter()
+    for part in parts:
+        for event in parser.feed(part):
+            if isinstance(event, SampleBlock):
+                spikes.apply(calibration.convert_block(event), event.ranges)
+
+
+def ten_streams(options: argparse.Namespace) -> str:
+    """Seconds of decoding for each second of ten meters, on one core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    two_seconds = chunks(words(2 * RATE_HZ))  # after which the counter is where it was
+    half = len(two_seconds) // 2
+    decoders = [new_decoder() for _ in range(STREAMS)]
+    needed = []
+    for second in range(options.seconds):
+        begin_s = time.perf_counter()
+        for part in two_seconds[half * (second % 2) :][:half]:
+            for decoder in decoders:
+                decoder.feed(Packet(0, 0, part))
+        needed.append(time.perf_counter() - begin_s)
+    reports = [decoder.loss() for decoder in decoders]
+    received = sum(one.received_count for one in reports)
+    lost = sum(one.lost_count for one in reports)
+    late = sum(one > 1 for one in needed)
+    return (
+        f"{STREAMS} streams of {RATE_HZ:,} samples/s on one core for {options.seconds} s: "
+        f"{spread(needed).text(3)} s for each second of them, {late} seconds late; "
+        f"{received:,} of {STREAMS * RATE_HZ * options.seconds:,} samples, {lost} lost"
+    )
+
+
+if __name__ == "__main__":
+    main()
