@@ -48,7 +48,12 @@ class StreamSession:
 
     def __enter__(self) -> StreamSession:
         self._writer = SpoolWriter(self._path, self._header)
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self._writer.close()
+            self._path.unlink()  # nothing was recorded
+            raise
         self._thread.start()
         return self
 
