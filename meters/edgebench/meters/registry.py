@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.meters.base import Decoder, Header, Meter
+from edgebench.meters.lpm01a import decoder as lpm01a_decoder
+from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.options import Options
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
@@ -32,6 +34,9 @@ def _rapl(options: Options) -> Meter:
 
 
 DRIVERS: dict[str, Driver] = {
+    "lpm01a": Driver(
+        lpm01a_device.make_meter, lpm01a_decoder.make_decoder, "ST X-NUCLEO-LPM01A (PowerShield)"
+    ),
     "ppk2": Driver(
         ppk2_device.make_meter, ppk2_decoder.make_decoder, "Nordic Power Profiler Kit II"
     ),

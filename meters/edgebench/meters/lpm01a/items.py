@@ -1,0 +1,77 @@
+"""What a PowerShield's stream is made of, whichever format it has on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """Samples that follow each other."""
+
+    values: Floats
+    """Ampere, or joule in the interval before; shape (n,)."""
+    exponents: NDArray[np.uint8]
+    """Negative power of the format's radix that each has: how fine its step is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The meter's own time, which it sends once a second among the samples."""
+
+    time_ms: int
+    """Since the recording began."""
+    buffer_ratio: float
+    """How full its buffer is, 0…1."""
+    is_overflow: bool = False
+    """Its buffer was too full: samples are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Bytes that mean nothing: samples are lost here."""
+
+    count: int
+    """At least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The event input D7 changed here, as it was asked to report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overcurrent:
+    """More current than the range can measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDown:
+    """The meter switched the device's supply off."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyVoltage:
+    """What the meter says of the device's supply."""
+
+    voltage_v: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMessage:
+    """What went wrong, in the meter's words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The meter ended the recording."""
+
+
+Item = Values | Stamp | Hole | Edge | Overcurrent | PowerDown | SupplyVoltage | ErrorMessage | End

@@ -1,0 +1,156 @@
+"""Places samples on the meter's own time, and finds what is missing.
+
+Theory of operation. Samples have no numbers. Once a second the meter says its time, and how many
+samples there should have been until then follows from the rate. So samples are held back until the
+next stamp. Are some missing, then the place of the loss is known where bytes were damaged, and else
+not: the samples of that second are put at its begin, and the gap reaches over all of it. What comes
+behind the last stamp, less than a second, is checked by nothing.
+
+The first stamp is 0: samples before it belong to nothing, and are not given to this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.meters.base import Flag, Gap
+from edgebench.meters.lpm01a.items import Floats, Stamp, Values
+
+JUMP_MAX_S = 60
+"""No stamp is so far ahead of the samples: a session gives up a meter that is silent for less."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """Samples with their places; arrays have shape (n,), n >= 1."""
+
+    index: NDArray[np.int64]
+    values: Floats
+    exponents: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    is_edge: NDArray[np.bool_]
+    """An event came right before."""
+
+
+@dataclass(slots=True, eq=False)
+class Timeline:
+    """Collects the samples of a second."""
+
+    rate_hz: int
+    first_end: int = 0
+    """1 where a value is of the interval that ends with it: the first one ends a period late."""
+    next_index: int = 0
+    received_count: int = 0
+    lost_count: int = 0
+    desync_count: int = 0
+    is_ambiguous: bool = False
+    gaps: list[Gap] = field(default_factory=list[Gap])
+    standing: Flag = Flag.NONE
+    """Of all samples from here on."""
+    _parts: list[Values] = field(default_factory=list[Values])
+    _part_flags: list[Flag] = field(default_factory=list[Flag])
+    _marks: list[tuple[int, Flag]] = field(default_factory=list[tuple[int, Flag]])
+    """Flags of single samples, by their place in this second."""
+    _edges: list[int] = field(default_factory=list[int])
+    _count: int = 0
+    _hole_at: int | None = None
+    _hole_count: int = 0
+    """At least."""
+    _excess: int = 0
+    """Samples that the stamps do not know of."""
+
+    def add(self, values: Values) -> None:
+        """Samples that follow."""
+        self._parts.append(values)
+        self._part_flags.append(self.standing)
+        self._count += len(values.values)
+
+    def add_hole(self, count: int) -> None:
+        """Samples that are lost here, so many at least."""
+        self.desync_count += 1
+        if self._hole_at is None:
+            self._hole_at = self._count
+        self._hole_count += count
+
+    def mark_neighbours(self, flag: Flag) -> None:
+        """The sample before and the one behind."""
+        self._marks += [(self._count - 1, flag), (self._count, flag)]
+
+    def mark_edge(self) -> None:
+        """The sample behind."""
+        self._edges.append(self._count)
+
+    def stamp(self, stamp: Stamp) -> Placed | None:
+        """The meter says how late it is: the samples until then."""
+        expected = round(stamp.time_ms * self.rate_hz / 1000) + self._excess
+        missing = expected - self.next_index - self._count
+        if missing > JUMP_MAX_S * self.rate_hz:
+            self._distrust()
+            missing = self._hole_count
+        elif missing < 0:
+            self._distrust()
+            self._excess -= missing
+            missing = 0
+        if stamp.is_overflow or stamp.buffer_ratio >= 1:
+            self.is_ambiguous = True
+            return self._place(missing, "the meter's buffer overflowed")
+        return self._place(missing, "samples lost")
+
+    def finish(self) -> Placed | None:
+        """No stamp will come any more."""
+        return self._place(self._hole_count, "samples lost")
+
+    def _distrust(self) -> None:
+        self.desync_count += 1
+        self.is_ambiguous = True
+
+    def _place(self, missing: int, cause: str) -> Placed | None:
+        count, first = self._count, self.next_index
+        hole_at = self._hole_at
+        self._note_gap(missing, cause)
+        placed = self._joined(first, count if hole_at is None else hole_at, missing)
+        self.next_index += count + missing
+        self.received_count += count
+        self._marks = [(place - count, flag) for place, flag in self._marks if place >= count]
+        self._edges = [place - count for place in self._edges if place >= count]
+        self._parts, self._part_flags, self._count = [], [], 0
+        self._hole_at, self._hole_count = None, 0
+        return placed
+
+    def _note_gap(self, missing: int, cause: str) -> None:
+        if not missing:
+            return
+        first, end = self.next_index, self.next_index + self._count + missing
+        if self._hole_at is not None:
+            first, end = first + self._hole_at, first + self._hole_at + missing
+            cause = "framing lost"
+        begin_ns = self.time_ns(max(0, first - 1))
+        self.gaps.append(Gap(begin_ns, self.time_ns(end), missing, cause))
+        self.lost_count += missing
+
+    def time_ns(self, index: int) -> int:
+        """Of the sample at this place."""
+        return (index + self.first_end) * (1_000_000_000 // self.rate_hz)
+
+    def _joined(self, first: int, hole_at: int, missing: int) -> Placed | None:
+        if not self._count:
+            return None
+        index = first + np.arange(self._count)
+        index[hole_at:] += missing
+        lengths = [len(part.values) for part in self._parts]
+        flags = np.repeat(np.array(self._part_flags, np.uint8), lengths)
+        for place, flag in self._marks:
+            if 0 <= place < self._count:
+                flags[place] |= np.uint8(flag)
+        is_edge = np.zeros(self._count, np.bool_)
+        is_edge[[place for place in self._edges if place < self._count]] = True
+        return Placed(
+            index,
+            np.concatenate([part.values for part in self._parts]),
+            np.concatenate([part.exponents for part in self._parts]),
+            flags,
+            is_edge,
+        )

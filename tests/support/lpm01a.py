@@ -1,0 +1,287 @@
+"""A PowerShield that is made up, down to the bytes on its port; faults are asked for."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+_TICK_S = 0.005
+BOARD_ID = "0A1B2C3D-4E5F6071-82930415"
+OVERCURRENT = b"\xf0\xf5\xff\xff"
+END = b"\xf0\xf4\xff\xff"
+
+Waveform = Callable[[Floats], Floats]
+"""Ampere, or joule in the interval before, at these seconds of the meter's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """What goes wrong."""
+
+    lost_samples: tuple[tuple[int, int], ...] = ()
+    """Index of the first, and how many."""
+    lost_bytes: tuple[int, ...] = ()
+    """Index of samples that lose a byte."""
+    lost_stamps: tuple[int, ...] = ()
+    """Seconds whose stamp does not come."""
+    records: tuple[tuple[int, bytes], ...] = ()
+    """Bytes put in before the sample with this index."""
+    rate_error_ppm: float = 0.0
+    stall_at_s: float | None = None
+    stall_s: float = 0.2
+    """Nothing comes for so long, and then all of it at once."""
+    gone_after_s: float | None = None
+    is_split: bool = False
+    """Each byte is written by itself."""
+    stale: bytes = b""
+    """Before the first answer."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """Commands that are refused, and why."""
+    mute: tuple[str, ...] = ()
+    """Commands that are not answered."""
+    is_short: bool = False
+    """`err`, as in the manual, and no reason."""
+
+
+def encode_binary(value: float) -> bytes:
+    """The word nearest to a value, with as many digits as it has."""
+    exponent = 0
+    while exponent < 14 and round(value * 16.0 ** (exponent + 1)) <= 0xFFF:
+        exponent += 1
+    return (exponent << 12 | round(value * 16.0**exponent)).to_bytes(2, "big")
+
+
+def encode_ascii(value: float) -> bytes:
+    """The line nearest to a value, with as many digits as it has."""
+    exponent = 0
+    while exponent < 12 and round(value * 10.0 ** (exponent + 1)) <= 9999:
+        exponent += 1
+    return b"%04d-%02d\r\n" % (round(value * 10.0**exponent), exponent)
+
+
+def encode_stamp(time_ms: int, percent: int, is_ascii: bool, is_overflow: bool = False) -> bytes:
+    """What is sent once a second; as text with the oddities that real units have."""
+    if is_ascii:
+        separator = b" <>"[time_ms // 1000 % 3 :][:1]
+        seconds, milliseconds = divmod(time_ms, 1000)
+        return b"TimeStamp: %03ds%s%03dms, buff %02d%%\r\n\0" % (
+            *(seconds, separator),
+            *(milliseconds, percent),
+        )
+    return (
+        b"\xf0\xf3" + (time_ms | is_overflow << 31).to_bytes(4, "big") + bytes([percent, 255, 255])
+    )
+
+
+def stream_bytes(
+    values: Floats, *, rate_hz: int, is_ascii: bool, first: int = 0, faults: Faults | None = None
+) -> bytes:
+    """What a unit sends of these samples, the first of which has this index."""
+    return b"".join(_pieces(values, rate_hz, is_ascii, first, faults or Faults()))
+
+
+def _pieces(
+    values: Floats, rate_hz: int, is_ascii: bool, first: int, faults: Faults
+) -> list[bytes]:
+    encode = encode_ascii if is_ascii else encode_binary
+    cache: dict[float, bytes] = {}
+    put_in = dict(faults.records)
+    pieces = []
+    for index, value in enumerate(values.tolist(), first):
+        if index % rate_hz == 0 and index // rate_hz not in faults.lost_stamps:
+            pieces.append(encode_stamp(index // rate_hz * 1000, 7, is_ascii))
+        if index in put_in:
+            pieces.append(put_in[index])
+        if any(start <= index < start + count for start, count in faults.lost_samples):
+            continue
+        encoded = cache.get(value) or cache.setdefault(value, encode(value))
+        pieces.append(encoded[:-1] if index in faults.lost_bytes else encoded)
+    return pieces
+
+
+@dataclass(slots=True)
+class Lpm01aEmulator:
+    """One unit on a pseudo-terminal."""
+
+    waveform: Waveform = field(default_factory=lambda: lambda time_s: np.full(len(time_s), 1e-3))
+    faults: Faults = field(default_factory=Faults)
+    limit: int | None = None
+    """No more samples than this in a recording."""
+    path: str = ""
+    """Of the port, while it is there."""
+    emitted: int = 0
+    """Samples since the last start, the lost ones too."""
+    commands: list[str] = field(default_factory=list[str])
+    started_s: float | None = None
+    """By the host's monotonic clock."""
+    rate_hz: int = 100
+    is_ascii: bool = True
+    is_energy: bool = False
+    voltage_v: float = 3.292
+    _master: int = -1
+    _slave_fd: int = -1
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _is_streaming: bool = False
+    _heard: bytes = b""
+
+    def __enter__(self) -> Lpm01aEmulator:
+        self._master, self._slave_fd = os.openpty()
+        tty.setraw(self._slave_fd)
+        os.set_blocking(self._master, False)
+        self.path = os.ttyname(self._slave_fd)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        self.unplug()
+
+    def unplug(self) -> None:
+        """The cable is pulled out."""
+        for name in ("_master", "_slave_fd"):
+            descriptor = getattr(self, name)
+            if descriptor >= 0:
+                os.close(descriptor)
+                setattr(self, name, -1)
+
+    def wait_until_read(self) -> None:
+        """Until all samples were sent and the host took them, or the cable is out."""
+        quiet_count = 0
+        while quiet_count < 5 and self._slave_fd >= 0:
+            time.sleep(0.01)
+            is_sent = self.limit is not None and self.emitted >= self.limit
+            quiet_count = quiet_count + 1 if is_sent and not self._waiting_bytes() else 0
+
+    def _waiting_bytes(self) -> int:
+        count = array.array("i", [0])
+        with suppress(OSError):  # pulled out just now
+            fcntl.ioctl(self._slave_fd, termios.FIONREAD, count)
+        return count[0]
+
+    def _run(self) -> None:
+        while not self._over.wait(_TICK_S):
+            try:
+                self._hear()
+                self._stream()
+            except OSError:
+                return
+            if self._is_gone():
+                self.unplug()
+                return
+        with suppress(OSError):
+            self._hear()  # what was said last
+
+    def _is_gone(self) -> bool:
+        after_s = self.faults.gone_after_s
+        return (
+            after_s is not None
+            and self.started_s is not None
+            and time.monotonic() - self.started_s > after_s
+        )
+
+    def _hear(self) -> None:
+        try:
+            self._heard += os.read(self._master, 4096)
+        except BlockingIOError:
+            return
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            command = line.decode().strip()
+            self.commands.append(command)
+            self._answer(command)
+
+    def _answer(self, command: str) -> None:
+        name, _, argument = command.partition(" ")
+        if len(self.commands) == 1 and self.faults.stale:
+            self._send(self.faults.stale)
+        refused = dict(self.faults.refused)
+        if name in self.faults.mute or name == "stop":
+            if name == "stop" and self._is_streaming:
+                self._is_streaming = False
+                self._send(b"" if self.is_ascii else END)
+                self._send(b"\r\nsummary beg\r\nsummary end\r\nend\r\n")
+                self._send(b"\r\nPowerShield > Acquisition completed\r\n")
+        elif self._is_streaming:
+            self._send(self._refusal(command, "Acquisition on-going"))
+        elif name in refused:
+            self._send(self._refusal(command, refused[name]))
+        else:
+            self._obey(name, argument)
+            value = {
+                "version": " 1.0.1",
+                "powershield": f" PowerShield present: {BOARD_ID}",
+                "status": " ok",
+            }.get(name, "")
+            value = f" {round(self.voltage_v * 1000)}-03" if command == "volt get" else value
+            self._send(f"\r\nPowerShield > ack {command}{value}\r\n\r\n".encode())
+            if name == "start":
+                self._is_streaming, self.emitted = True, 0
+                self.started_s = time.monotonic()
+
+    def _refusal(self, command: str, reason: str) -> bytes:
+        if self.faults.is_short:
+            return f"\r\nPowerShield > err {command}\r\n".encode()
+        return f"\r\nPowerShield > error {command}\r\nError detail: {reason}\r\n".encode()
+
+    def _obey(self, name: str, argument: str) -> None:
+        if name == "freq":
+            number, factor = (argument[:-1], 1000) if argument.endswith("k") else (argument, 1)
+            self.rate_hz = int(number) * factor
+        elif name == "format":
+            self.is_ascii = argument == "ascii_dec"
+        elif name == "output":
+            self.is_energy = argument == "energy"
+        elif name == "volt" and argument != "get":
+            self.voltage_v = int(argument.removesuffix("m")) / 1000
+
+    def _stream(self) -> None:
+        if not self._is_streaming or self.started_s is None:
+            return
+        passed_s = time.monotonic() - self.started_s
+        stall = self.faults.stall_at_s
+        if stall is not None and stall <= passed_s < stall + self.faults.stall_s:
+            return
+        due = 1 + int(passed_s * self.rate_hz * (1 + self.faults.rate_error_ppm * 1e-6))
+        due = due if self.limit is None else min(due, self.limit)
+        if due <= self.emitted:
+            return
+        values = self.waveform(np.arange(self.emitted, due) / self.rate_hz)
+        data = stream_bytes(
+            values,
+            rate_hz=self.rate_hz,
+            is_ascii=self.is_ascii,
+            first=self.emitted,
+            faults=self.faults,
+        )
+        self.emitted = due
+        self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        step = 1 if self.faults.is_split else 65536
+        while data and not self._over.is_set():
+            try:
+                data = data[os.write(self._master, data[:step]) :]
+            except BlockingIOError:  # the host does not read; a real unit would lose samples
+                time.sleep(0.001)

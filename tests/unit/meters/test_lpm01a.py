@@ -1,0 +1,321 @@
+"""A PowerShield on a pseudo-terminal: asked, set up, recorded, and taken away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.lpm01a import BOARD_ID, END, Faults, Lpm01aEmulator
+from support.recordings import Decoded, decoded
+
+from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.lpm01a.datasheet import uncertainty
+from edgebench.meters.lpm01a.device import Lpm01a, make_meter
+from edgebench.meters.lpm01a.settings import Setup, parse_setup
+from edgebench.meters.options import Options
+from edgebench.meters.registry import find_meter
+from edgebench.meters.spool import read_header
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.transport import SerialTransport
+from edgebench.meters.uncertainty import Kind, Origin
+from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
+
+Floats = NDArray[np.float64]
+OPTIONS = {
+    "binary": "supply=3.3,rate=10k",
+    "ascii": "supply=3.3,rate=1k,format=ascii",
+    "energy": "supply=3.3,rate=1k,output=energy",
+}
+
+
+def make(emulator: Lpm01aEmulator, options: str = "supply=3.3", answer_s: float = 3.0) -> Lpm01a:
+    """The driver at this unit's port."""
+    setup = parse_setup(Options.parse("lpm01a", options))
+    return Lpm01a(lambda: SerialTransport(emulator.path, 3_686_400), setup, answer_s=answer_s)
+
+
+def opened(meter: Lpm01a) -> Header:
+    """It must open."""
+    header = meter.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def reason(meter: Lpm01a) -> str:
+    """It must not open; why."""
+    missing = meter.open()
+    assert isinstance(missing, Missing)
+    return missing.reason
+
+
+def record(
+    emulator: Lpm01aEmulator, path: Path, options: str, count: int
+) -> tuple[Decoded, StreamSession]:
+    """A recording of so many samples."""
+    emulator.limit = count
+    meter = make(emulator, options)
+    opened(meter)
+    with meter.session(path) as session:
+        emulator.wait_until_read()
+    meter.close()
+    return decoded(path), session
+
+
+def sawtooth(time_s: Floats) -> Floats:
+    """A current that is another one at each millisecond."""
+    steps: Floats = np.floor(time_s * 1000 + 1e-6)
+    return 1e-3 + 1e-5 * steps
+
+
+def test_unit_is_asked_and_set_up_in_order() -> None:
+    """The unit measures as somebody else left it, or refuses what it cannot do yet."""
+    with Lpm01aEmulator() as emulator:
+        meter = make(emulator, "supply=3.3,rate=100k")
+        header = opened(meter)
+        meter.close()
+    assert emulator.commands == [
+        *("stop", "htc", "version", "powershield", "status", "volt 3300m", "freq 1k"),
+        *("acqmode dyn", "output current", "format bin_hexa", "freq 100k", "acqtime inf"),
+        *("trigsrc sw", "trigdelay 0", "funcmode optim", "hrc"),
+    ]
+    assert (header.info.serial, header.info.firmware) == (BOARD_ID, "1.0.1")
+    assert header.capability.clock_domain == f"meter:lpm01a:{BOARD_ID}"
+    assert header.capability.rate_hz == 100_000
+    assert not header.capability.is_averaging
+
+
+def test_energy_as_text_is_asked_for() -> None:
+    """An option is taken, and not sent."""
+    with Lpm01aEmulator() as emulator:
+        meter = make(emulator, "rate=1k,output=energy,format=ascii,mode=stat,events=fal")
+        header = opened(meter)
+        meter.close()
+    assert emulator.commands[5:15] == [
+        *("volt get", "freq 1k", "acqmode stat", "output energy", "format ascii_dec", "freq 1k"),
+        *("acqtime inf", "trigsrc sw", "trigdelay 0", "eventsrc d7 fal"),
+    ]
+    assert header.facts["supply_v"] == pytest.approx(3.292)
+    assert header.capability.is_averaging
+    assert header.capability.digital_count == 1
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_recording_is_what_the_unit_measured(tmp_path: Path, options: str) -> None:
+    """The first or the last samples are lost at the commands, or times are off by some."""
+    with Lpm01aEmulator(sawtooth) as emulator:
+        found, session = record(emulator, tmp_path / "recording", options, 1300)
+    assert session.trouble is None
+    header = read_header(tmp_path / "recording")
+    time_s = (found.time_ns if "energy" not in options else found.begin_ns) / 1e9
+    scale = header.capability.rate_hz if "energy" in options else 3.3
+    assert time_s[0] == 0
+    np.testing.assert_allclose(found.power_w, sawtooth(time_s) * scale, rtol=1 / 256)
+    assert found.loss.lost_count == found.loss.desync_count == 0
+    assert len(time_s) == 1300
+
+
+@pytest.mark.slow
+def test_samples_come_while_it_records(tmp_path: Path) -> None:
+    """A stream at its full rate is not kept up with."""
+    with Lpm01aEmulator(sawtooth) as emulator:
+        found, session = record(emulator, tmp_path / "recording", "supply=3.3", 210_000)
+    assert session.trouble is None
+    assert (found.loss.lost_count, found.loss.desync_count) == (0, 0)
+    assert len(found.time_ns) == 210_000
+    assert (np.diff(found.time_ns) == 10_000).all()
+
+
+@pytest.mark.slow
+def test_losses_on_the_way_are_counted(tmp_path: Path) -> None:
+    """Samples that a unit could not send are not missed."""
+    faults = Faults(lost_samples=((2000, 37),), lost_bytes=(12_345,))
+    with Lpm01aEmulator(sawtooth, faults) as emulator:
+        found, _ = record(emulator, tmp_path / "recording", OPTIONS["binary"], 21_000)
+    assert [gap.count for gap in found.loss.gaps] == [37, 10_000]
+    assert found.loss.received_count + found.loss.lost_count == 21_000
+
+
+@pytest.mark.slow
+def test_late_burst_is_no_loss(tmp_path: Path) -> None:
+    """A host that was busy, or a unit that was, makes a gap in time."""
+    with Lpm01aEmulator(sawtooth, Faults(stall_at_s=0.5, stall_s=0.6)) as emulator:
+        found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 15_000)
+    assert (session.trouble, found.loss.lost_count) == (None, 0)
+    assert (np.diff(found.time_ns) == 100_000).all()
+    assert len(found.time_ns) == 15_000
+
+
+def test_each_byte_alone_is_understood(tmp_path: Path) -> None:
+    """An answer or a sample that comes in two reads is lost."""
+    with Lpm01aEmulator(sawtooth, Faults(is_split=True)) as emulator:
+        found, session = record(emulator, tmp_path / "recording", "supply=3.3,rate=500", 600)
+    assert (session.trouble, found.loss.desync_count) == (None, 0)
+    np.testing.assert_allclose(found.current_a, sawtooth(found.time_ns / 1e9), rtol=1 / 256)
+
+
+def test_unit_that_is_streaming_already_is_stopped(tmp_path: Path) -> None:
+    """A unit that was left in the middle of a recording refuses all settings."""
+    with Lpm01aEmulator(sawtooth) as emulator:
+        forgotten = SerialTransport(emulator.path, 3_686_400)
+        forgotten.write(b"format bin_hexa\nfreq 10k\nstart\n")
+        while emulator.emitted < 1000:
+            assert forgotten.read(5.0)
+        forgotten.close()
+        found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 2000)
+    assert session.trouble is None
+    assert found.current_a[0] == pytest.approx(1e-3, rel=1 / 256)
+
+
+def test_stale_bytes_are_no_answer(tmp_path: Path) -> None:
+    """Samples of another recording are taken for answers, or for samples of this one."""
+    stale = b"\x52\xa0" * 5000 + END + b"\r\nPowerShield > Acquisition completed\r\n"
+    with Lpm01aEmulator(sawtooth, Faults(stale=stale)) as emulator:
+        found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 500)
+    assert session.trouble is None
+    assert (len(found.time_ns), found.loss.trouble) == (500, None)
+    assert found.current_a[0] == pytest.approx(1e-3, rel=1 / 256)
+
+
+def test_second_session_begins_anew(tmp_path: Path) -> None:
+    """What the first session left unread is the begin of the second."""
+    with Lpm01aEmulator(sawtooth, limit=2000) as emulator:
+        meter = make(emulator, OPTIONS["binary"])
+        opened(meter)
+        for name in ("one", "two"):
+            with meter.session(tmp_path / name):
+                emulator.wait_until_read()
+        meter.close()
+    for name in ("one", "two"):
+        found = decoded(tmp_path / name)
+        assert (found.time_ns[0], found.loss.received_count) == (0, 2000)
+        assert (found.loss.lost_count, found.loss.trouble) == (0, None)
+
+
+def test_cable_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
+    """The rest of a run is recorded from a unit that is gone, and what there was is lost."""
+    with Lpm01aEmulator(sawtooth, Faults(gone_after_s=0.5)) as emulator:
+        found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 1_000_000)
+    assert session.trouble is not None
+    assert "is gone" in session.trouble
+    assert len(found.time_ns) > 0
+    np.testing.assert_allclose(found.current_a, sawtooth(found.time_ns / 1e9), rtol=1 / 256)
+
+
+def test_overcurrent_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
+    """The unit switches off, and the recording only says that nothing came."""
+    message = b"\xf0\xf5\xff\xff\xf0\xf1Overcurrent >59mA, dynamic acquisition stopped\xff\xff"
+    faults = Faults(records=((700, message + END),))
+    with Lpm01aEmulator(sawtooth, faults) as emulator:
+        found, _ = record(emulator, tmp_path / "recording", "supply=3.3,rate=1k", 800)
+    assert found.loss.trouble is not None
+    assert "Overcurrent >59mA" in found.loss.trouble
+    assert found.flags[-1] & Flag.SATURATED
+    assert len(found.flags) == 700
+
+
+@pytest.mark.parametrize("options", ["supply=3.3", "supply=3.3,power"])
+def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options: str) -> None:
+    """A meter cuts the power of a device that somebody is working on."""
+    with Lpm01aEmulator() as emulator:
+        record(emulator, tmp_path / "recording", f"{options},rate=1k", 100)
+    power = [command for command in emulator.commands if command.startswith("pwr")]
+    assert power == (["pwr on", "pwr off"] if "power" in options else [])
+
+
+@pytest.mark.parametrize(
+    ("faults", "says"),
+    [
+        (
+            Faults(refused=(("volt", "Out of range"),)),
+            "LPM01A refuses `volt 3300m`: Out of range",
+        ),
+        (
+            Faults(refused=(("htc", "-"),), is_short=True),
+            "LPM01A refuses `htc`: it gives no reason",
+        ),
+        (
+            Faults(mute=("version",)),
+            "LPM01A does not answer `version`: 0 bytes in 0.4 s, without ack or error",
+        ),
+    ],
+)
+def test_refusal_is_one_line(faults: Faults, says: str) -> None:
+    """Nobody is told what the unit did not like, or it is waited for without an end."""
+    with Lpm01aEmulator(faults=faults) as emulator:
+        meter = make(emulator, answer_s=0.4)
+        assert reason(meter).startswith(says)
+        with pytest.raises(MeasurementError, match="not open"):
+            meter.session(Path("/nowhere"))
+
+
+def test_start_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
+    """A session waits for samples of a unit that said no, or leaves the device's supply on."""
+    with Lpm01aEmulator(faults=Faults(refused=(("start", "Target not powered"),))) as emulator:
+        meter = make(emulator, "supply=3.3,power")
+        opened(meter)
+        with (
+            pytest.raises(TargetError, match="refuses `start`: Target not powered"),
+            meter.session(tmp_path / "recording"),
+        ):
+            raise AssertionError
+        meter.close()
+    assert emulator.commands[-4:] == ["pwr on", "start", "pwr off", "hrc"]
+    assert not (tmp_path / "recording").exists()
+
+
+def test_voltage_that_the_unit_does_not_know_must_be_given() -> None:
+    """Power is computed with zero volts."""
+    with Lpm01aEmulator(voltage_v=0.02) as emulator:
+        assert "says '20-03': say what it should be" in reason(make(emulator, "rate=1k"))
+
+
+def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    """A wrong path becomes a traceback."""
+    meter = find_meter(f"lpm01a:{tmp_path}/none,supply=3.3")
+    missing = meter.open()
+    assert isinstance(missing, Missing)
+    assert "cannot be opened" in missing.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("supply=3.4", "LPM01A gives 1.8 to 3.3 V, asked for 3.4 V"),
+        ("rate=30k", "LPM01A has no rate of 30000 Hz"),
+        ("rate=0", "LPM01A has no rate of 0 Hz"),
+        ("rate=fast", "rate must be like 100k or 500, got 'fast'"),
+        ("output=energy,rate=20k", "energy at 10000 Hz at most, asked for 20000 Hz"),
+        ("format=ascii,rate=10k", "text without an end at 5000 Hz at most, asked for 10000 Hz"),
+        ("events=fal", "events as text only: say format=ascii"),
+        ("events=both,format=ascii", "events must be ris or fal, got 'both'"),
+        ("function=high,output=energy", "output=current and mode=dyn only"),
+        ("function=high,mode=stat", "output=current and mode=dyn only"),
+        ("mode=fast", "mode must be dyn or stat, got 'fast'"),
+        ("volt=3.3", "has no option 'volt'"),
+    ],
+)
+def test_what_the_unit_cannot_do_is_refused(options: str, says: str) -> None:
+    """A run of an hour ends at the unit's refusal, or with values that mean something else."""
+    with pytest.raises(UsageError) as caught:
+        make_meter(Options.parse("lpm01a", options))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "rate_hz"),
+    [("", 100_000), ("output=energy", 10_000), ("format=ascii", 5000), ("rate=500", 500)],
+)
+def test_rate_is_the_highest_unless_given(options: str, rate_hz: int) -> None:
+    """The default is refused, or slower than need be."""
+    assert parse_setup(Options.parse("lpm01a", options)).rate_hz == rate_hz
+
+
+def test_accuracy_says_where_it_stands() -> None:
+    """A number of the driver's own is taken for the maker's."""
+    for is_static, origin in ((False, Origin.TYPICAL), (True, Origin.DATASHEET)):
+        terms = uncertainty(Setup(rate_hz=1000, is_static=is_static), 3.0)
+        gains = [term for term in terms if term.kind is Kind.GAIN]
+        assert [(term.value, term.origin) for term in gains] == [(0.02, origin)]
+        assert all(term.reference for term in terms)
