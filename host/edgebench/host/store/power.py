@@ -92,7 +92,9 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
         for block in blocks_of(decoder, read_packets(recording.path)):
             out.add(block)
         out.finish()
-        loss = replace(decoder.loss(), trouble=recording.trouble)
+        loss = decoder.loss()
+        # What the meter itself says of its end is the cause of what the session saw.
+        loss = replace(loss, trouble=loss.trouble or recording.trouble)
         facts = PowerFacts(header=recording.header, loss=loss, groups=tuple(out.groups))
         writer.add_key_value_metadata({_KEY: json.dumps(to_plain(facts))})
     return facts

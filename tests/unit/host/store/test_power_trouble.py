@@ -1,0 +1,46 @@
+"""What ended a recording early is kept with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.lpm01a import END, stream_bytes
+
+from edgebench.host.store.power import read_power_facts, write_power
+from edgebench.meters.base import Header, MeterInfo, Packet, Recording
+from edgebench.meters.lpm01a.datasheet import capability
+from edgebench.meters.lpm01a.settings import Settings, Setup
+from edgebench.meters.spool import SpoolWriter
+from edgebench.protocol.codec import to_plain
+
+SETUP = Setup(rate_hz=1000)
+HEADER = Header(
+    driver="lpm01a",
+    info=MeterInfo(vendor="a", model="b"),
+    capability=capability("lpm01a", SETUP, ""),
+    facts=to_plain(Settings(setup=SETUP, supply_v=3.3)),
+)
+MESSAGE = b"\xf0\xf1Overcurrent\xff\xff" + END
+
+
+@pytest.mark.parametrize(
+    ("told", "by_session", "kept"),
+    [
+        (MESSAGE, None, "the meter says: Overcurrent"),
+        (MESSAGE, "the meter sent nothing for 2 s", "the meter says: Overcurrent"),
+        (b"", "the meter sent nothing for 2 s", "the meter sent nothing for 2 s"),
+        (b"", None, None),
+    ],
+)
+def test_reason_of_the_meter_goes_before_what_the_session_saw(
+    tmp_path: Path, told: bytes, by_session: str | None, kept: str | None
+) -> None:
+    """The meter's reason is thrown away, and a recording that was cut short looks whole."""
+    path = tmp_path / "recording"
+    data = stream_bytes(np.full(1500, 1e-3), rate_hz=1000, is_ascii=False)
+    with SpoolWriter(path, HEADER) as writer:
+        writer.append(Packet(0, 1, data + told))
+    write_power(tmp_path, Recording(path, HEADER, by_session))
+    assert read_power_facts(tmp_path).loss.trouble == kept
