@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from edgebench.protocol.errors import UsageError
 
@@ -51,6 +52,27 @@ class Options:
         """Any text."""
         self._known.append(name)
         return self.values.get(name, default)
+
+    def where(self) -> tuple[Path, str]:
+        """Root of the file system, and which of the meters under it.
+
+        An address that begins with a slash is the root; else there may be an option for it.
+        """
+        root = self.text("root", "/") or "/"
+        if self.address.startswith("/"):
+            return Path(self.address), ""
+        return Path(root), self.address
+
+    def root(self) -> Path:
+        """Root of the file system, for a meter of which there is one.
+
+        Raises:
+            UsageError: there is another address.
+        """
+        root, choice = self.where()
+        if choice:
+            raise UsageError(f"meter {self.driver} takes no address but a root, got {choice!r}")
+        return root
 
     def finish(self) -> Options:
         """Refuse what nobody took.

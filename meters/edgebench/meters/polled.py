@@ -36,6 +36,7 @@ HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 _ROUNDS = 256
 """Rounds that are put together in a block."""
+_INTEGER_END = 1 << 64
 
 Reading = tuple[int, bytes | None]
 """Host clock in nanoseconds, and what a file said; None: it could not be read."""
@@ -222,8 +223,9 @@ def _column(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def number(content: bytes | None) -> int | None:
-    """The integer of a file; None where it holds none."""
+    """The integer of a file; None where it holds none that a kernel would write."""
     try:
-        return None if content is None else int(content)
+        value = None if content is None else int(content)
     except ValueError:
         return None
+    return value if value is not None and abs(value) < _INTEGER_END else None

@@ -9,14 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgebench.meters import hwmon
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.options import Options
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
+from edgebench.meters.rails import RailDecoder
 from edgebench.meters.rapl import Rapl, RaplDecoder
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ DRIVERS: dict[str, Driver] = {
         ppk2_device.make_meter, ppk2_decoder.make_decoder, "Nordic Power Profiler Kit II"
     ),
     "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),
+    "hwmon": Driver(hwmon.make_meter, RailDecoder, "power monitors on the board, INA2xx and alike"),
 }
 
 
@@ -66,5 +69,5 @@ def find_decoder(header: Header) -> Decoder:
         raise MeasurementError(f"recording of a meter that is unknown here: {header.driver[:40]!r}")
     try:
         return DRIVERS[header.driver].make_decoder(header)
-    except (LookupError, TypeError, ValueError) as exc:
+    except (LookupError, TypeError, ValueError, RemoteProtocolError) as exc:
         raise MeasurementError(f"recording of a {header.driver} is damaged: {exc}") from exc

@@ -1,0 +1,139 @@
+"""Power monitors of the INA2xx family, by the Linux drivers for hardware monitoring.
+
+Theory of operation. A chip is known by what its `name` says: numbers of hwmon folders change with
+each boot. Of what it offers, the best is read: a counter of energy (uJ), else power (uW), else
+current times voltage, which are whole mA and mV. An INA3221 has three rails and no power; on it
+`in4` to `in6` are voltages across shunts and `in7` is their sum. A read is a transfer on the I2C
+bus, and waits for the conversion on an INA3221.
+
+Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and tsc1641.html
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgebench.meters.chips import (
+    CHIPS,
+    DEFAULT_SHUNT_OHM,
+    SYSFS_CURRENT_STEP_A,
+    Chip,
+    Fitted,
+    voltage_when_on,
+)
+from edgebench.meters.file_meter import folders_of, number_of, text_of
+from edgebench.meters.jetson import NOT_CONNECTED
+from edgebench.meters.options import Options
+from edgebench.meters.rails import Plan, Rail, RailMeter
+from edgebench.meters.uncertainty import UncertaintyTerm
+
+MICRO, MILLI = 1e-6, 1e-3
+_FOLDERS = (
+    "sys/class/hwmon/hwmon*",
+    # A container may be given the driver's folder only, as on a Jetson.
+    "sys/bus/i2c/drivers/*/*/hwmon/hwmon*",
+)
+_RAILS_OF_INA3221 = (1, 2, 3)
+
+
+class Hwmon(RailMeter):
+    """The power monitors of this machine."""
+
+    name = "hwmon"
+
+    def _find(self) -> list[Rail]:
+        rails: list[Rail] = []
+        for folder in folders_of(self._root, *_FOLDERS):
+            name = text_of(folder / "name").lower()
+            if name == "ina3221":
+                rails += [rail for n in _RAILS_OF_INA3221 if (rail := _rail_of_three(folder, n))]
+            elif name in CHIPS and (rail := _only_rail(folder, name)):
+                rails.append(rail)
+        return rails
+
+
+def make_meter(options: Options) -> Hwmon:
+    """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
+    root, choice = options.where()
+    options.finish()
+    return Hwmon(root, choice)
+
+
+def _only_rail(folder: Path, name: str) -> Rail | None:
+    fitted = _fitted(folder, CHIPS[name], "shunt_resistor", "in1_input")
+    files: tuple[Path, ...]
+    energy, power = folder / "energy1_input", folder / "power1_input"
+    current, voltage = folder / "curr1_input", folder / "in1_input"
+    power_uw = number_of(power)
+    if number_of(energy) is not None:
+        files, plan = (energy,), Plan(kind="energy", scales=[MICRO])
+        terms = fitted.terms(MICRO / _update_s(folder, fitted.chip))
+    elif power_uw is not None:
+        files, scales = (power,), [MICRO]
+        if current.exists():
+            files, scales = (power, current), [MICRO, MILLI]
+        plan = Plan(kind="power", scales=scales, limit_a=fitted.limit_a)
+        terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
+    elif current.exists() and voltage.exists():
+        files, plan = (current, voltage), _product(fitted)
+        terms = _product_terms(fitted)
+    else:
+        return None
+    return _rail(folder, text_of(folder / "label") or name, files, plan, terms)
+
+
+def _rail_of_three(folder: Path, n: int) -> Rail | None:
+    label = text_of(folder / f"in{n}_label")
+    files = (folder / f"curr{n}_input", folder / f"in{n}_input")
+    is_off = text_of(folder / f"in{n}_enable") == "0"
+    if is_off or label == NOT_CONNECTED or not all(path.exists() for path in files):
+        return None
+    fitted = _fitted(folder, CHIPS["ina3221"], f"shunt{n}_resistor", f"in{n}_input")
+    return _rail(folder, label or f"ina3221.{n}", files, _product(fitted), _product_terms(fitted))
+
+
+def _rail(
+    folder: Path,
+    name: str,
+    files: tuple[Path, ...],
+    plan: Plan,
+    terms: tuple[UncertaintyTerm, ...],
+) -> Rail:
+    chip = text_of(folder / "name").lower()
+    device = folder / "device"
+    return Rail(
+        name=name,
+        chip=chip,
+        address=device.resolve().name if device.exists() else folder.name,
+        files=files,
+        plan=plan,
+        update_s=_update_s(folder, CHIPS[chip]),
+        terms=terms,
+    )
+
+
+def _product(fitted: Fitted) -> Plan:
+    return Plan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.limit_a)
+
+
+def _product_terms(fitted: Fitted) -> tuple[UncertaintyTerm, ...]:
+    # The step of the voltage is a thousandth of it at most, and less than its gain.
+    step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)
+    return fitted.terms(step_a * fitted.voltage_v)
+
+
+def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> Fitted:
+    shunt_uohm = number_of(folder / shunt)
+    voltage_mv = number_of(folder / voltage)
+    told_ohm = chip.shunt_ohm or (shunt_uohm or 0) * MICRO
+    return Fitted(
+        chip=chip,
+        shunt_ohm=told_ohm or DEFAULT_SHUNT_OHM,
+        is_shunt_told=bool(told_ohm),
+        voltage_v=voltage_when_on((voltage_mv or 0) * MILLI),
+    )
+
+
+def _update_s(folder: Path, chip: Chip) -> float:
+    interval_ms = number_of(folder / "update_interval")
+    return interval_ms * MILLI if interval_ms and interval_ms > 0 else chip.update_s

@@ -1,0 +1,272 @@
+"""Power rails that files of the kernel show: what a reading means, whatever driver wrote it.
+
+    energy   a counter of micro-joules: a point is the mean since the last reading
+    power    a value of power, and of current, which has the sign that power has not
+    product  current and voltage, multiplied here; they may be of different conversions
+
+A value is read twice as often as the chip has a new one. One that is the same as the last, and
+comes before the chip can have had a new one, is a duplicate; one that is only the same is not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.file_meter import NS_PER_S, FileMeter, number_of
+from edgebench.meters.jetson import boundary_of, total_of
+from edgebench.meters.polled import HOST_CLOCK, Clock, Point, PolledDecoder, Reading, number
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.codec import from_plain, to_plain
+
+RATE_MAX_HZ = 60.0
+"""Twice that of an INA226 as the kernel sets it up (35 ms). A read is a transfer on a bus that the
+device itself waits for, and is late for when busy: more would be measured, and missed, too."""
+_READS_PER_UPDATE = 2
+_BUSY_RATIO = 0.5
+"""Share of the time that reading may take, or rounds are missed."""
+_MIN_WINDOW_UPDATES = 100
+_RAILS, _UPDATE_NS, TOTAL = "rails", "update_ns", "total_rails"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to read the files of one rail; stored with the recording."""
+
+    kind: Literal["energy", "power", "product"]
+    scales: list[float]
+    """SI units in one count of each file."""
+    limit_a: float | None = None
+    """Current at which the converter ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rail:
+    """One rail, found."""
+
+    name: str
+    chip: str
+    address: str
+    """Of the chip: more than one may have its name."""
+    files: tuple[Path, ...]
+    plan: Plan
+    update_s: float
+    terms: tuple[UncertaintyTerm, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.chip} {self.address})"
+
+
+class RailMeter(FileMeter):
+    """Every rail that a driver finds, or the ones that were chosen."""
+
+    def __init__(
+        self, root: Path = Path("/"), choice: str = "", clock_ns: Clock = time.perf_counter_ns
+    ) -> None:
+        super().__init__(root, clock_ns)
+        self._choice = choice
+
+    @abstractmethod
+    def _find(self) -> list[Rail]:
+        """Every rail of this machine that is connected."""
+
+    def open(self) -> Header | Missing:
+        """Open the files of each rail that answers."""
+        found = self._find()
+        if not found:
+            return Missing(f"no power monitor of a kind that {self.name} knows")
+        # A channel that nobody uses may fail each read (alumet#212): it is no rail.
+        rails = [rail for rail in found if _answers(rail)]
+        if not rails:
+            return Missing(f"no power monitor answers: {_listed(found)}")
+        chosen = choose(rails, self._choice, self.name)
+        if isinstance(chosen, Missing):
+            return chosen
+        try:
+            round_s = self._keep([path for rail in chosen for path in rail.files])
+        except OSError as exc:
+            return Missing(f"power monitor is not readable: {exc}")
+        self._header = _describe(self.name, chosen, round_s)
+        return self._header
+
+
+def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail] | Missing:
+    """The rails that were asked for, by their own name, their chip's or its address."""
+    if choice:
+        known = [rail for rail in rails if choice in (rail.name, rail.chip, rail.address)]
+        if not known:
+            return Missing(f"no {choice!r} for {driver}: there are {_listed(rails)}")
+    else:
+        known = rails
+    names = Counter(rail.name for rail in known)
+    # Rails that are known to add up to a total may be on several chips. A session has either means
+    # or instants.
+    is_mixed = len({rail.chip for rail in known}) > 1 and not total_of(names)
+    is_mixed |= len({rail.plan.kind == "energy" for rail in known}) > 1
+    if is_mixed or max(names.values()) > 1:
+        return Missing(
+            f"several power monitors: {_listed(known)}: choose, as in {driver}:{known[0].address}"
+        )
+    return known
+
+
+def _listed(rails: Iterable[Rail]) -> str:
+    return ", ".join(map(str, rails))
+
+
+def _answers(rail: Rail) -> bool:
+    return all(number_of(path) is not None for path in rail.files)
+
+
+def _describe(driver: str, rails: list[Rail], round_s: float) -> Header:
+    capability = _capability(driver, rails, round_s)
+    update_s = max(rail.update_s for rail in rails)
+    return Header(
+        driver=driver,
+        info=MeterInfo(
+            vendor="",
+            model=", ".join(sorted({rail.chip for rail in rails})),
+            serial=", ".join(sorted({rail.address for rail in rails})),
+            raw_metadata="\n".join(f"{rail}: {rail.files[0].parent}" for rail in rails),
+        ),
+        capability=capability,
+        uncertainty=(*_widest(rails), _edge(update_s, 1 / capability.rate_hz)),
+        facts={
+            _RAILS: [to_plain(rail.plan) for rail in rails],
+            _UPDATE_NS: round(update_s * NS_PER_S),
+            TOTAL: list(total_of([rail.name for rail in rails])),
+        },
+    )
+
+
+def _capability(driver: str, rails: list[Rail], round_s: float) -> Capability:
+    update_s = max(rail.update_s for rail in rails)
+    rate_hz = min(
+        RATE_MAX_HZ,
+        _READS_PER_UPDATE / min(rail.update_s for rail in rails),
+        _BUSY_RATIO / max(round_s, 1e-9),
+    )
+    return Capability(
+        driver=driver,
+        channels=tuple(Channel(rail.name, boundary_of(rail.name)) for rail in rails),
+        rate_hz=rate_hz,
+        is_averaging=all(rail.plan.kind == "energy" for rail in rails),
+        clock_domain=HOST_CLOCK,
+        smoothing_s=update_s,
+        loss_detection="wallclock",
+        min_window_s=_MIN_WINDOW_UPDATES * max(update_s, 1 / rate_hz),
+    )
+
+
+def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
+    """A term holds for every channel: of each kind, that of the least accurate rail."""
+    widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
+    for rail in rails:
+        for place, term in enumerate(rail.terms):
+            key = (place, term.kind, term.unit)
+            if key not in widest or term.value > widest[key].value:
+                widest[key] = term
+    return list(widest.values())
+
+
+def _edge(update_s: float, period_s: float) -> UncertaintyTerm:
+    return UncertaintyTerm(
+        kind=Kind.EDGE,
+        value=update_s + period_s,
+        unit=Unit.SECOND,
+        is_common=False,
+        reference="the chip averages, and is asked at no known time of it",
+    )
+
+
+class RailDecoder(PolledDecoder):
+    """Counts to watts, rail by rail."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability)
+        self._plans = [from_plain(plan, Plan) for plan in header.facts[_RAILS]]
+        self._update_ns = int(header.facts[_UPDATE_NS])
+        self._last: list[tuple[int, list[int]] | None] = [None] * len(self._plans)
+        """When the values last were new, and what they were."""
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """A point for each rail; none of a counter that has nothing new."""
+        found: list[Point | None] = []
+        rest = iter(readings)
+        for channel, plan in enumerate(self._plans):
+            mine = [next(rest) for _ in plan.scales]
+            time_ns = sum(reading[0] for reading in mine) // len(mine)
+            values = [number(content) for _, content in mine]
+            read = [value for value in values if value is not None]
+            if plan.kind == "energy":
+                found.append(self._mean(channel, time_ns, read))
+            elif len(read) < len(values):
+                found.append(_missing(channel, time_ns))
+            else:
+                found.append(self._instant(channel, time_ns, read))
+        return [point for point in found if point is not None]
+
+    def _instant(self, channel: int, time_ns: int, values: list[int]) -> Point:
+        plan = self._plans[channel]
+        scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
+        if plan.kind == "product":
+            current_a, voltage_v = scaled
+            power_w = current_a * voltage_v
+        else:
+            voltage_v = math.nan
+            current_a = scaled[1] if len(scaled) > 1 else math.nan
+            # The chips' register of power has no sign.
+            power_w = -abs(scaled[0]) if current_a < 0 else scaled[0]
+        flags = Flag.DUPLICATE if self._is_again(channel, time_ns, values) else Flag.NONE
+        if plan.limit_a is not None and abs(current_a) >= plan.limit_a:
+            flags |= Flag.SATURATED
+        return Point(
+            channel=channel,
+            time_ns=time_ns,
+            power_w=power_w,
+            flags=flags,
+            current_a=current_a,
+            voltage_v=voltage_v,
+        )
+
+    def _is_again(self, channel: int, time_ns: int, values: list[int]) -> bool:
+        last = self._last[channel]
+        if last is not None and values == last[1] and time_ns - last[0] < self._update_ns:
+            return True
+        self._last[channel] = time_ns, values
+        return False
+
+    def _mean(self, channel: int, time_ns: int, values: list[int]) -> Point | None:
+        last = self._last[channel]
+        if last is None:
+            if values:
+                self._last[channel] = time_ns, values
+            return None
+        if not values:
+            # Nothing is lost by that: the next reading is the mean since the last good one.
+            return _missing(channel, time_ns, last[0])
+        if time_ns <= last[0] or self._is_again(channel, time_ns, values):
+            return None
+        passed = values[0] - last[1][0]
+        if passed < 0:
+            # 40 bits do not wrap in a session: the chip began anew, and nobody counted.
+            return _missing(channel, time_ns, last[0])
+        power_w = passed * self._plans[channel].scales[0] * NS_PER_S / (time_ns - last[0])
+        return Point(channel=channel, time_ns=time_ns, begin_ns=last[0], power_w=power_w)
+
+
+def _missing(channel: int, time_ns: int, begin_ns: int | None = None) -> Point:
+    return Point(
+        channel=channel,
+        time_ns=time_ns,
+        begin_ns=begin_ns,
+        power_w=math.nan,
+        flags=Flag.MISSING,
+    )

@@ -1,0 +1,383 @@
+"""Power monitors by hwmon, on made-up /sys trees."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.boards import BOARDS, make_board
+from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+from support.tools import need_shared
+
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.chips import CHIPS, Fitted
+from edgebench.meters.hwmon import Hwmon
+from edgebench.meters.rails import RATE_MAX_HZ, Plan, RailDecoder
+from edgebench.meters.registry import find_meter
+from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
+from edgebench.protocol.codec import to_plain
+
+INA226 = {
+    "name": "ina226",
+    "shunt_resistor": 100000,
+    "update_interval": 35,
+    "in1_input": 5012,
+    "curr1_input": 123,
+    "power1_input": 616875,
+}
+
+
+def chip(root: Path, files: Mapping[str, object], number: int = 3, device: str = "") -> Path:
+    """A chip under a made-up /sys; with a device, at that address of the bus."""
+    folder = make_folder(root / f"sys/class/hwmon/hwmon{number}", files)
+    if device:
+        place = make_folder(root / f"sys/bus/i2c/devices/{device}", {})
+        (folder / "device").symlink_to(place)
+    return folder
+
+
+def rail_files(number: int, label: str, mv: int = 5000, ma: int = 200) -> dict[str, object]:
+    """One channel of an INA3221."""
+    return {
+        f"in{number}_label": label,
+        f"in{number}_enable": 1,
+        f"in{number}_input": mv,
+        f"curr{number}_input": ma,
+        f"shunt{number}_resistor": 5000,
+    }
+
+
+def term(header: Header, kind: Kind, unit: Unit) -> UncertaintyTerm:
+    """The only term of a kind."""
+    (found,) = [one for one in header.uncertainty if (one.kind, one.unit) == (kind, unit)]
+    return found
+
+
+@pytest.fixture
+def clock() -> Ticks:
+    return Ticks()
+
+
+def test_known_answer_of_an_ina226(tmp_path: Path, clock: Ticks) -> None:
+    """Power is made of whole milliamperes though the chip has a better one."""
+    known = json.loads(need_shared("known_answers/energy.json").read_text())["I_hwmon_ina226"]
+    folder = chip(tmp_path, known["definition"]["files"])
+    header = opened(Hwmon(tmp_path))
+    step = term(header, Kind.RESOLUTION, Unit.WATT)
+    assert step.standard == pytest.approx(known["expected"]["u_power1_quantisation_W"])
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "power", [nothing, nothing], every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([known["expected"]["power1_input_W"]] * 2)
+    (folder / "power1_input").unlink()
+    step = term(opened(Hwmon(tmp_path)), Kind.RESOLUTION, Unit.WATT)
+    assert step.standard == pytest.approx(known["expected"]["u_power_quantisation_from_curr_W"])
+    found = record(meter, clock, tmp_path / "product", [nothing, nothing], every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([known["expected"]["power_from_v_times_i_W"]] * 2)
+
+
+def test_step_of_an_old_kernel_is_the_coarse_one() -> None:
+    """A value in steps of 25 mW is said to be good to 0.6 mW."""
+    fitted = Fitted(chip=CHIPS["ina226"], shunt_ohm=0.1, voltage_v=5.0)
+    assert fitted.power_step_w(0.616875) == pytest.approx(0.000625)
+    assert fitted.power_step_w(0.625) == pytest.approx(0.025)
+    ina219 = Fitted(chip=CHIPS["ina219"], shunt_ohm=0.1, voltage_v=5.0)
+    assert ina219.power_step_w(0.602) == pytest.approx(0.002), "20 times 100 uA"
+    ina260 = Fitted(chip=CHIPS["ina260"], shunt_ohm=0.002, voltage_v=5.0)
+    assert ina260.power_step_w(0.620) == pytest.approx(0.010), "8 times 1.25 mA"
+
+
+def test_energy_counter_is_preferred(tmp_path: Path, clock: Ticks) -> None:
+    """A chip that integrates is sampled, and misses what is between two samples."""
+    folder = chip(tmp_path, {**INA226, "name": "ina228", "energy1_input": 1_000_000})
+    changes = [nothing, *(writing(folder, energy1_input=n) for n in (3_000_000, 3_500_000))]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([2.0, 0.5], rel=1e-4)
+    assert opened(meter).capability.is_averaging
+    assert found.begin_ns[1] == found.time_ns[0]
+
+
+def test_energy_counter_that_begins_anew_is_no_energy(tmp_path: Path, clock: Ticks) -> None:
+    """A chip that lost its supply gives minus a kilojoule, or a made-up wrap."""
+    folder = chip(tmp_path, {**INA226, "name": "sq52206", "energy1_input": 9_000_000_000})
+    changes = [nothing, *(writing(folder, energy1_input=n) for n in (5, "", 4_000_005))]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.MISSING, Flag.MISSING, Flag.NONE]
+    assert found.power_w[2] == pytest.approx(2.0, rel=1e-4), "over both seconds"
+
+
+def test_energy_counter_with_nothing_new_is_no_zero(tmp_path: Path, clock: Ticks) -> None:
+    """Between two updates a device takes no power, and twice as much after."""
+    folder = chip(tmp_path, {**INA226, "energy1_input": 0})
+    changes = [nothing, nothing, writing(folder, energy1_input=40_000)]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.02)(0)
+    assert list(found.power_w) == pytest.approx([1.0], rel=1e-3)
+
+
+def test_power_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None:
+    """The chips' register of power has no sign: what flows back is counted as taken."""
+    folder = chip(tmp_path, INA226)
+    changes = [nothing, writing(folder, curr1_input=-123), writing(folder, curr1_input=0)]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([0.616875, -0.616875, 0.616875])
+    assert list(found.current_a) == pytest.approx([0.123, -0.123, 0.0])
+
+
+def test_same_value_is_a_duplicate_only_while_it_cannot_be_new(
+    tmp_path: Path, clock: Ticks
+) -> None:
+    """A steady load is called a chip that stands still, or one conversion counts twice."""
+    folder = chip(tmp_path, INA226)
+    changes = [nothing, nothing, nothing, writing(folder, power1_input=616250), nothing]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.0175)(0)
+    again, new = Flag.DUPLICATE, Flag.NONE
+    assert list(found.flags) == [new, again, new, new, again]
+
+
+def test_chip_that_goes_away_is_missing_and_counted(tmp_path: Path, clock: Ticks) -> None:
+    """A module that was unplugged reads as 0 W, or as the last value for ever."""
+    chip(tmp_path, INA226)
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    gone = [lambda: breaking(meter, 0)(), nothing]
+    every_s = 1 / opened(meter).capability.rate_hz
+    path = tmp_path / "recording"
+    found = record(meter, clock, path, [nothing, *gone], every_s=every_s)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING, Flag.MISSING]
+    assert math.isnan(found.power_w[1])
+    assert (found.loss.received_count, found.loss.lost_count) == (1, 2)
+
+
+@pytest.mark.parametrize("content", ["", "-", "0x10", "12.5", "\0\0", "nan", "9" * 5000])
+def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, content: str) -> None:
+    """Garbage from a driver ends the session with a traceback, or is taken for a value."""
+    folder = chip(tmp_path, INA226)
+    changes = [nothing, writing(folder, power1_input=content), writing(folder, power1_input=625)]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING, Flag.NONE]
+
+
+def test_current_beyond_the_shunt_is_saturated(tmp_path: Path, clock: Ticks) -> None:
+    """A peak that the converter cuts off is believed."""
+    folder = chip(tmp_path, INA226)
+    changes = [nothing, writing(folder, curr1_input=820)]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED]
+
+
+def test_rate_is_twice_that_of_the_chip(tmp_path: Path) -> None:
+    """Values are skipped, or the bus is busy with the same one over and over."""
+    folder = chip(tmp_path, INA226)
+    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(2 / 0.035)
+    writing(folder, update_interval=2253)()
+    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(
+        0.888, 0.01
+    )
+    writing(folder, update_interval=2)()
+    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
+
+
+def test_slow_reads_lower_the_rate(tmp_path: Path) -> None:
+    """Every second round is missed, and called lost, because the bus needs longer than a round."""
+    chip(tmp_path, INA226)
+    header = opened(Hwmon(tmp_path, clock_ns=Ticks(look_ns=50_000_000)))
+    round_s = 2 * 2 * 0.050
+    assert header.capability.rate_hz <= 0.5 / round_s
+
+
+def test_bus_that_is_held_up_is_a_gap(tmp_path: Path, clock: Ticks) -> None:
+    """A second in which somebody else had the bus looks like one that was recorded."""
+    chip(tmp_path, INA226)
+
+    def held_up() -> None:
+        clock.now_ns += 1_000_000_000
+
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    changes = [nothing, nothing, held_up, nothing]
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.0175)(0)
+    (gap,) = found.loss.gaps
+    assert gap.count == pytest.approx(57, abs=1)
+    assert found.loss.lost_count == gap.count
+
+
+def test_jetson_names_its_total(tmp_path: Path, clock: Ticks) -> None:
+    """Rails are added to the input that feeds them, or NC and the sum of shunts are rails."""
+    make_board(tmp_path, BOARDS["jetson_orin_nano"])
+    header = opened(Hwmon(tmp_path))
+    assert [(c.name, c.boundary) for c in header.capability.channels] == [
+        ("VDD_IN", "module"),
+        ("VDD_CPU_GPU_CV", "rail"),
+        ("VDD_SOC", "rail"),
+    ]
+    assert header.facts["total_rails"] == ["VDD_IN"]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    of_channel = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)
+    assert of_channel(0).power_w[0] == pytest.approx(5.016 * 0.590)
+    assert of_channel(2).power_w[0] == pytest.approx(5.008 * 0.202)
+    offset = term(header, Kind.OFFSET, Unit.WATT)
+    assert offset.value == pytest.approx(80e-6 / 0.005 * 5.016), "of the least accurate rail"
+    assert offset.origin is Origin.DATASHEET
+
+
+def test_agx_orin_adds_up_the_rails_of_two_chips(tmp_path: Path) -> None:
+    """VIN_SYS_5V0 is taken for all of the module (jetson_stats#344)."""
+    names = ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0")
+    first = {k: v for n, name in enumerate(names, 1) for k, v in rail_files(n, name).items()}
+    chip(tmp_path, {"name": "ina3221", **first}, 3)
+    second = {**rail_files(1, "NC"), **rail_files(2, "VDDQ_VDD2_1V8AO"), **rail_files(3, "NC")}
+    chip(tmp_path, {"name": "ina3221", **second}, 4)
+    header = opened(Hwmon(tmp_path))
+    assert len(header.capability.channels) == 4
+    assert header.facts["total_rails"] == list(names)
+
+
+def test_thor_has_its_input_on_another_chip(tmp_path: Path) -> None:
+    """Two kinds of chips are refused though one of them is the board's input."""
+    chip(tmp_path, {**INA226, "name": "ina238", "label": "VIN"}, 1)
+    chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
+    header = opened(Hwmon(tmp_path))
+    assert header.facts["total_rails"] == ["VIN"]
+    assert [channel.boundary for channel in header.capability.channels] == ["board", "rail"]
+
+
+def test_channels_that_are_off_or_fail_are_no_rails(tmp_path: Path) -> None:
+    """One unused channel that answers with an error makes the chip unusable (alumet#212)."""
+    off = {**rail_files(2, "off"), "in2_enable": 0}
+    failing = {**rail_files(3, "failing"), "curr3_input": ""}
+    unlabelled = {k: v for k, v in rail_files(1, "").items() if k != "in1_label"}
+    chip(tmp_path, {"name": "ina3221", **unlabelled, **off, **failing})
+    header = opened(Hwmon(tmp_path))
+    assert [channel.name for channel in header.capability.channels] == ["ina3221.1"]
+
+
+def test_uncertainty_is_that_of_the_least_accurate_rail(tmp_path: Path) -> None:
+    """The errors of the first rail are believed of one whose shunt is a fifth of it."""
+    coarse = {**rail_files(2, "B"), "shunt2_resistor": 1000}
+    chip(tmp_path, {"name": "ina3221", **rail_files(1, "A"), **coarse, **rail_files(3, "C")})
+    offset = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    assert offset.value == pytest.approx(80e-6 / 0.001 * 5.0)
+
+
+def test_several_chips_are_told_apart_by_their_address(tmp_path: Path) -> None:
+    """The supply of another board is measured, because it came first at this boot."""
+    chip(tmp_path, INA226, 1, "1-0040")
+    chip(tmp_path, INA226, 2, "1-0041")
+    reason = refused(Hwmon(tmp_path))
+    assert "ina226 (ina226 1-0040), ina226 (ina226 1-0041)" in reason
+    assert "hwmon:1-0040" in reason
+    assert refused(Hwmon(tmp_path, "ina226")) == reason
+    assert opened(Hwmon(tmp_path, "1-0041")).info.serial == "1-0041"
+    assert "there are ina226" in refused(Hwmon(tmp_path, "ina219"))
+
+
+def test_one_rail_is_chosen_by_its_label(tmp_path: Path) -> None:
+    """A user who wants one rail gets three, or an address that is a label becomes a root."""
+    make_board(tmp_path, BOARDS["jetson_orin_nano"])
+    meter = find_meter(f"hwmon:VDD_SOC,root={tmp_path}")
+    header = meter.open()
+    assert isinstance(header, Header)
+    assert [channel.name for channel in header.capability.channels] == ["VDD_SOC"]
+    meter.close()
+    assert isinstance(find_meter(f"hwmon:{tmp_path}").open(), Header)
+
+
+def test_driver_folder_alone_is_enough_and_counts_once(tmp_path: Path) -> None:
+    """A container with the I2C driver's folder sees nothing, or a chip twice."""
+    folder = tmp_path / "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon7"
+    make_folder(folder, {"name": "ina3221", **rail_files(1, "VDD_IN")})
+    assert len(opened(Hwmon(tmp_path)).capability.channels) == 1
+    (tmp_path / "sys/class/hwmon").mkdir(parents=True)
+    (tmp_path / "sys/class/hwmon/hwmon7").symlink_to(folder)
+    assert len(opened(Hwmon(tmp_path)).capability.channels) == 1
+
+
+def test_means_and_instants_are_not_mixed(tmp_path: Path) -> None:
+    """An integrated value is drawn as an instant, because the chip beside it is sampled."""
+    chip(tmp_path, {**INA226, "name": "ina228", "label": "VIN", "energy1_input": 5}, 1)
+    chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
+    assert "several power monitors" in refused(Hwmon(tmp_path))
+    assert opened(Hwmon(tmp_path, "VIN")).capability.is_averaging
+
+
+@pytest.mark.parametrize("board", ["raspberry_pi_5", "x86_laptop", "bare_vm"])
+def test_board_without_a_monitor_says_so(tmp_path: Path, board: str) -> None:
+    """A thermal chip is taken for a power monitor, or there is a traceback."""
+    assert "no power monitor" in refused(Hwmon(make_board(tmp_path, BOARDS[board])))
+
+
+def test_chip_that_does_not_answer_says_so(tmp_path: Path) -> None:
+    """A chip that is there and silent is reported as none."""
+    chip(tmp_path, {**INA226, "curr1_input": ""})
+    assert "no power monitor answers: ina226" in refused(Hwmon(tmp_path))
+
+
+def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
+    """An offset across a resistor that nobody knows is passed off as a data sheet's."""
+    chip(tmp_path, {k: v for k, v in INA226.items() if k != "shunt_resistor"})
+    header = opened(Hwmon(tmp_path))
+    offset = term(header, Kind.OFFSET, Unit.WATT)
+    assert offset.origin is Origin.ASSUMED
+    assert "shunt not told" in offset.reference
+
+
+@pytest.mark.parametrize("name", sorted(CHIPS))
+def test_every_chip_says_how_good_it_is(name: str) -> None:
+    """A term is zero, not a number, or of nobody."""
+    terms = Fitted(chip=CHIPS[name], shunt_ohm=0.01, voltage_v=5.0).terms(1e-3)
+    assert all(math.isfinite(one.value) and one.value >= 0 and one.reference for one in terms)
+    assert {one.kind for one in terms} == {Kind.GAIN, Kind.OFFSET, Kind.RESOLUTION}
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.one_of(st.none(), st.binary(max_size=6)))))
+def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes | None]]) -> None:
+    """One strange reading makes the recording of an hour unreadable."""
+    decoder = RailDecoder(header_of(Plan(kind="energy", scales=[1e-6])))
+    time_ns = 0
+    for passed_ns, content in rounds:
+        time_ns += passed_ns
+        for point in decoder.points([(time_ns, content)]):
+            assert point.begin_ns is not None
+            assert point.begin_ns < point.time_ns
+            assert math.isfinite(point.power_w) != bool(point.flags & Flag.MISSING)
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))
+def test_energy_of_a_counter_is_what_it_counted(steps: list[int]) -> None:
+    """Where a value is skipped as a duplicate its energy is lost."""
+    decoder = RailDecoder(header_of(Plan(kind="energy", scales=[1e-6])))
+    total, energy_j = 0, 0.0
+    for index, step in enumerate(steps):
+        total += step if index else 0
+        for point in decoder.points([(index * 17_500_000, b"%d" % total)]):
+            assert point.begin_ns is not None
+            energy_j += point.power_w * (point.time_ns - point.begin_ns) / 1e9
+    tail = decoder.points([(10**15, b"%d" % total)])
+    assert tail[0].begin_ns is not None
+    energy_j += tail[0].power_w * (tail[0].time_ns - tail[0].begin_ns) / 1e9
+    assert energy_j == pytest.approx(total * 1e-6)
+
+
+def header_of(plan: Plan) -> Header:
+    """A recording of one rail."""
+    return Header(
+        driver="hwmon",
+        info=MeterInfo(vendor="", model="ina228"),
+        capability=Capability(
+            driver="hwmon",
+            channels=(Channel("ina228", "rail"),),
+            rate_hz=57.0,
+            is_averaging=True,
+            clock_domain="host:monotonic",
+        ),
+        facts={"rails": [to_plain(plan)], "update_ns": 35_000_000, "total_rails": []},
+    )
