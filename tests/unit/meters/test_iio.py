@@ -1,0 +1,134 @@
+"""Power monitors by industrial I/O, on made-up /sys trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.boards import BOARDS, make_board
+from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+
+from edgebench.meters.base import Flag
+from edgebench.meters.iio import Iio
+from edgebench.meters.rails import RATE_MAX_HZ
+from edgebench.meters.uncertainty import Kind, Origin, Unit
+
+INA226: Mapping[str, object] = {
+    "name": "ina226",
+    "in_shunt_resistor": 100000,
+    "in_sampling_frequency": 114,
+    "in_voltage0_raw": 4920,
+    "in_voltage0_scale": "0.002500000",
+    "in_voltage1_raw": 4010,
+    "in_voltage1_scale": "1.250000000",
+    "in_power2_raw": 24,
+    "in_power2_scale": "25.000000000",
+    "in_current3_raw": 123,
+    "in_current3_scale": "1.000000000",
+}
+POWER_W = 4920 * 2.5e-6 / 0.1 * 4010 * 1.25e-3
+
+
+def chip(root: Path, files: Mapping[str, object] = INA226, address: str = "1-0040") -> Path:
+    """A chip on the bus, with the link to it that industrial I/O has."""
+    number = len(list(root.glob("sys/bus/iio/devices/*")))
+    folder = make_folder(root / f"sys/devices/i2c-1/{address}/iio:device{number}", files)
+    links = root / "sys/bus/iio/devices"
+    links.mkdir(parents=True, exist_ok=True)
+    (links / folder.name).symlink_to(folder)
+    return folder
+
+
+@pytest.fixture
+def clock() -> Ticks:
+    return Ticks()
+
+
+def test_power_is_made_of_raw_voltages(tmp_path: Path, clock: Ticks) -> None:
+    """A power of 25 mW a step is read where the chip resolves 0.1 mW; a unit is wrong by 1000."""
+    chip(tmp_path)
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([POWER_W] * 2)
+    assert list(found.current_a) == pytest.approx([0.123] * 2)
+    header = opened(meter)
+    (step,) = [one for one in header.uncertainty if one.kind is Kind.RESOLUTION]
+    assert step.value == pytest.approx(25e-6 * 4010 * 1.25e-3 / 2)
+    assert header.capability.rate_hz == RATE_MAX_HZ
+    assert header.info.serial == "1-0040"
+
+
+def test_current_that_flows_back_is_negative(tmp_path: Path, clock: Ticks) -> None:
+    """A signed raw value is read as one of 65 thousand steps."""
+    folder = chip(tmp_path)
+    changes = [nothing, writing(folder, in_voltage0_raw=-4920)]
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([POWER_W, -POWER_W])
+
+
+def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
+    """One conversion that is read twice counts as two."""
+    folder = chip(tmp_path, {**INA226, "in_sampling_frequency": 10})
+    changes = [nothing, nothing, writing(folder, in_voltage0_raw=4921), nothing, nothing]
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.06)(0)
+    again, new = Flag.DUPLICATE, Flag.NONE
+    assert list(found.flags) == [new, again, new, again, new]
+
+
+def test_chip_that_goes_away_is_missing(tmp_path: Path, clock: Ticks) -> None:
+    """A voltage that fails is zero, and so is the power."""
+    chip(tmp_path)
+    meter = Iio(tmp_path, clock_ns=clock)
+    changes = [nothing, lambda: breaking(meter, 1)()]
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.01)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING]
+    assert found.loss.lost_count == 1
+
+
+@pytest.mark.parametrize("missing", ["in_shunt_resistor", "in_voltage0_scale", "in_voltage1_raw"])
+def test_chip_without_its_scale_is_none(tmp_path: Path, missing: str) -> None:
+    """A shunt that nobody told is taken for 10 mOhm, and the power with it."""
+    chip(tmp_path, {name: value for name, value in INA226.items() if name != missing})
+    assert "no power monitor" in refused(Iio(tmp_path))
+
+
+def test_chip_whose_buffer_is_in_use_says_so(tmp_path: Path) -> None:
+    """A reading that is busy (EBUSY) becomes a traceback."""
+    chip(tmp_path, {**INA226, "in_voltage0_raw": ""})
+    assert "answers: ina226 (ina226 1-0040)" in refused(Iio(tmp_path))
+
+
+def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:
+    """Rails of JetPack 4 are not found, or CPU and GPU are added to the input."""
+    make_board(tmp_path, BOARDS["jetson_nano"])
+    header = opened(Iio(tmp_path))
+    assert [(c.name, c.boundary) for c in header.capability.channels] == [
+        ("POM_5V_IN", "module"),
+        ("POM_5V_GPU", "rail"),
+        ("POM_5V_CPU", "rail"),
+    ]
+    assert header.facts["total_rails"] == ["POM_5V_IN"]
+    (offset,) = [one for one in header.uncertainty if one.kind is Kind.OFFSET]
+    assert (offset.unit, offset.origin) == (Unit.WATT, Origin.ASSUMED)
+    meter = Iio(tmp_path, clock_ns=clock)
+    of_channel = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)
+    assert of_channel(0).power_w[0] == pytest.approx(2.132)
+    assert of_channel(0).current_a[0] == pytest.approx(0.424)
+    assert of_channel(2).power_w[0] == pytest.approx(0.275)
+
+
+def test_jetson_rail_that_is_not_connected_is_none(tmp_path: Path) -> None:
+    """A channel called NC, whose readings are noise, is added up."""
+    make_board(tmp_path, BOARDS["jetson_nano"])
+    folder = tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0"
+    writing(folder, rail_name_1="NC", in_power2_input="")()
+    assert [c.name for c in opened(Iio(tmp_path)).capability.channels] == ["POM_5V_IN"]
+
+
+def test_other_converters_are_no_monitors(tmp_path: Path) -> None:
+    """The touch screen's converter is taken for a power monitor."""
+    chip(tmp_path, {"name": "ads1015", "in_voltage0_raw": 1, "in_voltage0_scale": 1})
+    assert "no power monitor" in refused(Iio(tmp_path))
