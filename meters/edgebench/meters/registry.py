@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters import hwmon, iio
+from edgebench.meters import hwmon, iio, rpi5
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
@@ -45,6 +45,7 @@ DRIVERS: dict[str, Driver] = {
     "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),
     "hwmon": Driver(hwmon.make_meter, RailDecoder, "power monitors on the board, INA2xx and alike"),
     "iio": Driver(iio.make_meter, RailDecoder, "the same by industrial I/O, and JetPack 4"),
+    "rpi5": Driver(rpi5.make_meter, rpi5.make_decoder, "power chip of a Raspberry Pi 5"),
 }
 
 
