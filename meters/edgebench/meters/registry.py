@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters import hwmon, iio, rpi5
+from edgebench.meters import battery, hwmon, iio, rpi5
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
@@ -46,6 +46,9 @@ DRIVERS: dict[str, Driver] = {
     "hwmon": Driver(hwmon.make_meter, RailDecoder, "power monitors on the board, INA2xx and alike"),
     "iio": Driver(iio.make_meter, RailDecoder, "the same by industrial I/O, and JetPack 4"),
     "rpi5": Driver(rpi5.make_meter, rpi5.make_decoder, "power chip of a Raspberry Pi 5"),
+    "battery": Driver(
+        battery.make_meter, battery.BatteryDecoder, "gauge of a phone's or a laptop's battery"
+    ),
 }
 
 

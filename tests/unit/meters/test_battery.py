@@ -1,0 +1,169 @@
+"""Batteries on made-up /sys trees: how they count is settled before anything is recorded."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.boards import BOARDS, make_board
+from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+
+from edgebench.meters.base import Flag
+from edgebench.meters.battery import Battery, Said, unit_of
+from edgebench.meters.registry import find_meter
+from edgebench.protocol.errors import UsageError
+
+PHONE = {
+    "type": "Battery",
+    "status": "Discharging",
+    "current_now": -423125,
+    "voltage_now": 4231562,
+}
+POWER_W = 0.423125 * 4.231562
+
+
+def battery(root: Path, name: str = "battery", **changed: object) -> Path:
+    """A supply under a made-up /sys."""
+    return make_folder(root / f"sys/class/power_supply/{name}", {**PHONE, **changed})
+
+
+@pytest.fixture
+def clock() -> Ticks:
+    return Ticks()
+
+
+@pytest.mark.parametrize("current", [-423125, 423125])
+def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, current: int) -> None:
+    """A maker's sign makes the energy negative."""
+    battery(tmp_path, current_now=current)
+    meter = Battery(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=0.5)(0)
+    assert list(found.power_w) == pytest.approx([POWER_W] * 2)
+    assert f"sign seen, unit ua seen, at {current}" in opened(meter).info.raw_metadata
+
+
+def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) -> None:
+    """A maker's mA are taken for uA, or an idle phone's uA for mA."""
+    battery(tmp_path, current_now=-423)
+    assert "may be uA or mA" in refused(Battery(tmp_path))
+    for said in (Said(unit="ma"), Said(is_loaded=True)):
+        assert opened(Battery(tmp_path, said=said)).facts["ampere"] == 1e-3
+    assert opened(Battery(tmp_path, said=Said(unit="ua"))).facts["ampere"] == 1e-6
+
+
+def test_idle_phone_is_not_taken_for_milliamperes(tmp_path: Path) -> None:
+    """15 mA, told in uA, would be 15 A in mA: both are possible in a laptop."""
+    battery(tmp_path, current_now=-15000)
+    assert "may be uA or mA" in refused(Battery(tmp_path))
+    assert "may be uA or mA" in refused(Battery(tmp_path, said=Said(is_loaded=True)))
+
+
+@given(st.integers(-(2**31) + 1, 2**31), st.booleans())
+def test_unit_is_never_guessed(current: int, is_loaded: bool) -> None:
+    """A current that fits both units is given one."""
+    unit = unit_of(current, is_loaded)
+    if unit == "ua":
+        assert abs(current) * 1e-3 > 20, "no battery gives that in mA"
+    if unit == "ma":
+        assert is_loaded
+        assert abs(current) * 1e-6 < 0.010, "no busy device takes so little in uA"
+
+
+def test_sign_that_was_said_must_be_the_one_that_is_seen(tmp_path: Path) -> None:
+    """The user is mistaken, and gets negative joules."""
+    battery(tmp_path)
+    assert opened(Battery(tmp_path, said=Said(sign="negative"))).facts["sign"] == -1
+    assert "against sign=positive" in refused(Battery(tmp_path, said=Said(sign="positive")))
+
+
+@pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown", ""])
+def test_charger_makes_a_battery_useless(tmp_path: Path, status: str) -> None:
+    """What charges a phone is taken for what it takes."""
+    battery(tmp_path, status=status)
+    assert "unplug the charger" in refused(Battery(tmp_path, said=Said(sign="negative", unit="ua")))
+
+
+def test_charger_in_a_session_makes_values_missing(tmp_path: Path, clock: Ticks) -> None:
+    """Somebody plugs the phone in, and the run looks better than it was."""
+    folder = battery(tmp_path)
+    changes = [nothing, writing(folder, status="Charging"), writing(folder, status="Discharging")]
+    meter = Battery(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
+    assert found.flags[1] == Flag.MISSING
+    assert math.isnan(found.power_w[1])
+    assert found.loss.lost_count == 1
+
+
+def test_gauge_with_nothing_new_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
+    """A gauge that is slower than the session is taken for one that is as fast."""
+    folder = battery(tmp_path)
+    changes = [nothing, nothing, writing(folder, voltage_now=4231000), *[nothing] * 20]
+    meter = Battery(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
+    assert list(found.flags[:3]) == [Flag.NONE, Flag.DUPLICATE, Flag.NONE]
+    assert all(found.flags[3:22] == Flag.DUPLICATE)
+    assert found.flags[22] == Flag.NONE, "10 s later it is new, and the same"
+
+
+@pytest.mark.parametrize("content", ["", "garbage", -(2**31)])
+def test_value_that_is_none_is_missing(tmp_path: Path, clock: Ticks, content: object) -> None:
+    """INT_MIN, which stands for no value (home-assistant/android#4977), is nine kilowatts."""
+    folder = battery(tmp_path)
+    changes = [nothing, writing(folder, current_now=content)]
+    meter = Battery(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING]
+    assert "tells no current" in refused(meter)
+
+
+def test_status_that_cannot_be_read_is_missing(tmp_path: Path, clock: Ticks) -> None:
+    """A charger may be there, and nobody knows."""
+    battery(tmp_path)
+    meter = Battery(tmp_path, clock_ns=clock)
+    changes = [nothing, lambda: breaking(meter, 2)()]
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING]
+
+
+def test_voltage_in_millivolts_is_known_by_its_size(tmp_path: Path) -> None:
+    """A voltage of 4 mV, or of 4 kV."""
+    folder = battery(tmp_path, voltage_now=4231)
+    assert opened(Battery(tmp_path)).facts["volt"] == 1e-3
+    writing(folder, voltage_now=42)()
+    assert "neither in uV nor in mV" in refused(Battery(tmp_path))
+
+
+def test_gauge_that_does_not_measure_says_so(tmp_path: Path) -> None:
+    """A constant zero becomes a device that takes nothing."""
+    battery(tmp_path, current_now=0)
+    assert "does not measure" in refused(Battery(tmp_path))
+
+
+def test_battery_of_a_mouse_is_not_the_machines(tmp_path: Path) -> None:
+    """The mouse's battery, or one of two, is taken because it came first."""
+    battery(tmp_path, "hid-1", scope="Device")
+    assert "no battery" in refused(Battery(tmp_path))
+    battery(tmp_path, "BAT0")
+    assert opened(Battery(tmp_path)).info.serial == "BAT0"
+    battery(tmp_path, "BAT1")
+    assert "several batteries: BAT0, BAT1" in refused(Battery(tmp_path))
+    assert opened(Battery(tmp_path, "BAT1")).info.serial == "BAT1"
+    assert "no battery 'BAT2': there is BAT0, BAT1" in refused(Battery(tmp_path, "BAT2"))
+
+
+def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:
+    """The cable of adb charges the phone, and the current is the charger's."""
+    root = make_board(tmp_path, BOARDS["android_phone"])
+    assert "'Charging'" in refused(Battery(root))
+    writing(root / "sys/class/power_supply/battery", status="Discharging")()
+    assert opened(Battery(root)).capability.channels[0].boundary == "battery"
+
+
+@pytest.mark.parametrize("option", ["sign=minus", "unit=mAh"])
+def test_option_that_means_nothing_is_refused(option: str) -> None:
+    """A typing error leaves the sign to be seen."""
+    with pytest.raises(UsageError, match="battery takes"):
+        find_meter(f"battery:BAT0,{option}")
