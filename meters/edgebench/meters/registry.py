@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters import battery, hwmon, iio, rpi5
+from edgebench.meters import battery, hwmon, iio, odpm, rpi5
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
@@ -49,6 +49,7 @@ DRIVERS: dict[str, Driver] = {
     "battery": Driver(
         battery.make_meter, battery.BatteryDecoder, "gauge of a phone's or a laptop's battery"
     ),
+    "odpm": Driver(odpm.make_meter, odpm.OdpmDecoder, "rail monitors of a Google Pixel, as root"),
 }
 
 
