@@ -4,8 +4,9 @@
 
 Theory of operation. Converter and range are 17 bits, so calibration is one look into a table. The
 counter shows how many words are lost, modulo 64. Where one to three bytes are lost, all words
-behind are made of the wrong bytes, and the counter jumps about: four mismatches in a row, and the
-other three offsets are tried over the next kilobyte.
+behind are made of the wrong bytes, and the counter jumps about: five mismatches in eight words, and
+the other three offsets are tried over the next kilobyte. A mismatch waits for seven more words,
+as the words of a lost framing must not be taken for samples.
 
 Source: fields and conversion: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; the rescue of the
 framing was inspired by ppk2lab's description, and written anew.
@@ -27,7 +28,7 @@ COUNTERS = 64
 SATURATED_ADC = 0x3FFF
 _ADC_MULT = 1.8 / 163840
 _TABLE_SIZE = 1 << 17
-_MISMATCHES = 4
+_MISMATCHES, _AMONG = 5, 8
 _TRIAL_WORDS = 256
 """A kilobyte, over which the offsets are compared."""
 
@@ -93,29 +94,26 @@ class Framer:
             return None
         words = np.frombuffer(self._rest, "<u4", count)
         lost = self._lost(words)
-        bad = -1 if self._is_trusted else _first_mismatches(lost)
-        if bad < 0:
+        if self._is_trusted:
             self._is_trusted = False
-            return self._take(words, lost)
-        if bad > 0:
-            return self._take(words[:bad], lost[:bad])
-        return self._rescue(words, lost, is_last)
+            return self._take(words[:_TRIAL_WORDS], lost[:_TRIAL_WORDS])
+        end, is_bad = _believable(lost != 0, is_last)
+        if end > 0:
+            return self._take(words[:end], lost[:end])
+        return self._rescue(words, is_last) if is_bad else None
 
-    def _rescue(self, words: Words, lost: NDArray[np.int64], is_last: bool) -> Framed | None:
-        """Four mismatches begin here: is the framing lost, or are the words?"""
+    def _rescue(self, words: Words, is_last: bool) -> Framed | None:
+        """Mismatches begin here: is the framing lost, or are the words?"""
         if len(words) <= _TRIAL_WORDS and not is_last:
             return None  # wait for more to compare
         trials = [self._score(offset) for offset in range(WORD_BYTES)]
         best = int(np.argmin(trials))
-        if best == 0:
-            self._is_trusted = True
-            return self._take(words[:_TRIAL_WORDS], lost[:_TRIAL_WORDS])
-        self.desync_count += 1
-        self._is_desync = True
-        self._rest = self._rest[best:]
+        if best:
+            self.desync_count += 1
+            self._is_desync = True
+            self._rest = self._rest[best:]
         self._is_trusted = True
-        words = np.frombuffer(self._rest, "<u4", min(_TRIAL_WORDS, len(self._rest) // WORD_BYTES))
-        return self._take(words, self._lost(words)) if len(words) else None
+        return self._frame(is_last)
 
     def _score(self, offset: int) -> int:
         """Mismatches with the words beginning there; fewer is better."""
@@ -141,10 +139,20 @@ class Framer:
         return taken
 
 
-def _first_mismatches(lost: NDArray[np.int64]) -> int:
-    """Where so many words in a row do not follow each other; -1: nowhere."""
-    is_wrong = lost != 0
-    if np.count_nonzero(is_wrong) < _MISMATCHES:
-        return -1
-    rows = np.lib.stride_tricks.sliding_window_view(is_wrong, _MISMATCHES).all(axis=1)
-    return int(np.argmax(rows)) if rows.any() else -1
+def _believable(is_wrong: NDArray[np.bool_], is_last: bool) -> tuple[int, bool]:
+    """Up to where the words are samples, and whether the framing is lost behind them.
+
+    With is_last, what comes at the end is believed.
+    """
+    wrong = np.flatnonzero(is_wrong)
+    if not wrong.size:
+        return len(is_wrong), False
+    running = np.concatenate([[0], np.cumsum(is_wrong)])
+    ends = np.minimum(wrong + _AMONG, len(is_wrong))
+    is_bad = running[ends] - running[wrong] >= _MISMATCHES
+    is_open = (wrong + _AMONG > len(is_wrong)) & (not is_last)
+    doubtful = np.flatnonzero(is_bad | is_open)
+    if not doubtful.size:
+        return len(is_wrong), False
+    first = int(doubtful[0])
+    return int(wrong[first]), bool(is_bad[first])
