@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.agents import Host
 from support.powercap import Counter
+from support.ppk2 import Faults, Ppk2Emulator
+
+from edgebench.host.store.power import read_power_facts
 
 pytestmark = pytest.mark.alone
 
@@ -57,3 +60,38 @@ def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
     result = paired.run("bench", "digits_int8.tflite", "--on", "board", "--meter", "rapl")
     assert result.returncode == 2
     assert "meter rapl measures this machine, not board" in result.stderr
+
+
+def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
+    """The PPK2 on the desk is refused for the board on the desk."""
+    with Ppk2Emulator() as emulator:
+        run = paired.lab.bench(
+            "digits_int8.tflite",
+            on=["board"],
+            runtime="litert",
+            duration_s=0.5,
+            min_query_count=10,
+            meter=f"ppk2:{emulator.path},supply=3.3",
+        )[0]
+    facts = read_power_facts(paired.lab.store.directory(run.id))
+    assert facts.header.info.model == "Power Profiler Kit II"
+    assert facts.loss.received_count > 10_000
+    assert (facts.loss.lost_count, facts.loss.trouble) == (0, None)
+    assert (paired.lab.store.directory(run.id) / "raw/meter.spool").exists()
+
+
+def test_meter_that_is_pulled_out_costs_no_latency(paired: Host) -> None:
+    """A loose cable on the meter loses the measurement beside it."""
+    with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
+        run = paired.lab.bench(
+            "digits_int8.tflite",
+            on=["board"],
+            runtime="litert",
+            duration_s=1.5,
+            min_query_count=10,
+            meter=f"ppk2:{emulator.path},supply=3.3",
+        )[0]
+    assert run.metrics["latency_ns"]["count"] > 10
+    facts = read_power_facts(paired.lab.store.directory(run.id))
+    assert facts.loss.trouble is not None
+    assert "is gone" in facts.loss.trouble

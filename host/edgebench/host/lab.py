@@ -24,6 +24,7 @@ from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Watcher
 from edgebench.meters.base import Meter
+from edgebench.meters.registry import is_external
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
@@ -316,6 +317,6 @@ def _ambient(ambient_c: float | None) -> float | None:
 
 def _recorder(meter: str | None, on: Sequence[str]) -> Meter | None:
     elsewhere = [device for device in on if device != LOCAL_NAME]
-    if meter and elsewhere:
+    if meter and elsewhere and not is_external(meter):
         raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
     return open_meter(meter)[0] if meter else None

@@ -29,6 +29,8 @@ class Driver:
     make_decoder: Callable[[Header], Decoder]
     summary: str
     """One line for people."""
+    is_external: bool = False
+    """It has wires of its own, to whatever device; the others measure the machine they run on."""
 
 
 def _rapl(options: Options) -> Meter:
@@ -37,10 +39,16 @@ def _rapl(options: Options) -> Meter:
 
 DRIVERS: dict[str, Driver] = {
     "lpm01a": Driver(
-        lpm01a_device.make_meter, lpm01a_decoder.make_decoder, "ST X-NUCLEO-LPM01A (PowerShield)"
+        lpm01a_device.make_meter,
+        lpm01a_decoder.make_decoder,
+        "ST X-NUCLEO-LPM01A (PowerShield)",
+        is_external=True,
     ),
     "ppk2": Driver(
-        ppk2_device.make_meter, ppk2_decoder.make_decoder, "Nordic Power Profiler Kit II"
+        ppk2_device.make_meter,
+        ppk2_decoder.make_decoder,
+        "Nordic Power Profiler Kit II",
+        is_external=True,
     ),
     "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),
     "hwmon": Driver(hwmon.make_meter, RailDecoder, "power monitors on the board, INA2xx and alike"),
@@ -60,9 +68,22 @@ def find_meter(text: str) -> Meter:
         UsageError: no driver has that name, or an option is wrong.
     """
     name, _, rest = text.partition(":")
+    return _driver(name).make(Options.parse(name, rest))
+
+
+def is_external(text: str) -> bool:
+    """Whether the meter that this text names may measure another machine than the one it is on.
+
+    Raises:
+        UsageError: no driver has that name.
+    """
+    return _driver(text.partition(":")[0]).is_external
+
+
+def _driver(name: str) -> Driver:
     if name not in DRIVERS:
         raise UsageError(f"unknown meter {name!r}: there are {', '.join(DRIVERS)}")
-    return DRIVERS[name].make(Options.parse(name, rest))
+    return DRIVERS[name]
 
 
 def find_decoder(header: Header) -> Decoder:

@@ -38,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
         "--on", action="append", metavar="DEVICE", help="a paired device; may be repeated"
     )
     made.add_argument(
-        "--meter", metavar="METER", help="record power beside the run: rapl (this machine)"
+        "--meter",
+        metavar="METER",
+        help="record power beside the run; edgebench meters shows which there are",
     )
     add_store(made)
     add_json(made)
