@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -280,18 +280,22 @@ class Lab:
 
     def _run(self, plan: Plan, on: Sequence[str], watcher: Watcher) -> list[Run]:
         documents: list[dict[str, Any]] = []
-        for device in on:
-            with self.connect(device) as client:
-                # The lease first: another process of ours may be fetching its run just now.
-                client.acquire()
-                for document in collect_waiting(client, self.store, watcher.doubted):
-                    watcher.collected(document)
-                try:
-                    documents += run_plan(client, self.store, plan, watcher)
-                finally:
-                    with suppress(EdgebenchError):  # the lease of a lost link expires
-                        client.release()
+        with closing(plan.meter) if plan.meter else nullcontext():
+            for device in on:
+                documents += self._run_on(device, plan, watcher)
         return [Run(self.store, document["run_id"]) for document in documents]
+
+    def _run_on(self, device: str, plan: Plan, watcher: Watcher) -> list[dict[str, Any]]:
+        with self.connect(device) as client:
+            # The lease first: another process of ours may be fetching its run just now.
+            client.acquire()
+            for document in collect_waiting(client, self.store, watcher.doubted):
+                watcher.collected(document)
+            try:
+                return run_plan(client, self.store, plan, watcher)
+            finally:
+                with suppress(EdgebenchError):  # the lease of a lost link expires
+                    client.release()
 
 
 def _settings(
