@@ -32,9 +32,22 @@ class ArrivalRate:
 
     def error_ppm(self) -> float | None:
         """Meter's rate over the host's, minus one, millionths; negative: samples are missing."""
-        seconds = [self._seconds[second] for second in sorted(self._seconds)]
-        if not seconds or seconds[-1][1] - seconds[0][1] < MIN_SPAN_S * 1e9:
+        found = self._ends()
+        if found is None:
             return None
+        (first_delay_ns, first_ns), (last_delay_ns, last_ns) = found
+        return -1e6 * (last_delay_ns - first_delay_ns) / (last_ns - first_ns)
+
+    def span_s(self) -> float | None:
+        """How long the rate was looked at."""
+        found = self._ends()
+        return None if found is None else (found[1][1] - found[0][1]) / 1e9
+
+    def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
+        """The earliest arrivals of the first and the last tenth; None where that is too short."""
+        seconds = [self._seconds[second] for second in sorted(self._seconds)]
         part = max(1, len(seconds) // _PARTS)
+        if len(seconds) < 2:
+            return None
         first, last = min(seconds[:part]), min(seconds[-part:])
-        return -1e6 * (last[0] - first[0]) / (last[1] - first[1])
+        return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None

@@ -163,6 +163,8 @@ class LossReport:
     saturated_count: int = 0
     rate_error_ppm: float | None = None
     """Received against the host's clock; None: too short to tell."""
+    rate_span_s: float | None = None
+    """How long that was looked at."""
     trouble: str | None = None
     """What ended the recording early; one line."""
 

@@ -200,6 +200,7 @@ def test_loss_of_sixty_four_is_seen_by_the_clock_alone() -> None:
     loss = made.loss()
     assert loss.lost_count == 0
     assert loss.rate_error_ppm == pytest.approx(-640, abs=200)
+    assert loss.rate_span_s == pytest.approx(4, abs=1)
 
 
 @pytest.mark.parametrize("count", [37, 101])

@@ -73,6 +73,7 @@ class Lpm01aDecoder:
             gaps=tuple(timeline.gaps),
             saturated_count=self._saturated,
             rate_error_ppm=self._arrival.error_ppm(),
+            rate_span_s=self._arrival.span_s(),
             trouble=self._trouble,
         )
 

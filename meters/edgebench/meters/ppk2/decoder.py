@@ -79,6 +79,7 @@ class Ppk2Decoder:
             gaps=tuple(self._gaps),
             saturated_count=self._saturated,
             rate_error_ppm=self._arrival.error_ppm(),
+            rate_span_s=self._arrival.span_s(),
         )
 
     def _block(self, framed: Framed) -> SampleBlock:
