@@ -18,6 +18,8 @@ from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rails import RailDecoder
 from edgebench.meters.rapl import Rapl, RaplDecoder
+from edgebench.meters.synthetic import decoder as synthetic_decoder
+from edgebench.meters.synthetic import device as synthetic_device
 from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, UsageError
 
 
@@ -58,6 +60,12 @@ DRIVERS: dict[str, Driver] = {
         battery.make_meter, battery.BatteryDecoder, "gauge of a phone's or a laptop's battery"
     ),
     "odpm": Driver(odpm.make_meter, odpm.OdpmDecoder, "rail monitors of a Google Pixel, as root"),
+    "synthetic": Driver(
+        synthetic_device.make_meter,
+        synthetic_decoder.make_decoder,
+        "a computed waveform, for demos and tests; nothing is measured",
+        is_external=True,
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""A meter that computes its values: a known waveform, and nothing measured."""

@@ -1,0 +1,129 @@
+"""The meter: always there, and its session is that of a real one.
+
+Theory of operation. A sample is the mean of the waveform over its interval, from the integral in
+closed form, so that the energy of any number of samples is known and not estimated. Samples are
+made as wall time passes and go through the same session and spool as those of a real meter
+(packed float64, watts); their clock is their own, `error` millionths faster than the host's.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.meters.base import Capability, Channel, Floats, Header, MeterInfo
+from edgebench.meters.options import Options
+from edgebench.meters.polled import Clock
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.synthetic.decoder import SAMPLE
+from edgebench.meters.synthetic.waveform import Settings, settings_of
+from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit
+from edgebench.protocol.codec import to_plain
+
+_READ_SAMPLES = 1 << 14
+"""In one read, so that a host that slept does not make one huge packet."""
+_TICK_S = 0.01
+_COMPUTED = "synthetic: computed from a formula, nothing is measured"
+
+
+class Generator:
+    """The samples that are due by now; a transport that no instrument is behind."""
+
+    def __init__(self, settings: Settings, clock_ns: Clock) -> None:
+        self._settings = settings
+        self._clock_ns = clock_ns
+        self._noise = np.random.default_rng(settings.seed)
+        self._began_ns = 0
+        self._sent = 0
+
+    def start(self) -> None:
+        """Begin at sample 0."""
+        self._began_ns = self._clock_ns()
+
+    def read(self, timeout_s: float) -> bytes:
+        """What has come since the last read; waits for a tick where that is nothing."""
+        count = self._due()
+        if count == 0:
+            time.sleep(min(timeout_s, _TICK_S))
+            count = self._due()
+        return self.samples(count).astype(SAMPLE).tobytes()
+
+    def samples(self, count: int) -> Floats:
+        """The next ones, watts."""
+        wanted = self._settings
+        time_s = np.arange(self._sent, self._sent + count + 1) / wanted.rate_hz
+        power_w = np.diff(wanted.waveform.energy_j(time_s)) * wanted.rate_hz
+        self._sent += count
+        if wanted.noise_w:
+            power_w += self._noise.normal(0.0, wanted.noise_w, count)
+        return power_w
+
+    def write(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _due(self) -> int:
+        rate_hz = self._settings.rate_hz * (1 + self._settings.rate_error_ppm * 1e-6)
+        due = int((self._clock_ns() - self._began_ns) / 1e9 * rate_hz)
+        return min(due - self._sent, _READ_SAMPLES)
+
+
+class Synthetic:
+    """One waveform."""
+
+    name = "synthetic"
+
+    def __init__(self, settings: Settings, clock_ns: Clock = time.perf_counter_ns) -> None:
+        self._settings = settings
+        self._clock_ns = clock_ns
+
+    def open(self) -> Header:
+        """It is always there."""
+        return Header(
+            driver=self.name,
+            info=MeterInfo(vendor="edgebench", model="synthetic, nothing is measured"),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("synthetic", "synthetic"),),
+                rate_hz=self._settings.rate_hz,
+                is_averaging=True,
+                is_uniform=True,
+                clock_domain="meter:synthetic",
+                loss_detection="wallclock",
+                min_window_s=1 / self._settings.rate_hz,
+            ),
+            uncertainty=_uncertainty(self._settings),
+            facts=to_plain(self._settings),
+        )
+
+    def session(self, path: Path) -> StreamSession:
+        """A recording, from the beginning of the waveform."""
+        generator = Generator(self._settings, self._clock_ns)
+        return StreamSession(
+            generator, self.open(), path, start=generator.start, stop=generator.close
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _uncertainty(settings: Settings) -> tuple[UncertaintyTerm, ...]:
+    model = UncertaintyTerm(kind=Kind.MODEL, value=0.0, unit=Unit.RATIO, reference=_COMPUTED)
+    noise = UncertaintyTerm(
+        kind=Kind.NOISE,
+        value=settings.noise_w,
+        unit=Unit.WATT,
+        distribution=Distribution.NORMAL,
+        is_common=False,
+        reference=_COMPUTED,
+    )
+    return (model, noise) if settings.noise_w else (model,)
+
+
+def make_meter(options: Options) -> Synthetic:
+    """From `square,low=0.2,high=1.0,period=0.1`."""
+    return Synthetic(settings_of(options))

@@ -1,0 +1,105 @@
+"""Waveforms whose energy is known in closed form, and the options that name them.
+
+    constant,power=0.5
+    square,low=0.2,high=1.0,period=0.1,duty=0.5
+    ramp,low=0,high=2,period=10
+
+each with rate=1000,noise=0.01,seed=7,error=50 (samples a second, W, a number, ppm)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from edgebench.meters.base import Floats
+from edgebench.meters.options import Options
+from edgebench.protocol.errors import UsageError
+
+RATE_LIMITS_HZ = (1.0, 200_000.0)
+"""Below, a session takes the meter for silent; above, Python may not keep up."""
+_POWER_LIMITS_W = (-1e6, 1e6)
+_PERIOD_LIMITS_S = (1e-6, 86_400.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waveform:
+    """Power over the meter's own time."""
+
+    shape: Literal["constant", "square", "ramp"]
+    low_w: float
+    high_w: float
+    period_s: float = 1.0
+    duty_ratio: float = 1.0
+    """Of a square: share of a period that is high, from its beginning."""
+
+    def energy_j(self, time_s: Floats) -> Floats:
+        """Since time 0, exactly; shape as given."""
+        periods: Floats = np.floor(time_s / self.period_s)
+        phase_s: Floats = time_s - periods * self.period_s
+        rise_w = self.high_w - self.low_w
+        if self.shape == "ramp":
+            whole_s, part_s = self.period_s / 2, phase_s**2 / (2 * self.period_s)
+        else:
+            whole_s = self.duty_ratio * self.period_s
+            part_s = np.minimum(phase_s, whole_s)
+        risen_s: Floats = periods * whole_s + part_s
+        return self.low_w * time_s + rise_w * risen_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user asked for; stands in the header."""
+
+    waveform: Waveform
+    rate_hz: float = 1000.0
+    noise_w: float = 0.0
+    """Standard deviation of a sample."""
+    seed: int = 0
+    rate_error_ppm: float = 0.0
+
+
+def settings_of(options: Options) -> Settings:
+    """From `square,low=0.2,high=1.0,period=0.1`; a constant watt where nothing is said.
+
+    Raises:
+        UsageError: there is no such shape, or a value is out of its limits.
+    """
+    settings = Settings(
+        waveform=_waveform(options),
+        rate_hz=_within(options, "rate", 1000.0, RATE_LIMITS_HZ),
+        noise_w=_within(options, "noise", 0.0, (0.0, 1e6)),
+        seed=int(_within(options, "seed", 0.0, (0.0, 2.0**53))),
+        rate_error_ppm=_within(options, "error", 0.0, (-500_000.0, 500_000.0)),
+    )
+    options.finish()
+    return settings
+
+
+def _waveform(options: Options) -> Waveform:
+    shape = options.address or "constant"
+    if shape == "constant":
+        power_w = _within(options, "power", 1.0, _POWER_LIMITS_W)
+        return Waveform(shape="constant", low_w=power_w, high_w=power_w)
+    low_w = _within(options, "low", 0.0, _POWER_LIMITS_W)
+    high_w = _within(options, "high", 1.0, _POWER_LIMITS_W)
+    period_s = _within(options, "period", 1.0, _PERIOD_LIMITS_S)
+    if shape == "ramp":
+        return Waveform(shape="ramp", low_w=low_w, high_w=high_w, period_s=period_s)
+    if shape != "square":
+        raise UsageError(
+            f"meter {options.driver} has no shape {shape!r}: there are constant, square, ramp"
+        )
+    duty_ratio = _within(options, "duty", 0.5, (0.0, 1.0))
+    return Waveform(
+        shape="square", low_w=low_w, high_w=high_w, period_s=period_s, duty_ratio=duty_ratio
+    )
+
+
+def _within(options: Options, name: str, default: float, limits: tuple[float, float]) -> float:
+    value = options.number(name, default)
+    if value is None or not limits[0] <= value <= limits[1]:
+        raise UsageError(f"meter {options.driver}: {name} must be {limits[0]:g} to {limits[1]:g}")
+    return value

@@ -1,0 +1,165 @@
+"""The synthetic meter: its energy is known before it is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.recordings import Decoded, decoded
+
+from edgebench.meters.base import Header, Packet
+from edgebench.meters.options import Options
+from edgebench.meters.registry import find_meter
+from edgebench.meters.spool import SpoolWriter
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.synthetic.decoder import make_decoder
+from edgebench.meters.synthetic.device import Generator, Synthetic, make_meter
+from edgebench.meters.synthetic.waveform import Waveform, settings_of
+from edgebench.protocol.errors import UsageError
+
+SECOND_NS = 1_000_000_000
+
+
+def meter_of(text: str) -> Synthetic:
+    """As people name it."""
+    return make_meter(Options.parse("synthetic", text))
+
+
+def generator_of(text: str, now_ns: int = 0) -> Generator:
+    """Started at 0, and this is the time now."""
+    times = iter([0])
+    made = Generator(settings_of(Options.parse("synthetic", text)), lambda: next(times, now_ns))
+    made.start()
+    return made
+
+
+def record(path: Path, text: str, seconds: float) -> Decoded:
+    """A recording of so long, without waiting for it."""
+    generator = generator_of(text, round(seconds * SECOND_NS))
+    with SpoolWriter(path, meter_of(text).open()) as writer:
+        while data := generator.read(0.0):
+            writer.append(Packet(0, 0, data))
+    return decoded(path)
+
+
+def energy_j(found: Decoded) -> float:
+    """Sum of the rectangles."""
+    return float(np.dot(found.power_w, found.time_ns - found.begin_ns) / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "known_j"),
+    [
+        ("constant,power=0.5", 1.5),
+        ("square,low=0.2,high=1.0,period=0.1,duty=0.25", 3 * (0.2 + 0.25 * 0.8)),
+        ("square,low=0.2,high=1.0,period=0.0331,duty=0.37,rate=777", None),
+        ("ramp,low=1,high=3,period=0.5", 6.0),
+        ("ramp,low=0,high=3,period=6", 2.25),
+    ],
+)
+def test_energy_is_the_known_one(tmp_path: Path, text: str, known_j: float | None) -> None:
+    """A gate is tested against a number that is itself wrong by a sample."""
+    found = record(tmp_path / "recording", text, 3.0)
+    waveform = settings_of(Options.parse("synthetic", text)).waveform
+    assert found.time_ns[-1] == 3 * SECOND_NS
+    assert energy_j(found) == pytest.approx(float(waveform.energy_j(np.array(3.0))), rel=1e-9)
+    if known_j is not None:
+        assert energy_j(found) == pytest.approx(known_j, rel=1e-9)
+
+
+@given(
+    st.sampled_from(["square", "ramp"]),
+    st.floats(1e-3, 10),
+    st.floats(0, 1),
+    st.floats(0, 100),
+)
+def test_integral_is_the_area_under_the_waveform(
+    shape: str, period_s: float, duty: float, end_s: float
+) -> None:
+    """The formula of a shape is wrong in the middle of a period, and the tests believe it."""
+    waveform = Waveform(
+        shape=shape,  # type: ignore[arg-type]
+        low_w=0.5,
+        high_w=2.0,
+        period_s=period_s,
+        duty_ratio=duty,
+    )
+    whole, part = divmod(end_s, period_s)
+    is_ramp = shape == "ramp"
+    mean = 0.5 if is_ramp else duty
+    inside = part**2 / 2 / period_s if is_ramp else min(part, duty * period_s)
+    expected = 0.5 * end_s + 1.5 * (whole * mean * period_s + inside)
+    assert float(waveform.energy_j(np.array(end_s))) == pytest.approx(expected, abs=1e-9)
+
+
+def test_noise_is_repeatable_however_it_is_read() -> None:
+    """A demonstration shows another number each time, or the size of a read changes the values."""
+    text = "constant,power=1,noise=0.1,seed=7"
+    whole = generator_of(text).samples(1000)
+    other = generator_of(text)
+    parts = np.concatenate([other.samples(count) for count in (1, 9, 490, 500)])
+    assert np.array_equal(whole, parts)
+    assert whole.std() == pytest.approx(0.1, rel=0.1)
+    assert not np.array_equal(whole, generator_of(text + "1").samples(1000))
+
+
+def test_split_sample_is_put_together() -> None:
+    """A read ends in the middle of a value, and every value behind it is noise."""
+    decoder = make_decoder(meter_of("ramp").open())
+    data = np.arange(5.0).tobytes()
+    blocks = [b for at in range(0, 40, 7) for b in decoder.feed(Packet(0, 0, data[at : at + 7]))]
+    assert list(np.concatenate([block.power_w for block in blocks])) == [0, 1, 2, 3, 4]
+    assert [block.index0 for block in blocks] == [0, 1, 2, 3, 4]
+
+
+def test_wrong_clock_is_seen() -> None:
+    """The rate check has no meter that it could fail on."""
+    text = "constant,rate=1000,error=5000"
+    decoder = make_decoder(meter_of(text).open())
+    for second in range(11):
+        count = round(1005 * (second > 0))
+        decoder.feed(Packet(0, second * SECOND_NS, bytes(8 * count)))
+    assert decoder.loss().rate_error_ppm == pytest.approx(5000, abs=50)
+    made = generator_of(text, 2 * SECOND_NS).read(0.0)
+    assert abs(len(made) / 8 - 2010) <= 1
+
+
+def test_nobody_takes_it_for_a_meter() -> None:
+    """A demonstration's numbers are published as a measurement."""
+    header = find_meter("synthetic").open()
+    assert isinstance(header, Header)
+    assert "nothing is measured" in header.info.model
+    assert [channel.boundary for channel in header.capability.channels] == ["synthetic"]
+    assert all("nothing is measured" in term.reference for term in header.uncertainty)
+    assert header.capability.clock_domain == "meter:synthetic"
+
+
+def test_session_goes_by_wall_time(tmp_path: Path) -> None:
+    """A second of recording holds another number of samples than a second has."""
+    with meter_of("square,rate=2000").session(tmp_path / "recording") as session:
+        assert isinstance(session, StreamSession)
+        session._is_over.wait(0.3)
+    found = decoded(tmp_path / "recording")
+    assert session.trouble is None
+    assert 400 <= len(found.power_w) <= 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("sine", "no shape 'sine': there are constant, square, ramp"),
+        ("constant,duty=0.5", "no option 'duty'"),
+        ("square,duty=1.5", "duty must be 0 to 1"),
+        ("square,period=0", "period must be"),
+        ("constant,rate=0", "rate must be 1 to 200000"),
+        ("constant,rate=nan", "rate must be a number"),
+        ("constant,noise=-1", "noise must be"),
+    ],
+)
+def test_wrong_waveform_is_refused(text: str, reason: str) -> None:
+    """An option that has no effect is believed to have one."""
+    with pytest.raises(UsageError, match=reason):
+        meter_of(text)
