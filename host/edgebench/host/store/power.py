@@ -12,7 +12,7 @@ however long the recording is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -94,17 +94,30 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
         MeasurementError: its driver is unknown here, or it is damaged.
     """
     decoder = find_decoder(recording.header)
-    is_averaging = recording.header.capability.is_averaging
-    names = [channel.name for channel in recording.header.capability.channels]
+
+    def loss() -> LossReport:
+        # What the meter itself says of its end is the cause of what the session saw.
+        found = decoder.loss()
+        return replace(found, trouble=found.trouble or recording.trouble)
+
+    blocks = blocks_of(decoder, read_packets(recording.path))
+    return write_blocks(directory, recording.header, blocks, loss)
+
+
+def write_blocks(
+    directory: Path,
+    header: Header,
+    blocks: Iterable[SampleBlock],
+    loss: Callable[[], LossReport],
+) -> PowerFacts:
+    """The same from blocks, wherever they come from; the losses are asked for behind the last."""
+    names = [channel.name for channel in header.capability.channels]
     with pq.ParquetWriter(directory / POWER_FILE, _SCHEMA, **_PACKING) as writer:
-        out = _Writer(writer, names, is_averaging)
-        for block in blocks_of(decoder, read_packets(recording.path)):
+        out = _Writer(writer, names, header.capability.is_averaging)
+        for block in blocks:
             out.add(block)
         out.finish()
-        loss = decoder.loss()
-        # What the meter itself says of its end is the cause of what the session saw.
-        loss = replace(loss, trouble=loss.trouble or recording.trouble)
-        facts = PowerFacts(header=recording.header, loss=loss, groups=tuple(out.groups))
+        facts = PowerFacts(header=header, loss=loss(), groups=tuple(out.groups))
         writer.add_key_value_metadata({_KEY: json.dumps(to_plain(facts))})
     return facts
 
@@ -254,7 +267,15 @@ def read_power_facts(directory: Path) -> PowerFacts:
     Raises:
         StoreError: there is none, or it is not readable.
     """
-    path = directory / POWER_FILE
+    return read_facts_of(directory / POWER_FILE)
+
+
+def read_facts_of(path: Path) -> PowerFacts:
+    """The same of a file of another name.
+
+    Raises:
+        StoreError: it is not readable, or not one of ours.
+    """
     try:
         plain = json.loads(pq.read_metadata(path).metadata[_KEY.encode()])
         return from_plain(plain, PowerFacts)
