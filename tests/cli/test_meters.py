@@ -1,7 +1,8 @@
-"""`edgebench meters`: list, info, selftest, record; on a made-up PPK2."""
+"""`edgebench meters`: list, info, selftest, record, import; on a made-up PPK2."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from support.commands import Run
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator, constant
+from support.ppk2_files import write_ppk2
 
 from edgebench.host.store.power import PowerFile
 from edgebench.protocol.errors import MeasurementError
@@ -167,3 +169,53 @@ def test_wrong_meter_is_one_line_and_a_hint(
     assert reason in said.err
     assert "hint: " in said.err
     assert "Traceback" not in said.err
+
+
+def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> None:
+    """A file of another meter is judged by other rules, or its origin is forgotten."""
+    path = tmp_path / "trace.csv"
+    path.write_text("t_s,power_W\n0,2.0\n1.5,2.0\n")
+    folder = tmp_path / "session"
+    said = edgebench("meters", "import", str(path), "--output", str(folder))
+    assert said.code == 0, said.err
+    assert "3.00 J" in said.out
+    assert [line.split()[:2] for line in said.out.splitlines() if "unknown" in line] == [
+        ["loss", "unknown"],
+        ["rate", "unknown"],
+    ]
+    header = PowerFile.open(folder).facts.header
+    assert (header.driver, header.uncertainty) == ("import", ())
+    assert header.facts["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert header.facts["file"] == "trace.csv"
+    said = edgebench("meters", "import", str(path), "--json")
+    assert json.loads(said.out)["channels"][0]["energy_j"] == 3.0
+
+
+def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:
+    """A damaged file becomes a traceback, or a recording of zero joules."""
+    path = write_ppk2(tmp_path / "trace.ppk2", [1000.0] * 100)
+    said = edgebench("meters", "import", str(path))
+    assert (said.code, said.out) == (2, "")
+    assert "as in --supply 3.3" in said.err
+    path.write_bytes(path.read_bytes()[:-30])
+    for name in (str(path), str(tmp_path), str(tmp_path / "nothing.csv")):
+        said = edgebench("meters", "import", name, "--supply", "3.3")
+        assert (said.code, said.out) == (2, "")
+        assert [line.split(":")[0] for line in said.err.splitlines()] == ["error", "hint"]
+
+
+def test_import_of_a_saturated_trace_is_refused(edgebench: Run, tmp_path: Path) -> None:
+    """A flag in a file has no effect."""
+    path = tmp_path / "trace.csv"
+    path.write_text("t_s,power_W,flags\n0,2.0,0\n1,2.0,2\n2,2.0,0\n")
+    said = edgebench("meters", "import", str(path))
+    assert said.code == 3
+    assert " J" not in said.out
+
+
+def test_synthetic_meter_is_recorded(edgebench: Run) -> None:
+    """The demonstration of the documentation does not work."""
+    said = edgebench("meters", "record", "synthetic:constant,power=0.5", "--duration", "0.3s")
+    assert said.code == 0, said.err
+    assert "500 mW" in said.out
+    assert "synthetic" in said.out

@@ -4,6 +4,7 @@
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSuchDevice             no known device has that name, or several have
+    │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   └── NotComparable            runs differ in more than what is compared
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
@@ -88,6 +89,10 @@ class NoSuchRun(UsageError):
 
 class NoSuchDevice(UsageError):
     """No known device, or several, match a name."""
+
+
+class FileRefused(UsageError):
+    """A file to import is damaged, says too little, or is none of the known kinds."""
 
 
 class NotComparable(UsageError):

@@ -67,7 +67,8 @@ def _defaulted(header: Header) -> str:
 
 
 def _loss(header: Header, loss: LossReport) -> Check:
-    if header.capability.loss_detection == "none":
+    # An imported file may say of single samples that they are missing, and of others nothing.
+    if header.capability.loss_detection == "none" and not loss.lost_count:
         return Check("loss", None, "this meter shows no loss")
     more = " at least" if loss.is_ambiguous else ""
     text = (

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
         add_json(action)
         if name == "record":
             _add_record(action)
+    _add_import(actions.add_parser("import", help="a file as a recording, and print its energy"))
     made.set_defaults(json=False)
     return made
 
@@ -42,6 +43,24 @@ def _add_record(action: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--duration", type=seconds, default=10.0, metavar="TIME", help="how long (default: 10s)"
     )
+    _add_output(action)
+
+
+def _add_import(action: argparse.ArgumentParser) -> None:
+    action.description = (
+        "Reads a .ppk2 of Nordic's Power Profiler, Parquet (also power.parquet of another run), "
+        "or a CSV with a header line. Columns name their unit: t_s or time_ms, with power_W, or "
+        "current_mA and voltage_V, and flags."
+    )
+    action.add_argument("file", metavar="FILE", help="as in: trace.csv")
+    action.add_argument(
+        "--supply", type=float, metavar="V", help="voltage, of a file that has only current"
+    )
+    add_json(action)
+    _add_output(action)
+
+
+def _add_output(action: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--output", metavar="DIR", help="where to (default: a new directory in the store)"
     )
@@ -56,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
         return _selftest(options)
     if options.action == "record":
         return _record(options)
+    if options.action == "import":
+        return _import(options)
     return _list(options)
 
 
@@ -95,18 +116,31 @@ def _selftest(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> int:
+    return _print(_session(options.meter, _directory(options), options.duration), options)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from edgebench.host.imports.session import import_file
+
+    return _print(import_file(Path(options.file), _directory(options), options.supply), options)
+
+
+def _directory(options: argparse.Namespace) -> Path:
     from pathlib import Path
 
     from edgebench.host.measure import new_run_id
-    from edgebench.host.show import meters as show
     from edgebench.host.store.layout import Store
 
-    directory = (
-        Path(options.output)
-        if options.output
-        else Store(options.store).root / "sessions" / new_run_id()
-    )
-    session = _session(options.meter, directory, options.duration)
+    if options.output:
+        return Path(options.output)
+    return Store(options.store).root / "sessions" / new_run_id()
+
+
+def _print(session: Session, options: argparse.Namespace) -> int:
+    from edgebench.host.show import meters as show
+
     show.print_session(session, as_json=options.json)
     return 0 if session.is_trusted else INVALID
 

@@ -7,6 +7,7 @@ from edgebench.protocol import errors as e
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (e.NoSuchDevice, "see which devices there are: edgebench devices"),
+    (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),

@@ -1,0 +1,1 @@
+"""Files of other meters and other programs, as recordings."""

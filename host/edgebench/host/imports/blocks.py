@@ -1,0 +1,122 @@
+"""Rows of a table as samples, checked one by one: times ascend, values are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.imports.columns import Column, Columns
+from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
+from edgebench.protocol.errors import FileRefused
+
+Values = NDArray[np.float64] | NDArray[np.int64]
+TIME_LIMIT_NS = 1 << 62
+_FLAG_LIMIT = 255
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was seen, for the report of losses."""
+
+    count: int = 0
+    missing_count: int = 0
+    saturated_count: int = 0
+
+    def add(self, flags: NDArray[np.uint8]) -> None:
+        """The flags of the next samples."""
+        self.count += len(flags)
+        self.missing_count += int(np.count_nonzero(flags & int(Flag.MISSING)))
+        self.saturated_count += int(np.count_nonzero(flags & int(Flag.SATURATED)))
+
+    def loss(self) -> LossReport:
+        """What a file says of its losses: the samples that it calls missing."""
+        return LossReport(
+            received_count=self.count - self.missing_count,
+            lost_count=self.missing_count,
+            saturated_count=self.saturated_count,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Rows:
+    """Makes blocks; holds where the last one ended."""
+
+    columns: Columns
+    supply_v: float | None
+    place_of: Callable[[int], str]
+    """Words for a row, counted from 0: its line."""
+    tally: Tally = field(default_factory=Tally)
+    _last_ns: int | None = None
+
+    def block(self, values: Mapping[str, Values]) -> SampleBlock:
+        """The next rows.
+
+        Args:
+            values: By name of the column, as they stand there; NaN where there is none.
+
+        Raises:
+            FileRefused: a value is none, or time does not ascend.
+        """
+        flags = self._flags(values)
+        is_missing = (flags & int(Flag.MISSING)) != 0
+        time_ns = self._time_ns(values[self.columns.time.name])
+        known = {
+            name: self._known(column, values[column.name], is_missing)
+            for name in ("current", "voltage", "power")
+            if (column := getattr(self.columns, name)) is not None
+        }
+        block = SampleBlock(
+            channel=0,
+            index0=self.tally.count,
+            time_ns=time_ns,
+            power_w=self._power_w(known),
+            current_a=known.get("current"),
+            voltage_v=known.get("voltage"),
+            flags=flags,
+        )
+        self.tally.add(flags)
+        self._last_ns = int(time_ns[-1])
+        return block
+
+    def _power_w(self, known: Mapping[str, Floats]) -> Floats:
+        if "power" in known:
+            return known["power"]
+        if "voltage" in known:
+            return known["current"] * known["voltage"]
+        assert self.supply_v is not None, "find_columns has refused that"
+        return known["current"] * self.supply_v
+
+    def _flags(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
+        column = self.columns.flags
+        if column is None:
+            return np.zeros(len(values[self.columns.time.name]), np.uint8)
+        raw = values[column.name]
+        is_wrong = ~((raw >= 0) & (raw <= _FLAG_LIMIT) & (raw == np.floor(raw)))
+        self._refuse_first(is_wrong, column, f"flags are whole numbers from 0 to {_FLAG_LIMIT}")
+        return raw.astype(np.uint8)
+
+    def _known(self, column: Column, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
+        """The values in SI; only a sample that is flagged as missing may have none."""
+        self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
+        return np.where(is_missing, np.nan, raw * column.scale)
+
+    def _time_ns(self, raw: Values) -> NDArray[np.int64]:
+        column = self.columns.time
+        limit = TIME_LIMIT_NS / column.scale
+        self._refuse_first(~(np.abs(raw) < limit), column, "no time")  # also where it is NaN
+        # Whole numbers stay whole: as floats, nanoseconds since 1970 are off by a hundred.
+        scaled = raw * int(column.scale)
+        rounded = scaled if scaled.dtype.kind == "i" else np.rint(scaled)
+        time_ns: NDArray[np.int64] = rounded.astype(np.int64)
+        before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
+        is_late = np.diff(time_ns, prepend=before_ns) <= 0
+        self._refuse_first(is_late, column, "not later than the sample before it")
+        return time_ns
+
+    def _refuse_first(self, is_wrong: NDArray[np.bool_], column: Column, why: str) -> None:
+        if is_wrong.any():
+            row = self.tally.count + int(np.argmax(is_wrong))
+            raise FileRefused(f"{self.place_of(row)}, column {column.name!r}: {why}")

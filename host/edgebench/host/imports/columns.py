@@ -1,0 +1,111 @@
+"""What the columns of a table of power mean: a quantity by name, with its unit in the name.
+
+    t_s  time_s  timestamp_ms  Timestamp(ms)     current_mA  Current(uA)  mA  amps_a
+    voltage_V  volts_v  V                        power_W  watts_w  mW  flags
+
+A unit is never guessed: a factor of a thousand in a result is not seen again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgebench.protocol.errors import FileRefused
+
+_QUANTITIES = {
+    "time": ("t", "time", "timestamp"),
+    "current": ("i", "current", "amps"),
+    "voltage": ("u", "v", "voltage", "volts"),
+    "power": ("p", "power", "watts"),
+}
+_QUANTITY_OF = {word: name for name, words in _QUANTITIES.items() for word in words}
+_UNITS: dict[str, dict[str, float]] = {
+    "time": {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "µs": 1000, "ns": 1},
+    "current": {"A": 1.0, "a": 1.0, "mA": 1e-3, "uA": 1e-6, "µA": 1e-6, "nA": 1e-9},
+    "voltage": {"V": 1.0, "v": 1.0, "mV": 1e-3, "uV": 1e-6, "µV": 1e-6},
+    "power": {"W": 1.0, "w": 1.0, "mW": 1e-3, "uW": 1e-6, "µW": 1e-6, "nW": 1e-9},
+}
+_BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
+"""A unit on its own names an electrical quantity."""
+_NAME = re.compile(r"([A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column that is used."""
+
+    name: str
+    """As in the file."""
+    place: int
+    scale: float
+    """To SI; of time: to nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Where the quantities are."""
+
+    time: Column
+    current: Column | None = None
+    voltage: Column | None = None
+    power: Column | None = None
+    flags: Column | None = None
+
+    @property
+    def used(self) -> list[Column]:
+        """In the order of the file."""
+        every = (self.time, self.current, self.voltage, self.power, self.flags)
+        return sorted((one for one in every if one is not None), key=lambda one: one.place)
+
+
+def find_columns(names: Sequence[str], supply_v: float | None) -> Columns:
+    """Read the names of the columns.
+
+    Raises:
+        FileRefused: a unit is missing, a quantity stands twice, or power cannot be computed.
+    """
+    found: dict[str, Column] = {}
+    for place, name in enumerate(names):
+        meaning = _meaning(name.strip())
+        if meaning is None:
+            continue
+        quantity, scale = meaning
+        if quantity in found:
+            raise FileRefused(f"two columns of {quantity}: {found[quantity].name!r} and {name!r}")
+        found[quantity] = Column(name, place, scale)
+    _check(found, supply_v)
+    return Columns(**found)
+
+
+def _meaning(name: str) -> tuple[str, float] | None:
+    """Quantity and scale; None: a column of something else."""
+    if name.lower() == "flags":
+        return "flags", 1.0
+    if name in _BARE:
+        return _BARE[name], _UNITS[_BARE[name]][name]
+    match = _NAME.fullmatch(name)
+    quantity = _QUANTITY_OF.get(match[1].lower()) if match else None
+    if match is None or quantity is None:
+        return None
+    unit = (match[2] or match[3] or "").replace("μ", "µ")  # the Greek letter and the sign
+    units = _UNITS[quantity]
+    if unit not in units:
+        what = f"has the unit {unit!r}" if unit else "has no unit"
+        raise FileRefused(f"column {name!r} {what}: {quantity} takes {', '.join(units)}")
+    return quantity, units[unit]
+
+
+def _check(found: dict[str, Column], supply_v: float | None) -> None:
+    if "time" not in found:
+        raise FileRefused("no column of time: name one t_s, or time_ms, …")
+    if supply_v is not None and ("power" in found or "voltage" in found):
+        known = found.get("power") or found["voltage"]
+        raise FileRefused(f"--supply has no use: the file has {known.name!r}")
+    if "power" in found:
+        return
+    if "current" not in found:
+        raise FileRefused("no column of power or current: name one power_W, or current_A, …")
+    if "voltage" not in found and supply_v is None:
+        raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")

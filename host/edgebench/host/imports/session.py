@@ -1,0 +1,185 @@
+"""A file as a session: read, stored as any recording is, and judged by the same checks.
+
+What a file does not say is not made up: no uncertainty, a boundary that is not told, a clock of
+its own that no other is compared with. A power.parquet of ours keeps its meter, its uncertainty
+and its losses: a recording that was refused is not trusted for having been imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from edgebench.host.imports import csv_file, parquet_file, ppk2_file
+from edgebench.host.imports.blocks import Rows, Tally
+from edgebench.host.session import Session, check_facts
+from edgebench.host.store.layout import POWER_FILE
+from edgebench.host.store.power import read_facts_of, write_blocks
+from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
+from edgebench.protocol.errors import FileRefused, StoreError, UsageError
+
+DRIVER = "import"
+BOUNDARY = "not told"
+SUPPLY_LIMITS_V = (0.0, 1000.0)
+_MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, as one meter's samples."""
+
+    header: Header
+    blocks: Iterator[SampleBlock]
+    loss: Callable[[], LossReport]
+
+
+def import_file(path: Path, directory: Path, supply_v: float | None = None) -> Session:
+    """Read a file into a session directory.
+
+    Raises:
+        FileRefused: the file is damaged, says too little, or is none of the known kinds.
+        UsageError: the voltage is none.
+        StoreError: the directory cannot be written, or holds a recording.
+    """
+    low, high = SUPPLY_LIMITS_V
+    if supply_v is not None and not low < supply_v <= high:
+        raise UsageError(f"--supply must be above {low:g} and at most {high:g} V")
+    try:
+        facts_of_source = _facts(path, supply_v)
+        source = _open(path, supply_v, facts_of_source)
+    except FileRefused as exc:
+        raise FileRefused(f"{path}: {exc}") from exc
+    except OSError as exc:
+        raise FileRefused(f"{path}: not readable: {exc.strerror or exc}") from exc
+    with _place(directory):
+        try:
+            facts = write_blocks(directory, source.header, source.blocks, source.loss)
+        except FileRefused as exc:
+            raise FileRefused(f"{path}: {exc}") from exc
+    return Session(directory, facts, check_facts(facts))
+
+
+@contextmanager
+def _place(directory: Path) -> Iterator[None]:
+    """The directory; half a recording does not stay in it."""
+    target = directory / POWER_FILE
+    if target.exists():
+        raise StoreError(f"there is a recording already: {target}")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as exc:
+        target.unlink(missing_ok=True)
+        raise StoreError(f"recording cannot be written: {exc.strerror}: {directory}") from exc
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _open(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
+    kind = _kind(path)
+    if kind == "ppk2":
+        return _from_ppk2(path, supply_v, facts)
+    if kind == "csv":
+        layout = csv_file.read_layout(path, supply_v)
+        rows = Rows(layout.columns, supply_v, lambda row: csv_file.line_of(layout, row))
+        return _from_rows(csv_file.read_rows(layout, rows), rows, facts)
+    if parquet_file.is_own(path):
+        return _from_own(path, supply_v, facts)
+    columns = parquet_file.read_columns(path, supply_v)
+    rows = Rows(columns, supply_v, lambda row: f"row {row + 1}")
+    return _from_rows(parquet_file.read_rows(path, rows), rows, facts)
+
+
+def _kind(path: Path) -> str:
+    """By what it begins with; the name only says what it should have been."""
+    with path.open("rb") as file:
+        magic = file.read(_MAGIC_BYTES)
+    if magic[:2] == b"PK":
+        return "ppk2"
+    if magic == b"PAR1":
+        return "parquet"
+    if path.suffix.lower() in (".ppk2", ".parquet"):
+        raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
+    return "csv"
+
+
+def _from_ppk2(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
+    found = ppk2_file.read_ppk2(path)
+    if supply_v is None:
+        raise FileRefused("a .ppk2 has no voltage: say what it was, as in --supply 3.3")
+    tally = Tally()
+    blocks = ppk2_file.read_samples(found, supply_v, tally)
+    header = _header(facts, found.rate_hz, is_averaging=found.is_averaging)
+    inputs = replace(header.capability, digital_count=8)
+    return Source(replace(header, capability=inputs), blocks, tally.loss)
+
+
+def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any]) -> Source:
+    """The rate is that of the first block: nothing else in a table says it."""
+    first = next(blocks, None)
+    if first is None or len(first.time_ns) < 2:
+        raise FileRefused("fewer than two samples have no energy")
+    span_ns = int(first.time_ns[-1] - first.time_ns[0])
+    header = _header(facts, (len(first.time_ns) - 1) * 1e9 / span_ns, is_averaging=False)
+    return Source(header, chain([first], blocks), rows.tally.loss)
+
+
+def _from_own(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
+    if supply_v is not None:
+        raise FileRefused("--supply has no use: edgebench wrote this file, with its power")
+    try:
+        found = read_facts_of(path)
+    except StoreError as exc:
+        raise FileRefused("damaged: what edgebench wrote of the meter is not readable") from exc
+    header = replace(
+        found.header,
+        driver=DRIVER,
+        capability=replace(found.header.capability, clock_domain=_clock(facts)),
+        facts=facts | {"recorded_by": found.header.driver, "recorded": found.header.facts},
+    )
+    return Source(header, parquet_file.read_own(path, found), lambda: found.loss)
+
+
+def _header(facts: dict[str, Any], rate_hz: float, *, is_averaging: bool) -> Header:
+    return Header(
+        driver=DRIVER,
+        info=MeterInfo(vendor="imported", model=facts["file"]),
+        capability=Capability(
+            driver=DRIVER,
+            channels=(Channel("power", BOUNDARY),),
+            rate_hz=rate_hz,
+            is_averaging=is_averaging,
+            clock_domain=_clock(facts),
+        ),
+        facts=facts,
+    )
+
+
+def _facts(path: Path, supply_v: float | None) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileRefused("no such file" if not path.exists() else "not a regular file")
+    with path.open("rb") as file:
+        digest = _sha256(file)
+    return {
+        "file": path.name,
+        "sha256": digest,
+        "size_bytes": path.stat().st_size,
+        "supply_v": supply_v,
+    }
+
+
+def _sha256(file: Any) -> str:
+    digest = hashlib.sha256()
+    while data := file.read(1 << 20):
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _clock(facts: dict[str, Any]) -> str:
+    return f"file:{facts['sha256'][:12]}"

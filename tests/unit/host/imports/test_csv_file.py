@@ -1,0 +1,152 @@
+"""CSV of any meter; a wrong file is named by line and column."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgebench.host.imports import csv_file
+from edgebench.host.imports.session import import_file
+from edgebench.host.session import Session
+from edgebench.protocol.errors import FileRefused, StoreError
+
+
+def imported(folder: Path, text: str, supply_v: float | None = None) -> Session:
+    """A CSV of this text."""
+    path = folder / "trace.csv"
+    path.write_text(text, encoding="utf-8")
+    return import_file(path, folder / "session", supply_v)
+
+
+@pytest.mark.parametrize(
+    ("text", "supply_v", "known_j"),
+    [
+        ("t_s,power_W\n0,1\n1,1\n2,3\n", None, 3.0),
+        ("# by hand\n#\n\ntime_ms;current_mA;voltage_V\n0;100;5\n1000;100;5\n", None, 0.5),
+        ("timestamp_s\tcurrent_uA\n0\t1e6\n2\t1e6\n", 3.0, 6.0),
+        ("Timestamp(ms),Current(uA),D0-D7\n0.00,500000,00000001\n1000,500000,0\n", 2.0, 1.0),
+        ('"time [s]","mA","note"\r\n0,1000,"a, b"\r\n1,1000,x\r\n\r\n', 1.0, 1.0),
+        ("time_ns,watts_w,current_A\n0,2,9\n500000000,2,9\n", None, 1.0),
+        ("\ufefft_s,power_W,flags\n0,1,0\n1,nan,1\n2,,1\n3,1,0\n", None, None),
+        ("t_s,power_µW\n0,1e6\n1,1e6\n", None, 1.0),
+    ],
+)
+def test_energy_is_that_of_the_columns(
+    tmp_path: Path, text: str, supply_v: float | None, known_j: float | None
+) -> None:
+    """A unit in a name is not seen, and the energy is wrong by a thousand."""
+    session = imported(tmp_path, text, supply_v)
+    if known_j is None:
+        assert (session.facts.loss.lost_count, session.is_trusted) == (2, False)
+        return
+    [channel] = session.channels()
+    assert channel.energy_j == pytest.approx(known_j, rel=1e-12)
+    assert session.is_trusted
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("t_s,power_W\n0,1\n1,2\n1,3\n", r"line 4, column 't_s': not later"),
+        ("t_s,power_W\n0,1\n1,2\n0.5,3\n", r"line 4, column 't_s': not later"),
+        ("# a\nt_s,power_W\n0,1\n\n1,nan\n", r"line 5, column 'power_W': no number"),
+        ("t_s,power_W\n0,1\n1,\n", r"line 3, column 'power_W': no number"),
+        ("t_s,power_W\n0,1\n,2\n", r"line 3, column 't_s': no time"),
+        ("t_s,power_W\n0,1\n1,inf\n", r"line 3, column 'power_W': no number"),
+        ("t_s,power_W\n0,1\n1,oops\n", r"line 3, column 'power_W': no number: 'oops'"),
+        ("t_s;power_W\n0;1\n0,5;2\n", r"line 3, column 't_s': decimal comma in '0,5'"),
+        ("t_s,power_W\n0,1\n0,5,2\n", r"line 3: expected 2 columns, got 3"),
+        ("t_s,power_W\n0,1\n1\n", r"line 3: expected 2 columns, got 1"),
+        ("t_s,power_W,flags\n0,1,0\n1,1,0.5\n", r"line 3, column 'flags': flags are whole"),
+        ("t_s,power_W,flags\n0,1,0\n1,1,256\n", r"line 3, column 'flags': flags are whole"),
+        ("t_s,current\n0,1\n1,1\n", r"column 'current' has no unit: current takes A"),
+        ("timestamp,mA\n0,1\n1,1\n", r"column 'timestamp' has no unit"),
+        ("t_s,current_kA\n0,1\n1,1\n", r"has the unit 'kA'"),
+        ("t_s,current_A,mA\n0,1,1\n1,1,1\n", r"two columns of current"),
+        ("t_s,t_s,power_W\n0,0,1\n1,1,1\n", r"two columns are named 't_s'"),
+        ("power_W\n1\n1\n", r"no column of time"),
+        ("t_s,note\n0,1\n", r"no column of power or current"),
+        ("t_s,mA\n0,1\n1,1\n", r"current without a voltage"),
+        ("t_s,power_W\n0,1\n", r"fewer than two samples"),
+        ("t_s,power_W\n", r"fewer than two samples|Empty"),
+        ("", r"no header line"),
+        ("1,2\n3,4\n", r"no column of time"),
+        ("t_s,power_W\n0,1\n1e30,1\n", r"line 3, column 't_s': no time"),
+    ],
+)
+def test_wrong_value_is_named_by_line_and_column(tmp_path: Path, text: str, reason: str) -> None:
+    """Somebody looks for one bad value in a million lines, or it is taken for a zero."""
+    with pytest.raises(FileRefused, match=reason) as caught:
+        imported(tmp_path, text)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "trace.csv") in str(caught.value)
+    assert not (tmp_path / "session/power.parquet").exists()
+
+
+def test_supply_beside_a_voltage_is_refused(tmp_path: Path) -> None:
+    """Somebody believes that the given voltage was used."""
+    with pytest.raises(FileRefused, match="--supply has no use: the file has 'power_W'"):
+        imported(tmp_path, "t_s,power_W\n0,1\n1,1\n", 3.3)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00t", b"\x00" * 100, b"\x89PNG\r\n\x1a\n" * 99])
+def test_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+    """A picture becomes a traceback."""
+    path = tmp_path / "picture"
+    path.write_bytes(content)
+    with pytest.raises(FileRefused):
+        import_file(path, tmp_path / "session")
+
+
+def test_error_behind_the_first_block_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a recording stays and is taken for the whole, or the line is counted by block."""
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
+    lines = [f"{at * 0.001:.3f},1.0" for at in range(1000)]
+    lines[700] = "0.700,"
+    with pytest.raises(FileRefused, match="line 702, column 'power_W'"):
+        imported(tmp_path, "\n".join(["t_s,power_W", *lines]))
+    assert not (tmp_path / "session/power.parquet").exists()
+    lines[700] = lines[699]
+    with pytest.raises(FileRefused, match="line 702, column 't_s'"):
+        imported(tmp_path, "\n".join(["t_s,power_W", *lines]))
+    lines[700] = "0.700,1.0"
+    [channel] = imported(tmp_path, "\n".join(["t_s,power_W", *lines])).channels()
+    assert channel.energy_j == pytest.approx(0.999)
+
+
+def test_recording_is_not_written_over(tmp_path: Path) -> None:
+    """A second import takes the place of the first."""
+    imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
+    with pytest.raises(StoreError, match="a recording already"):
+        imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10**7), st.floats(-1e3, 1e3), st.floats(0, 50)),
+        min_size=2,
+        max_size=40,
+    ),
+    st.sampled_from([",", ";", "\t"]),
+)
+def test_written_and_imported_energy_is_the_same(
+    rows: list[tuple[int, float, float]], separator: str
+) -> None:
+    """A digit of the time or of a value is lost on the way."""
+    time_ns = np.cumsum([step_us * 1000 for step_us, _, _ in rows])
+    power_w = np.array([current * voltage for _, current, voltage in rows])
+    known_j = float(np.dot(np.diff(time_ns) / 1e9, (power_w[1:] + power_w[:-1]) / 2))
+    lines = [separator.join(("time_us", "current_A", "voltage_V"))]
+    for at_ns, (_, current, voltage) in zip(time_ns, rows, strict=True):
+        lines.append(separator.join(map(repr, (int(at_ns) // 1000, current, voltage))))
+    with tempfile.TemporaryDirectory() as folder:
+        [channel] = imported(Path(folder), "\n".join(lines)).channels()
+    scale_j = float(np.dot(np.diff(time_ns) / 1e9, np.abs(power_w[1:]) + np.abs(power_w[:-1])))
+    assert channel.energy_j == pytest.approx(known_j, rel=1e-12, abs=1e-12 * scale_j)
