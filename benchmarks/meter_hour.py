@@ -158,7 +158,8 @@ def rows(
         ),
         f"\n{file.facts.loss.received_count:,} samples, {file.facts.loss.lost_count} lost; read "
         f"and kept in {recorded_s:.0f} s, decoded and written in {decoded_s:.0f} s; "
-        f"{raw_mb:.0f} MB raw, {parquet_mb:.0f} MB Parquet; {options.windows} windows of 1 ms to all of it.",
+        f"{raw_mb:.0f} MB raw, {parquet_mb:.0f} MB Parquet; "
+        f"{options.windows} windows of 1 ms to all of it.",
     ]  # fmt: skip
 
 
