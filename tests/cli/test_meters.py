@@ -180,6 +180,7 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     assert said.code == 0, said.err
     assert "3.00 J" in said.out
     assert [line.split()[:2] for line in said.out.splitlines() if "unknown" in line] == [
+        ["calibration", "unknown"],
         ["loss", "unknown"],
         ["rate", "unknown"],
     ]

@@ -22,6 +22,8 @@ LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
 """USB asks once a millisecond; a busy host is late as well."""
+CALIBRATION_TOLD = "is_calibration_told"
+"""Fact of a header; false where nothing is known of the meter behind a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,19 @@ def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
         yield Check("complete", False, "no sample was received")
     else:
         yield Check("complete", True, f"{loss.received_count} samples")
-    is_own = Flag.UNCALIBRATED not in flags
-    yield Check("calibration", is_own, "the meter's own" if is_own else _defaulted(header))
+    yield _calibration(header, flags)
     yield _loss(header, loss)
     yield _rate(header, loss)
     saturated = f"{loss.saturated_count} samples at the end of the range"
     yield Check("saturation", loss.saturated_count == 0, saturated)
+
+
+def _calibration(header: Header, flags: Flag) -> Check:
+    if Flag.UNCALIBRATED in flags:
+        return Check("calibration", False, _defaulted(header))
+    if header.facts.get(CALIBRATION_TOLD, True) is False:
+        return Check("calibration", None, "the file does not tell")
+    return Check("calibration", True, "the meter's own")
 
 
 def _defaulted(header: Header) -> str:

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from edgebench.host.analysis.meter_checks import CALIBRATION_TOLD
 from edgebench.host.imports import csv_file, parquet_file, ppk2_file
 from edgebench.host.imports.blocks import Rows, Tally
 from edgebench.host.session import Session, check_facts
@@ -157,7 +158,7 @@ def _header(facts: dict[str, Any], rate_hz: float, *, is_averaging: bool) -> Hea
             is_averaging=is_averaging,
             clock_domain=_clock(facts),
         ),
-        facts=facts,
+        facts=facts | {CALIBRATION_TOLD: False},
     )
 
 
