@@ -26,7 +26,7 @@ from edgebench.host.store.files import (
     write_events,
     write_facts,
 )
-from edgebench.host.store.layout import METER_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import write_power
 from edgebench.meters.base import Meter, Recording
 from edgebench.protocol.clock import ClockProbe
@@ -42,6 +42,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.messages import Progress, RunEnded, Telemetry
 from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import METER_FILE
 
 
 @dataclass(frozen=True, slots=True)

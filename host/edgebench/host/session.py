@@ -10,11 +10,11 @@ from operator import or_
 from pathlib import Path
 
 from edgebench.host.analysis.meter_checks import Check, check_recording
-from edgebench.host.store.layout import METER_FILE
 from edgebench.host.store.power import PowerFacts, PowerFile, write_power
 from edgebench.meters.base import Header, Meter, Missing
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.traces import METER_FILE
 
 TICK_S = 0.1
 OnTick = Callable[[float], None]

@@ -82,3 +82,7 @@ class SystemDescription:
     """The CPU itself is emulated: times mean nothing there."""
     simulated: bool = False
     """The device is made up, for tests and demos."""
+    meters: tuple[str, ...] = ()
+    """That the agent serves, as `RunSpec.meter` takes them."""
+    sync_line: str | None = None
+    """To a meter's digital input, if one is wired."""

@@ -28,8 +28,12 @@ class Phase(Enum):
 
     COOLING = "cooling"
     """The device is too warm to start."""
+    IDLE = "idle"
+    """Nothing is done, so that a meter sees what the device takes then: before and after."""
     STARTING = "starting"
     LOADING = "loading"
+    SYNCING = "syncing"
+    """Marks are made that a meter sees: before the warm-up and after the timed loop."""
     WARMING_UP = "warming_up"
     MEASURING = "measuring"
     SPOOLING = "spooling"
@@ -209,6 +213,40 @@ class CheckFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadCode:
+    """A code of work and rest as it was played, on the device's monotonic clock."""
+
+    edges_ns: tuple[int, ...]
+    """Where each chip began, and where the last one ended."""
+    is_busy: tuple[bool, ...]
+    """Of each chip; one less than there are edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
+
+    before_ns: int
+    """When the line was told to fall …"""
+    after_ns: int
+    """… and when that was done: the edge is between them, or `SyncFacts.latency_ns` later."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFacts:
+    """The marks that a worker made for a meter, in order of time."""
+
+    codes: tuple[LoadCode, ...] = ()
+    pulses: tuple[Pulse, ...] = ()
+    line: str | None = None
+    """What the pulses were sent by, as `gpio:/sys/class/gpio/gpio17/value`."""
+    latency_ns: int = 0
+    """By which an edge may be later than its pulse says; bound."""
+    error: str | None = None
+    """Why there is no pulse though the agent has a line, one line of text."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRecord:
     """The worker's own account of a run."""
 
@@ -234,6 +272,7 @@ class WorkerRecord:
     placement: tuple[OperatorPlacement, ...] = ()
     """Empty where the runtime does not tell."""
     check: CheckFacts = field(default_factory=CheckFacts)
+    sync: SyncFacts = field(default_factory=SyncFacts)
 
 
 TOO_HOT = "too_hot"
@@ -278,6 +317,16 @@ class TelemetryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterFacts:
+    """What the agent says of the recording that it made beside a run."""
+
+    meter: str
+    """As it was asked for."""
+    trouble: str | None = None
+    """What ended the recording early, or why there is none; one line."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """Everything an agent keeps of a run beside its traces."""
 
@@ -300,5 +349,7 @@ class RunRecord:
     """What the device's profile says, when the run was made."""
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
+    metered: MeterFacts | None = None
+    """Of the meter beside the device, if the run asked for one."""
     emulated: bool = False
     simulated: bool = False

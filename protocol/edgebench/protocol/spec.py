@@ -125,10 +125,18 @@ class RunSpec:
     """Looks for what the device can keep up: the time is asked for, not a count of queries."""
     cooldown_timeout_s: float | None = None
     """Wait so long for a cool device; None: as its profile says; 0: do not wait."""
+    meter: str | None = None
+    """A meter that the agent serves, to record beside the run."""
+    idle_duration_s: float = 0.0
+    """Do nothing for so long, before the worker loads and after it has ended."""
+    load_code_chip_s: float | None = None
+    """Length of a chip of the code of work and rest that is played before the warm-up and after
+    the timed loop, so that a meter's trace can be laid over the device's clock; None: no code."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         self._check_lengths()
+        self._check_metering()
         self._check_samples()
         self._check_arrivals()
         _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
@@ -170,6 +178,17 @@ class RunSpec:
         _require(
             math.isfinite(self.warmup_duration_s) and self.warmup_duration_s >= 0,
             "warm-up duration must be >= 0 s",
+        )
+
+    def _check_metering(self) -> None:
+        _require(
+            0 <= self.idle_duration_s <= MAX_IDLE_S,
+            f"idle duration must be 0 to {MAX_IDLE_S:g} s, got {self.idle_duration_s:g}",
+        )
+        chip_s = self.load_code_chip_s
+        _require(
+            chip_s is None or MIN_CHIP_S <= chip_s <= MAX_CHIP_S,
+            f"chips of the load code must be {MIN_CHIP_S:g} to {MAX_CHIP_S:g} s, got {chip_s}",
         )
 
     def _check_samples(self) -> None:
@@ -229,6 +248,9 @@ MAX_ARRIVALS = 1_000_000
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
 """480 MB of memory on the device; twenty minutes of a model that takes 120 µs."""
+MAX_IDLE_S = 600.0
+MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
+"""A sleep of less than a millisecond does not end when it should."""
 MIN_TELEMETRY_HZ = 0.1
 """A sampler that says nothing for 30 s is taken for lost."""
 MAX_TELEMETRY_HZ = 100.0

@@ -23,6 +23,8 @@ ANSWERS_FILE = "answers.npz"
 """What the model answered: arrays `used.N` and `reference.N` for output N of the prepared
 samples, `dataset.N` for output N of the data set; first axis: samples. Uncompressed."""
 RECORD_FILE = "record.json"
+METER_FILE = "meter.spool"
+"""What a meter said beside the run, undecoded, with a header that says how to read it."""
 WORKER_LOG_FILE = "worker.log"
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
@@ -32,6 +34,7 @@ SPOOL_FILES = (
     QUERIES_FILE,
     TELEMETRY_FILE,
     ANSWERS_FILE,
+    METER_FILE,
     WORKER_LOG_FILE,
     *LOADGEN_FILES,
 )

@@ -23,8 +23,10 @@ from edgebench.protocol.record import Phase
 
 _PHASES = {
     Phase.COOLING: "cooling down",
+    Phase.IDLE: "idle, for the meter",
     Phase.STARTING: "starting",
     Phase.LOADING: "loading",
+    Phase.SYNCING: "marking time",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
     Phase.CHECKING: "checking",
