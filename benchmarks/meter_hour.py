@@ -22,13 +22,14 @@ import numpy as np
 from common import machine, report, spread, table
 from meter_decode import CALIBRATION, words
 
-from edgebench.host.store.layout import METER_FILE
-from edgebench.host.store.power import PowerFile, write_power
+from edgebench.host.store.power import write_power
+from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.ppk2.decoder import Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.protocol.codec import to_plain
+from edgebench.protocol.traces import METER_FILE
 
 CHUNK_BYTES = 40_000
 CYCLE_S = 16

@@ -16,7 +16,7 @@ from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator, constant
 from support.ppk2_files import write_ppk2
 
-from edgebench.host.store.power import PowerFile
+from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import MeasurementError
 
 CHANNEL = "current"

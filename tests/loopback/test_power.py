@@ -14,7 +14,7 @@ from support.agents import Host
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator
 
-from edgebench.host.store.power import read_power_facts
+from edgebench.host.store.power_file import read_power_facts
 
 pytestmark = pytest.mark.alone
 

@@ -10,7 +10,8 @@ from operator import or_
 from pathlib import Path
 
 from edgebench.host.analysis.meter_checks import Check, check_recording
-from edgebench.host.store.power import PowerFacts, PowerFile, write_power
+from edgebench.host.store.power import PowerFacts, write_power
+from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Header, Meter, Missing
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import StoreError, UsageError

@@ -1,11 +1,14 @@
-"""How fast samples arrive by the host's clock: a loss that no counter shows is seen here.
+"""When and how fast samples arrive by the host's clock.
 
 Bytes wait in buffers and never come early, so of all arrivals the earliest ones, relative to the
-meter's own timeline, tell its rate. The line under the earliest of the first and of the last tenth
-is the rate; what lies between them does not matter.
+meter's own timeline, tell its rate: a loss that no counter shows is seen here. The line under them
+says which time of the meter is which of the host, late by what the fastest bytes take.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 MIN_SPAN_S = 2.0
 """Below this, delays of milliseconds would look like errors of a thousand ppm."""
@@ -51,3 +54,69 @@ class ArrivalRate:
             return None
         first, last = min(seconds[:part]), min(seconds[-part:])
         return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalLine:
+    """The line under all arrivals: host time = meter time + offset + slope · (meter time)."""
+
+    offset_ns: float
+    """Host minus meter at the meter's zero; what the fastest bytes took is in it."""
+    slope: float
+    """Host seconds per meter second, minus one; 0 where the recording is too short to tell."""
+    residual_ns: float
+    """By which the earliest arrival of a typical second lies above the line."""
+
+
+@dataclass(slots=True)
+class ArrivalEnvelope:
+    """Collects the earliest arrival of each second, whatever the meter."""
+
+    _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    """By second of the meter: host minus meter time, and the meter's time."""
+
+    def add(self, rx_ns: int, meter_ns: int) -> None:
+        """The sample of this time of the meter had come by this time of the host."""
+        found = rx_ns - meter_ns, meter_ns
+        second = meter_ns // 1_000_000_000
+        self._earliest[second] = min(found, self._earliest.get(second, found))
+
+    def line(self) -> ArrivalLine | None:
+        """The edge of the lower convex hull below the middle; None without an arrival.
+
+        Source: Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
+        measurements, INFOCOM 1999: of all lines below the delays, the one with the least sum of
+        distances, which is that edge.
+        """
+        points = sorted((meter_ns, delay_ns) for delay_ns, meter_ns in self._earliest.values())
+        if not points:
+            return None
+        first_ns, last_ns = points[0][0], points[-1][0]
+        if last_ns - first_ns < MIN_SPAN_S * 1e9:
+            least = min(delay_ns for _, delay_ns in points)
+            return ArrivalLine(float(least), 0.0, 0.0)
+        middle_ns = sum(meter_ns for meter_ns, _ in points) / len(points)
+        (x0, y0), (x1, y1) = _edge_below(points, middle_ns)
+        slope = (y1 - y0) / (x1 - x0)
+        offset_ns = y0 - slope * x0
+        above = sorted(y - (offset_ns + slope * x) for x, y in points)
+        return ArrivalLine(offset_ns, slope, above[len(above) // 2])
+
+
+def _edge_below(points: list[tuple[int, int]], x: float) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Edge of the lower hull of points, in order of x, that spans this x."""
+    hull: list[tuple[int, int]] = []
+    for point in points:
+        while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    for one, other in pairwise(hull):
+        if other[0] >= x:
+            return one, other
+    return hull[-2], hull[-1]
+
+
+def _is_above(one: tuple[int, int], middle: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether the middle point is on or above the line of the two others."""
+    left = (middle[1] - one[1]) * (other[0] - one[0])
+    return left >= (other[1] - one[1]) * (middle[0] - one[0])

@@ -48,7 +48,7 @@ class PowerLine:
         Raises:
             MeasurementError: the window is empty, or reaches beyond the line.
         """
-        self._check(begin_ns, end_ns)
+        self.check(begin_ns, end_ns)
         first = int(np.searchsorted(self.time_ns, begin_ns, side="right"))
         last = int(np.searchsorted(self.time_ns, end_ns, side="left"))
         # At a step, the window has the side that is inside.
@@ -67,9 +67,39 @@ class PowerLine:
         passed_s = np.diff(self.time_ns) / 1e9
         return float(np.dot(passed_s, (self.power_w[1:] + self.power_w[:-1]) / 2))
 
-    def _check(self, begin_ns: int, end_ns: int) -> None:
+    def cumulative_j(self, time_ns: Nanoseconds) -> Floats:
+        """Energy from the line's begin to each of these times, shape (m,); exact between nodes.
+
+        Args:
+            time_ns: Within the line, shape (m,), in any order.
+        """
+        passed_s = np.diff(self.time_ns) / 1e9
+        steps_j = passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2
+        nodes_j = np.concatenate([[0.0], np.cumsum(steps_j)])
+        node = np.searchsorted(self.time_ns, time_ns, side="right") - 1
+        node = np.clip(node, 0, max(0, len(steps_j) - 1))
+        behind_s = (time_ns - self.time_ns[node]) / 1e9
+        slope = np.zeros(len(self.time_ns))
+        np.divide(np.diff(self.power_w), passed_s, out=slope[:-1], where=passed_s > 0)
+        found: Floats = nodes_j[node] + behind_s * (self.power_w[node] + slope[node] * behind_s / 2)
+        return found
+
+    def check(self, begin_ns: int, end_ns: int) -> None:
+        """Refuse a window that has no energy here.
+
+        Raises:
+            MeasurementError: it is empty, or reaches beyond the line.
+        """
         if end_ns <= begin_ns:
             raise MeasurementError(f"window of {(end_ns - begin_ns) / 1e9:g} s has no energy")
+        self.check_inside(begin_ns, end_ns)
+
+    def check_inside(self, begin_ns: int, end_ns: int) -> None:
+        """Refuse times that the line does not reach.
+
+        Raises:
+            MeasurementError: one is before or behind it.
+        """
         early = (self.time_ns[0] - begin_ns) / 1e9
         late = (end_ns - self.time_ns[-1]) / 1e9
         if early > 0 or late > 0:

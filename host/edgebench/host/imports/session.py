@@ -20,7 +20,8 @@ from edgebench.host.imports import csv_file, parquet_file, ppk2_file
 from edgebench.host.imports.blocks import Rows, Tally
 from edgebench.host.session import Session, check_facts
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.power import read_facts_of, write_blocks
+from edgebench.host.store.power import write_blocks
+from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 

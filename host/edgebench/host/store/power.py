@@ -1,4 +1,4 @@
-"""What a meter recorded, in the store: power.parquet, and beside it the raw bytes.
+"""What a meter recorded, on its way into the store: power.parquet, beside the raw bytes.
 
     time_ns    meter clock: the instant, or the end of the interval averaged over
     begin_ns   where that interval begins; null for an instant
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,15 @@ import pyarrow.parquet as pq
 
 from edgebench.host.analysis.integrate import PowerLine, line_of_instants, line_of_means
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.meters.base import Header, LossReport, Recording, SampleBlock, blocks_of
+from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
+from edgebench.meters.base import Decoder, Header, LossReport, Recording, SampleBlock
 from edgebench.meters.registry import find_decoder
 from edgebench.meters.spool import read_packets
-from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, StoreError
+from edgebench.protocol.codec import to_plain
 
 GROUP_ROWS = 1 << 17
-_KEY = "edgebench"
+KEY = "edgebench"
+"""Of the metadata."""
 _SCHEMA = pa.schema(
     [
         ("time_ns", pa.int64()),
@@ -56,6 +56,15 @@ _PACKING: dict[str, Any] = {
 """Times of a steady meter become nothing, and what is alike in numbers is together."""
 
 
+@dataclass(frozen=True, slots=True)
+class RangeShare:
+    """What was measured in one range of the meter."""
+
+    range: int
+    energy_j: float
+    duration_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """What is known of a row group without reading it."""
@@ -70,8 +79,13 @@ class Group:
     last_ns: int = 0
     first_w: float = 0.0
     last_w: float = 0.0
+    min_w: float = 0.0
     max_w: float = 0.0
     energy_j: float = 0.0
+    volts_v: float | None = None
+    """Mean, where the voltage was measured."""
+    shares: tuple[RangeShare, ...] = ()
+    """Empty where the meter has no ranges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +95,8 @@ class PowerFacts:
     header: Header
     loss: LossReport
     groups: tuple[Group, ...] = ()
+    arrival: ArrivalLine | None = None
+    """When the samples came, of a meter with a clock of its own."""
 
     def of(self, channel: str) -> tuple[Group, ...]:
         """The row groups of a channel that have numbers, in order of time."""
@@ -100,8 +116,18 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
         found = decoder.loss()
         return replace(found, trouble=found.trouble or recording.trouble)
 
-    blocks = blocks_of(decoder, read_packets(recording.path))
-    return write_blocks(directory, recording.header, blocks, loss)
+    envelope = ArrivalEnvelope()
+    blocks = _watched(decoder, recording.path, envelope)
+    return write_blocks(directory, recording.header, blocks, loss, envelope)
+
+
+def _watched(decoder: Decoder, path: Path, envelope: ArrivalEnvelope) -> Iterator[SampleBlock]:
+    """The blocks of a recording, with an eye on when each came."""
+    for packet in read_packets(path):
+        for block in decoder.feed(packet):
+            envelope.add(packet.last_rx_ns, int(block.time_ns[-1]))
+            yield block
+    yield from decoder.finish()
 
 
 def write_blocks(
@@ -109,6 +135,7 @@ def write_blocks(
     header: Header,
     blocks: Iterable[SampleBlock],
     loss: Callable[[], LossReport],
+    envelope: ArrivalEnvelope | None = None,
 ) -> PowerFacts:
     """The same from blocks, wherever they come from; the losses are asked for behind the last."""
     names = [channel.name for channel in header.capability.channels]
@@ -117,8 +144,13 @@ def write_blocks(
         for block in blocks:
             out.add(block)
         out.finish()
-        facts = PowerFacts(header=header, loss=loss(), groups=tuple(out.groups))
-        writer.add_key_value_metadata({_KEY: json.dumps(to_plain(facts))})
+        facts = PowerFacts(
+            header=header,
+            loss=loss(),
+            groups=tuple(out.groups),
+            arrival=envelope.line() if envelope and header.capability.is_uniform else None,
+        )
+        writer.add_key_value_metadata({KEY: json.dumps(to_plain(facts))})
     return facts
 
 
@@ -175,109 +207,54 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
 
 
 def _group(channel: str, table: Any, is_averaging: bool) -> Group:
-    line = _line(table, is_averaging)
+    line = line_of(table, is_averaging)
     flags = int(np.bitwise_or.reduce(table["flags"].to_numpy()))
     group = Group(channel=channel, row_count=len(table), flags=flags)
     if not len(line.time_ns):
         return group
+    begin_ns, end_ns = int(line.time_ns[0]), int(line.time_ns[-1])
     return replace(
         group,
         node_count=len(line.time_ns),
-        first_ns=int(line.time_ns[0]),
-        last_ns=int(line.time_ns[-1]),
+        first_ns=begin_ns,
+        last_ns=end_ns,
         first_w=float(line.power_w[0]),
         last_w=float(line.power_w[-1]),
+        min_w=float(line.power_w.min()),
         max_w=float(line.power_w.max()),
         energy_j=line.energy_j(),
+        volts_v=mean_volts_v(table),
+        shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
     )
 
 
-def _line(table: Any, is_averaging: bool) -> PowerLine:
+def mean_volts_v(table: Any) -> float | None:
+    """Mean of the measured voltage; None where there is none."""
+    volts_v = table["volts_v"].drop_null().to_numpy()
+    volts_v = volts_v[~np.isnan(volts_v)]
+    return float(volts_v.mean(dtype=np.float64)) if len(volts_v) else None
+
+
+def shares_of(
+    table: Any, line: PowerLine, is_averaging: bool, begin_ns: int, end_ns: int
+) -> tuple[RangeShare, ...]:
+    """Energy and time by range between two times; a piece of the line has its end's range."""
+    if not len(table) or table["range"].null_count:
+        return ()
+    ranges = table["range"].to_numpy()[~np.isnan(table["watts_w"].to_numpy())].astype(np.int64)
+    ranges = np.repeat(ranges, 2)[1:] if is_averaging else ranges[1:]
+    passed_s = np.diff(np.clip(line.time_ns, begin_ns, end_ns)) / 1e9
+    energy_j = passed_s * (line.power_w[1:] + line.power_w[:-1]) / 2
+    return tuple(
+        RangeShare(int(r), float(energy_j[ranges == r].sum()), float(passed_s[ranges == r].sum()))
+        for r in np.unique(ranges[passed_s > 0])
+    )
+
+
+def line_of(table: Any, is_averaging: bool) -> PowerLine:
+    """Power over time, of the rows that have a number."""
     time_ns = table["time_ns"].to_numpy()
     power_w = table["watts_w"].to_numpy()
     if is_averaging:
         return line_of_means(table["begin_ns"].to_numpy(), time_ns, power_w)
     return line_of_instants(time_ns, power_w)
-
-
-@dataclass(frozen=True, slots=True)
-class PowerFile:
-    """A stored recording, read where it is asked for."""
-
-    path: Path
-    facts: PowerFacts
-
-    @classmethod
-    def open(cls, directory: Path) -> PowerFile:
-        """The recording of a run.
-
-        Raises:
-            StoreError: there is none, or it is not readable.
-        """
-        return cls(directory / POWER_FILE, read_power_facts(directory))
-
-    def energy_j(self, channel: str, begin_ns: int, end_ns: int) -> float:
-        """Energy of a window of the meter's clock.
-
-        Raises:
-            MeasurementError: the window is empty, or reaches beyond what was recorded.
-            StoreError: the file is damaged.
-        """
-        return sum(self._energies(channel, begin_ns, end_ns))
-
-    def _energies(self, channel: str, begin_ns: int, end_ns: int) -> Iterator[float]:
-        groups = [
-            (number, group)
-            for number, group in enumerate(self.facts.groups)
-            if group.channel == channel and group.node_count
-        ]
-        outline = _outline([group for _, group in groups])
-        outline.cut(begin_ns, end_ns)  # complains of a window that is not inside
-        for number, group in groups:
-            first, last = max(begin_ns, group.first_ns), min(end_ns, group.last_ns)
-            if first < last:
-                is_whole = (first, last) == (group.first_ns, group.last_ns)
-                yield group.energy_j if is_whole else self._line(number).cut(first, last).energy_j()
-        for (_, one), (_, other) in pairwise(groups):
-            first, last = max(begin_ns, one.last_ns), min(end_ns, other.first_ns)
-            if first < last:
-                yield _outline([one, other]).cut(first, last).energy_j()
-
-    def _line(self, group: int) -> PowerLine:
-        try:
-            with pq.ParquetFile(self.path) as file:
-                table = file.read_row_group(group)
-        except (OSError, pa.ArrowException) as exc:
-            raise StoreError(f"power of the run is not readable: {exc}: {self.path}") from exc
-        return _line(table, self.facts.header.capability.is_averaging)
-
-
-def _outline(groups: list[Group]) -> PowerLine:
-    """First and last node of each row group."""
-    if not groups:
-        raise MeasurementError("the meter recorded nothing of this channel")
-    times = [(group.first_ns, group.last_ns) for group in groups]
-    powers = [(group.first_w, group.last_w) for group in groups]
-    return PowerLine(np.array(times).reshape(-1), np.array(powers).reshape(-1))
-
-
-def read_power_facts(directory: Path) -> PowerFacts:
-    """What power.parquet says of itself.
-
-    Raises:
-        StoreError: there is none, or it is not readable.
-    """
-    return read_facts_of(directory / POWER_FILE)
-
-
-def read_facts_of(path: Path) -> PowerFacts:
-    """The same of a file of another name.
-
-    Raises:
-        StoreError: it is not readable, or not one of ours.
-    """
-    try:
-        plain = json.loads(pq.read_metadata(path).metadata[_KEY.encode()])
-        return from_plain(plain, PowerFacts)
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, EdgebenchError) as exc:
-        raise StoreError(f"power of the run is not readable: {exc}: {path}") from exc

@@ -1,0 +1,1 @@
+"""Laying a meter's time over a device's."""

@@ -1,0 +1,176 @@
+"""Every way to lay a meter's trace over a run, and the best of them.
+
+shared_clock   the agent polled the meter itself: nothing to convert
+probes         device → host by two-way probes; the meter's samples have the host's times
+arrival        device → host by probes, host → meter by when samples came, late by an unknown
+               part of what USB and the host may take
+edge           pulses on a wire
+coded_load     a code that is seen in the power
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edgebench.host.analysis.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.power_trace import PowerTrace
+from edgebench.host.analysis.sync.alignment import (
+    Alignment,
+    ClockLine,
+    SyncMethod,
+    after_arrival,
+    host_line,
+)
+from edgebench.host.analysis.sync.edges import align_edges
+from edgebench.host.analysis.sync.load_code import align_code
+from edgebench.meters.polled import HOST_CLOCK
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import SyncFacts
+
+ARRIVAL_NS = 2e6
+"""Assumed: USB asks once a millisecond, and the host wakes up as late; it never shows in arrivals,
+as the fastest bytes take it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One method, and what came of it."""
+
+    method: SyncMethod
+    error_ns: float | None
+    reason: str | None = None
+    """Why it gave nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """The best alignment, and all that were tried."""
+
+    best: Alignment | None
+    tried: tuple[Tried, ...]
+    wanted: SyncMethod | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no alignment."""
+        asked = [one for one in self.tried if self.wanted in (None, one.method)]
+        reasons = [f"{one.method.value}: {one.reason}" for one in asked if one.reason]
+        return "; ".join(reasons) or "no way to lay the meter's clock over the device's"
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What is known of the clocks of a run beside the marks."""
+
+    probes: ClockModel | None
+    """Host and device."""
+    is_meter_beside_device: bool
+    """The agent recorded it: arrivals and polls have the device's times."""
+
+
+def find_sync(
+    power: PowerTrace,
+    channel: str,
+    marks: SyncFacts,
+    clocks: Clocks,
+    wanted: SyncMethod | None = None,
+) -> Sync:
+    """Try every method, or the one that is wanted; the best is the one with the least error."""
+    methods = _Methods(power, channel, marks, clocks)
+    found: list[Alignment] = []
+    tried: list[Tried] = []
+    for method, attempt in methods.all():
+        try:
+            alignment = attempt()
+        except MeasurementError as exc:
+            tried.append(Tried(method, None, str(exc)))
+            continue
+        tried.append(Tried(method, alignment.error_ns))
+        if wanted in (None, method):
+            found.append(alignment)
+    best = min(found, key=lambda one: one.error_ns, default=None)
+    return Sync(best, tuple(tried), wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Methods:
+    power: PowerTrace
+    channel: str
+    marks: SyncFacts
+    clocks: Clocks
+
+    def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
+        """Those that the meter can have at all."""
+        capability = self.power.header.capability
+        if capability.clock_domain == HOST_CLOCK:
+            if self.clocks.is_meter_beside_device:
+                yield SyncMethod.SHARED_CLOCK, self._shared
+            else:
+                yield SyncMethod.PROBES, self._probes
+        else:
+            yield SyncMethod.ARRIVAL, self._arrival
+        if capability.digital_count:
+            yield SyncMethod.EDGE, self._edge
+        yield SyncMethod.CODED_LOAD, self._code
+
+    def _shared(self) -> Alignment:
+        return Alignment(SyncMethod.SHARED_CLOCK, ClockLine(0, 0.0), 0.0)
+
+    def _probes(self) -> Alignment:
+        model = self._model()
+        return Alignment(SyncMethod.PROBES, host_line(model), model.error_ns)
+
+    def _model(self) -> ClockModel:
+        if self.clocks.probes is None:
+            raise MeasurementError("the device's clock was not probed")
+        return self.clocks.probes
+
+    def _arrival(self) -> Alignment:
+        arrival = self.power.arrival
+        if arrival is None:
+            raise MeasurementError("nobody knows when the samples came")
+        to_reader, reader_ns = ClockLine(0, 0.0), 0.0
+        if not self.clocks.is_meter_beside_device:
+            model = self._model()
+            to_reader, reader_ns = host_line(model), model.error_ns
+        return Alignment(
+            SyncMethod.ARRIVAL,
+            after_arrival(to_reader, arrival),
+            ARRIVAL_NS + reader_ns + arrival.residual_ns,
+            arrival.residual_ns,
+        )
+
+    def _guess(self) -> ClockLine:
+        """By any way that needs no mark."""
+        for method, attempt in self.all():
+            if method not in (SyncMethod.EDGE, SyncMethod.CODED_LOAD):
+                return attempt().line
+        raise MeasurementError("nothing tells where to look")
+
+    def _edge(self) -> Alignment:
+        if not self.marks.pulses:
+            raise MeasurementError(self.marks.error or "the device has no line to the meter")
+        period_ns = 1e9 / self.power.header.capability.rate_hz
+        slope = self._guess().slope if self.power.arrival else None
+        return align_edges(self.marks, self.power.falling_edges(), period_ns, slope)
+
+    def _code(self) -> Alignment:
+        if not self.marks.codes:
+            raise MeasurementError("the device played no code of work and rest")
+        found = align_code(self.marks.codes, self._cumulative, self._guess())
+        # A sample may be of any time of its period, or smoothed over more.
+        blur_s = self.power.header.capability.smoothing_s or 0.0
+        return replace(found, error_ns=found.error_ns + 1e9 * blur_s / 2)
+
+    def _cumulative(self, time_ns: Nanoseconds) -> Floats:
+        """Energy, and NaN outside of what was recorded."""
+        first_ns, last_ns = self.power.span_ns(self.channel)
+        found = np.full(len(time_ns), np.nan)
+        is_inside = (time_ns >= first_ns) & (time_ns <= last_ns)
+        if is_inside.any():
+            found[is_inside] = self.power.cumulative_j(self.channel, time_ns[is_inside])
+        return found
