@@ -14,15 +14,18 @@ from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, 
 from edgebench.host.analysis.rules.answers import accuracy_drop
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.rules.machine import background_busy_ratio
+from edgebench.host.analysis.run_energy import Asked, RunEnergy, find_energy
+from edgebench.host.analysis.run_windows import Timed
 from edgebench.host.analysis.throttling import Throttling
 from edgebench.host.analysis.verdict import Verdict, judge
+from edgebench.host.energy_document import energy_document
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, TelemetryFacts, WorkerRecord
 from edgebench.protocol.spec import RunSpec, Scenario
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 RUN_ID_TIME = "%Y%m%d-%H%M%S"
 """Run ids begin with the time in UTC."""
 
@@ -40,7 +43,8 @@ def build_document(
         raise MeasurementError("the run measured nothing")
     try:
         measured = measure_traces(record, worker, traces)
-        verdict = judge(Evidence(record, worker, measured, traces.facts))
+        energy = _energy(record, worker, traces, measured, clock)
+        verdict = judge(Evidence(record, worker, measured, traces.facts, energy))
     except MeasurementError:
         raise
     except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
@@ -59,7 +63,8 @@ def build_document(
         "model": to_plain(worker.model),
         "device": to_plain(record.device),
         "runtime": to_plain(worker.runtime) | {"placement": to_plain(worker.placement)},
-        "metrics": _metrics(record.spec, worker, measured, traces.facts),
+        "metrics": _metrics(record.spec, worker, measured, traces.facts)
+        | {"energy": energy_document(energy)},
         "environment": to_plain(record.environment),
         "conditions": _conditions(record, worker, clock) | {"ambient_c": traces.facts.ambient_c},
         "verdict": _verdict(verdict),
@@ -94,6 +99,23 @@ def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel |
     return fit(
         probes, host_domain=f"host:{record.owner}", device_domain=f"device:{record.device.id}"
     )
+
+
+def _energy(
+    record: RunRecord,
+    worker: WorkerRecord,
+    traces: Traces,
+    measured: Measurement,
+    clock: ClockModel | None,
+) -> RunEnergy | None:
+    """The energy of a run that asked for it, from a meter of the host or of the agent."""
+    facts = traces.facts
+    meter = facts.meter or record.spec.meter
+    if meter is None:
+        return None
+    asked = Asked(meter=meter, sync=facts.sync, battery_capacity_j=facts.battery_capacity_j)
+    timed = Timed(traces.queries, measured.first_row)
+    return find_energy(record, worker, timed, traces.power, clock, asked)
 
 
 def _metrics(
@@ -181,6 +203,8 @@ def _conditions(
         "telemetry": _telemetry(record.telemetry),
         "telemetry_absent": {item.sensor: item.reason for item in record.telemetry.absent},
         "clock": to_plain(clock) if clock else None,
+        "marks": to_plain(worker.sync),
+        "metered": to_plain(record.metered),
         "output_sha256": worker.output.sha256,
         "inputs": to_plain(worker.inputs),
         "outputs": to_plain(worker.outputs),

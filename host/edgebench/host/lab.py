@@ -17,14 +17,12 @@ from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.measure import collect_waiting
+from edgebench.host.metering import open_metering
 from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first
-from edgebench.host.session import open_meter
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Watcher
-from edgebench.meters.base import Meter
-from edgebench.meters.registry import is_external
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
 
@@ -148,6 +146,9 @@ class Lab:
         accuracy: str | None = None,
         reference: str | Path | None = None,
         meter: str | None = None,
+        sync: str | None = None,
+        battery_capacity_j: float | None = None,
+        idle_duration_s: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
@@ -163,7 +164,11 @@ class Lab:
             accuracy: A labelled data set, a .npz file or "digits", that every model answers.
             reference: The unquantised model whose accuracy the others are held against; the
                 built-in models have theirs.
-            meter: Energy meter on this machine that records its power beside each run.
+            meter: Energy meter that records beside each run, on this machine, or, as
+                `agent:NAME`, one that the device's agent serves.
+            sync: How its clock is laid over the device's; None: the best way that there is.
+            battery_capacity_j: Of a charge, for an estimate of how long it lasts.
+            idle_duration_s: Before and after each run; None: as the meter needs it.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             watcher: Hears of every step; a failure is raised when there is none.
             **settings: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
@@ -177,12 +182,20 @@ class Lab:
             raise UsageError("a reference model needs a data set that both answer: --accuracy")
         dataset = open_dataset(accuracy) if accuracy else None
         references = find_references(opened, reference) if dataset else {}
+        settings = _settings(preset, settings, limits, dataset)
+        metering = open_metering(
+            meter,
+            on,
+            sync=sync,
+            battery_capacity_j=battery_capacity_j,
+            idle_duration_s=idle_duration_s,
+        )
         plan = Plan(
             models=with_references_first(opened, references),
             runtime=runtime,
             preset=preset,
-            settings=_settings(preset, settings, limits, dataset),
-            meter=_recorder(meter, on),
+            settings=settings | (metering.settings() if metering else {}),
+            metering=metering,
             ambient_c=_ambient(ambient_c),
             dataset=dataset,
             references=references,
@@ -203,6 +216,9 @@ class Lab:
         preset: str = DEFAULT_PRESET,
         limits: Limits | None = None,
         meter: str | None = None,
+        sync: str | None = None,
+        battery_capacity_j: float | None = None,
+        idle_duration_s: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **settings: Any,
@@ -221,6 +237,9 @@ class Lab:
             preset: As for `bench`.
             limits: As for `bench`.
             meter: As for `bench`.
+            sync: As for `bench`.
+            battery_capacity_j: As for `bench`.
+            idle_duration_s: As for `bench`.
             ambient_c: As for `bench`.
             watcher: As for `bench`.
             **settings: Fields of `RunSpec`.
@@ -232,14 +251,23 @@ class Lab:
         if pairs < 1:
             raise UsageError(f"pairs must be >= 1, got {pairs}")
         check_keys(allowed)  # before twenty runs are made for nothing
+        models = find_model(str(baseline)), find_model(str(candidate))
+        settings = _settings(preset, settings, limits, None)
+        metering = open_metering(
+            meter,
+            on,
+            sync=sync,
+            battery_capacity_j=battery_capacity_j,
+            idle_duration_s=idle_duration_s,
+        )
         plan = Plan(
-            models=[find_model(str(baseline))],
+            models=[models[0]],
             runtime=runtime,
             preset=preset,
-            settings=_settings(preset, settings, limits, None),
-            meter=_recorder(meter, on),
+            settings=settings | (metering.settings() if metering else {}),
+            metering=metering,
             ambient_c=_ambient(ambient_c),
-            against=find_model(str(candidate)),
+            against=models[1],
             pair_count=pairs,
             is_across_runtimes="runtime" in allowed,
         )
@@ -280,7 +308,7 @@ class Lab:
 
     def _run(self, plan: Plan, on: Sequence[str], watcher: Watcher) -> list[Run]:
         documents: list[dict[str, Any]] = []
-        with closing(plan.meter) if plan.meter else nullcontext():
+        with closing(plan.metering) if plan.metering else nullcontext():
             for device in on:
                 documents += self._run_on(device, plan, watcher)
         return [Run(self.store, document["run_id"]) for document in documents]
@@ -317,10 +345,3 @@ def _ambient(ambient_c: float | None) -> float | None:
     if ambient_c is not None and not -60 <= ambient_c <= 90:
         raise UsageError(f"ambient temperature must be -60 to 90 °C, got {ambient_c:g}")
     return ambient_c
-
-
-def _recorder(meter: str | None, on: Sequence[str]) -> Meter | None:
-    elsewhere = [device for device in on if device != LOCAL_NAME]
-    if meter and elsewhere and not is_external(meter):
-        raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
-    return open_meter(meter)[0] if meter else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +15,7 @@ from edgebench.host.analysis.measurement import HostFacts, Pair, ReferenceAccura
 from edgebench.host.client import Client
 from edgebench.host.dataset import Dataset
 from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
+from edgebench.host.metering import Metering
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
@@ -28,7 +29,9 @@ from edgebench.host.store.files import (
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import write_power
-from edgebench.meters.base import Meter, Recording
+from edgebench.meters.base import Recording
+from edgebench.meters.registry import find_decoder
+from edgebench.meters.spool import read_header
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -106,7 +109,7 @@ def measure(
     reference: ReferenceAccuracy | None = None,
     pair: Pair | None = None,
     ambient_c: float | None = None,
-    meter: Meter | None,
+    metering: Metering | None = None,
     on_notice: OnNotice,
     on_bytes: OnBytes,
 ) -> dict[str, Any]:
@@ -123,14 +126,17 @@ def measure(
         client.push_model(dataset.path, dataset.sha256, on_bytes)
     run_id = new_run_id()
     probes = [client.probe_clock()]
-    facts = host_facts(dataset, reference, pair, ambient_c)
+    facts = host_facts(dataset, reference, pair, ambient_c, metering)
+    meter = metering.meter if metering else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.
     with store.expecting(run_id) as directory:
         write_facts(directory, facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
         session = meter.session(directory / RAW_DIRECTORY / METER_FILE) if meter else None
-    with session or nullcontext():
+    with ExitStack() as stack:
         try:
+            if session:
+                stack.enter_context(session)
             client.start_run(
                 run_id,
                 spec,
@@ -138,7 +144,7 @@ def measure(
                 model_name=model.name,
                 size_bytes=model.size_bytes,
             )
-        except (TargetError, UsageError):  # not admitted
+        except (TargetError, UsageError):  # not admitted, or the meter is gone
             store.forget_expected(run_id)
             raise
         ended, is_interrupted = _wait_for_end(client, run_id, on_notice)
@@ -168,10 +174,19 @@ def host_facts(
     reference: ReferenceAccuracy | None,
     pair: Pair | None,
     ambient_c: float | None,
+    metering: Metering | None,
 ) -> HostFacts:
     """What only the host knows of a run."""
-    name, metric = (dataset.name, dataset.metric) if dataset else (None, None)
-    return HostFacts(name, metric, reference, pair, ambient_c)
+    return HostFacts(
+        dataset=dataset.name if dataset else None,
+        metric=dataset.metric if dataset else None,
+        reference=reference,
+        pair=pair,
+        ambient_c=ambient_c,
+        meter=metering.name if metering else None,
+        sync=metering.sync if metering else None,
+        battery_capacity_j=metering.battery_capacity_j if metering else None,
+    )
 
 
 def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
@@ -238,8 +253,8 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     # A run that another command started left its first probes and its facts here, if it was ours.
     probes = beside.probes or read_clock(directory)
     write_clock(directory, probes)
-    if beside.recording:
-        write_power(directory, beside.recording)
+    if recording := beside.recording or _fetched_recording(directory, record):
+        write_power(directory, recording)
     write_events(directory, record.events)
     document = build_document(
         record,
@@ -250,6 +265,19 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     document |= {"files": file_digests(directory)}
     write_document(directory, document)
     return document
+
+
+def _fetched_recording(directory: Path, record: RunRecord) -> Recording | None:
+    """What a meter of the agent's recorded; a damaged file gives no energy, and costs no run."""
+    path = directory / RAW_DIRECTORY / METER_FILE
+    if record.metered is None or not path.exists():
+        return None
+    try:
+        header = read_header(path)
+        find_decoder(header)
+    except MeasurementError:
+        return None
+    return Recording(path, header, record.metered.trouble)
 
 
 def new_run_id() -> str:

@@ -11,10 +11,10 @@ from edgebench.host.analysis.measurement import Pair
 from edgebench.host.client import Client
 from edgebench.host.dataset import Dataset
 from edgebench.host.measure import Model, measure
+from edgebench.host.metering import Metering
 from edgebench.host.references import reference_accuracy
 from edgebench.host.store.layout import Store
 from edgebench.host.watcher import Place, Watcher
-from edgebench.meters.base import Meter
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     MeasurementError,
@@ -56,7 +56,7 @@ class Plan:
     preset: str
     settings: dict[str, Any]
     """Fields of `RunSpec`."""
-    meter: Meter | None = None
+    metering: Metering | None = None
     dataset: Dataset | None = None
     references: dict[Model, Model] = field(default_factory=dict[Model, Model])
     against: Model | None = None
@@ -152,7 +152,7 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
                 reference=reference_accuracy(plan.references.get(model), runtime, documents),
                 pair=step.pair,
                 ambient_c=plan.ambient_c,
-                meter=plan.meter,
+                metering=plan.metering,
                 on_notice=watcher.notice,
                 on_bytes=watcher.pushed,
             )

@@ -14,7 +14,9 @@ from edgebench.host.analysis.answers import Accuracy, Agreement, accuracy, agree
 from edgebench.host.analysis.latency import LatencySummary, summarize
 from edgebench.host.analysis.mllog import LoadgenResult, read_result
 from edgebench.host.analysis.outliers import Outliers, label_outliers
+from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.queries import Nanoseconds, Queries
+from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.analysis.telemetry import Telemetry
 from edgebench.host.analysis.throttling import Throttling, find_throttling
 from edgebench.host.analysis.timeline import Timeline
@@ -58,6 +60,11 @@ class HostFacts:
     pair: Pair | None = None
     ambient_c: float | None = None
     """Temperature of the air, as the operator says."""
+    meter: str | None = None
+    """As it was named; None: no energy was asked for."""
+    sync: SyncMethod | None = None
+    """The only way in which the meter's clock may be laid over the device's; None: the best."""
+    battery_capacity_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class Traces:
     loadgen_log: str | None = None
     """LoadGen's detail log, when it issued the queries."""
     telemetry: Telemetry = field(default_factory=Telemetry)
+    power: PowerTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from edgebench.host.cli.options import (
     Add,
     add_json,
     add_store,
+    capacity,
     celsius,
     hertz,
     latency,
@@ -37,17 +38,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--on", action="append", metavar="DEVICE", help="a paired device; may be repeated"
     )
-    made.add_argument(
-        "--meter",
-        metavar="METER",
-        help="record power beside the run; edgebench meters shows which there are",
-    )
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("the runtime and its process").add_argument)
     _add_length(made.add_argument_group("how long").add_argument)
     _add_scenario(made.add_argument_group("how queries are issued").add_argument)
     _add_answers(made.add_argument_group("what is looked at beside the time").add_argument)
+    _add_energy(made.add_argument_group("energy").add_argument)
     _add_comparison(made.add_argument_group("comparing two models").add_argument)
     return made
 
@@ -106,6 +103,17 @@ def _add_answers(add: Add) -> None:
     add("--telemetry-rate", type=hertz, metavar="HZ", help=rate)
 
 
+def _add_energy(add: Add) -> None:
+    meter = "measure energy: edgebench meters shows which meters there are; agent:NAME for one "
+    add("--meter", metavar="METER", help=meter + "that the device's agent serves")
+    methods = "lay the meter's clock over the device's by edge, coded_load, probes, arrival or "
+    add("--sync", metavar="METHOD", help=methods + "shared_clock only (default: auto, the best)")
+    idle = "do nothing for so long before and after (default: as the meter needs it)"
+    add("--idle", type=seconds, metavar="2s", help=idle)
+    battery = "capacity of a charge, to estimate how long it lasts: 18.5Wh, 5000mAh@3.85V"
+    add("--battery", type=capacity, metavar="CAPACITY", help=battery)
+
+
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", metavar="B", help=against)
@@ -145,8 +153,14 @@ def run(options: argparse.Namespace) -> int:
         return codes.INTERRUPTED
     if watcher.failures:
         return codes.FAILED
-    states = [document["verdict"]["state"] for document in watcher.documents]
-    return codes.INVALID if "invalid" in states else codes.DONE
+    return codes.INVALID if any(map(_is_refused, watcher.documents)) else codes.DONE
+
+
+def _is_refused(document: dict[str, Any]) -> bool:
+    """Whether a number that was asked for is not there: all of them, or the energy."""
+    energy = document["metrics"]["energy"]
+    is_energy_refused = energy is not None and energy["refused"] is not None
+    return document["verdict"]["state"] == "invalid" or is_energy_refused
 
 
 def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> list[Compared]:
@@ -157,6 +171,9 @@ def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) ->
         "preset": _preset(options),
         "limits": _limits(options),
         "meter": options.meter,
+        "sync": options.sync,
+        "battery_capacity_j": options.battery,
+        "idle_duration_s": options.idle,
         "ambient_c": options.ambient,
         "watcher": watcher,
         **_settings(options),

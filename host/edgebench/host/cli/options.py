@@ -81,6 +81,25 @@ def hertz(text: str) -> float:
     return float(match[1])
 
 
+def capacity(text: str) -> float:
+    """What a battery holds, in joules: 18.5Wh, 66.6kJ, or 5000mAh@3.85V.
+
+    >>> capacity("2Wh"), capacity("1kJ"), round(capacity("1000mAh@3.7V"))
+    (7200.0, 1000.0, 13320)
+    """
+    match = re.fullmatch(
+        rf"({_NUMBER})\s*(?:(wh|kj|j)|(mah|ah)\s*@\s*({_NUMBER})\s*v)",
+        text.strip().lower(),
+        re.ASCII,
+    )
+    if match is None or not float(match[1]) or (match[4] and not float(match[4])):
+        hint = "write 18.5Wh, 66.6kJ or 5000mAh@3.85V"
+        raise argparse.ArgumentTypeError(f"not a capacity of a battery: {text!r}; {hint}")
+    if match[2]:
+        return float(match[1]) * {"wh": 3600.0, "kj": 1000.0, "j": 1.0}[match[2]]
+    return float(match[1]) * {"mah": 3.6, "ah": 3600.0}[match[3]] * float(match[4])
+
+
 def size_bytes(text: str) -> int:
     """A size: 512M, 4GiB, or plain bytes.
 

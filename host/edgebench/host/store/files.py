@@ -23,11 +23,13 @@ from edgebench.host.store.layout import (
     EVENTS_FILE,
     HOST_FACTS_FILE,
     LABELS_FILE,
+    POWER_FILE,
     QUERIES_FILE,
     RAW_DIRECTORY,
     RUN_FILE,
     TELEMETRY_FILE,
 )
+from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
@@ -134,6 +136,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
         _read_facts(raw / HOST_FACTS_FILE),
         _read_text(raw / traces.LOADGEN_DETAIL_FILE),
         read_telemetry(directory, record.telemetry),
+        PowerFile.open(directory) if (directory / POWER_FILE).exists() else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from edgebench.host.analysis.measurement import HostFacts, Measurement
+from edgebench.host.analysis.run_energy import RunEnergy
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Scenario
 
@@ -27,6 +28,8 @@ class Evidence:
     worker: WorkerRecord
     measured: Measurement
     facts: HostFacts
+    energy: RunEnergy | None = None
+    """None: no meter was asked for."""
 
     @property
     def issued_rows(self) -> int:

@@ -5,7 +5,7 @@ A rule answers True (kept), False (broken) or None (cannot tell), with one line 
 
 from __future__ import annotations
 
-from edgebench.host.analysis.rules import answers, machine, placement, run, thermal
+from edgebench.host.analysis.rules import answers, energy, machine, placement, run, thermal
 from edgebench.host.analysis.rules.evidence import Rule, State
 
 RULES: tuple[tuple[str, State, Rule], ...] = (
@@ -45,6 +45,10 @@ RULES: tuple[tuple[str, State, Rule], ...] = (
     ("nominal_clock", State.SUSPECT, thermal.nominal_clock),
     ("cooldown", State.SUSPECT, thermal.cooldown),
     ("telemetry", State.SUSPECT, thermal.telemetry),
+    ("meter", State.SUSPECT, energy.meter),
+    ("energy_sync", State.SUSPECT, energy.sync),
+    ("energy_idle", State.SUSPECT, energy.idle),
+    ("energy", State.SUSPECT, energy.energy),
 )
 """Id, severity and rule, in the order in which a person should read them."""
 MILDER = {

@@ -45,8 +45,6 @@ MIN_CORRELATION = 0.5
 RIVAL_RATIO = 0.8
 """Another peak as high as this times the best one makes the answer a guess."""
 MIN_MARKS = 6
-EDGE_ROUNDS = 2
-"""The second one starts from the first's answer, and is the last that changes anything."""
 FLAT_RATIO = 0.2
 """A change of less than this times the typical one is no mark."""
 OUTLIER_FACTOR = 5.0
@@ -87,10 +85,9 @@ def align_code(
         raise MeasurementError("the device played no code of work and rest")
     local = [_Local.of(code, cumulative, guess, search_ns) for code in codes]
     line = guess.shifted(_peak_ns(local, guess, search_ns))
-    for _ in range(EDGE_ROUNDS):
-        marks = _without_outliers(_marks(local, line), line, guess.slope)
-        is_two = len(codes) > 1
-        line = fit_line(marks.device_ns, marks.meter_ns, slope=None if is_two else guess.slope)
+    # The second look starts from the first's answer, and is the last that changes anything.
+    line, _ = _refined(local, line, guess)
+    line, marks = _refined(local, line, guess)
     return _judged(marks, line, local)
 
 
@@ -167,6 +164,15 @@ def _peak_ns(codes: Sequence[_Local], guess: ClockLine, search_ns: float) -> flo
     return float(shifts_ns[best])
 
 
+def _refined(
+    codes: Sequence[_Local], line: ClockLine, guess: ClockLine
+) -> tuple[ClockLine, _Marks]:
+    """The line through the changes near a line; one code alone tells no rate."""
+    marks = _without_outliers(_marks(codes, line), line)
+    slope = None if len(codes) > 1 else guess.slope
+    return fit_line(marks.device_ns, marks.meter_ns, slope=slope), marks
+
+
 def _marks(codes: Sequence[_Local], line: ClockLine) -> _Marks:
     """Where each change between work and rest is by the meter."""
     found = [_changes(code, line) for code in codes]
@@ -201,7 +207,7 @@ def _mean_w(code: _Local, begin_ns: Floats, end_ns: Floats) -> Floats:
     return (code.energy_j(end_ns) - code.energy_j(begin_ns)) / (end_ns - begin_ns) * 1e9
 
 
-def _without_outliers(marks: _Marks, line: ClockLine, slope: float) -> _Marks:
+def _without_outliers(marks: _Marks, line: ClockLine) -> _Marks:
     """The marks that agree about the offset; something else on the device may have worked, too."""
     if len(marks.device_ns) < MIN_MARKS:
         raise MeasurementError(

@@ -1,0 +1,58 @@
+"""Rules about energy: a meter that failed costs no latency, and gives no joules."""
+
+from __future__ import annotations
+
+from edgebench.host.analysis.rules.evidence import Evidence
+from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO
+
+_NO_METER = "no meter was asked for"
+
+
+def meter(evidence: Evidence) -> tuple[bool | None, str]:
+    """The recording is complete, calibrated, without losses and not at the end of a range."""
+    energy = evidence.energy
+    if energy is None:
+        return None, _NO_METER
+    if not energy.checks:
+        return False, energy.refused or "nothing was recorded"
+    failed = [check for check in energy.checks if check.is_passed is False]
+    if failed:
+        return False, "; ".join(f"{check.id}: {check.detail}" for check in failed)
+    return True, "; ".join(f"{check.id}: {check.detail}" for check in energy.checks)
+
+
+def sync(evidence: Evidence) -> tuple[bool | None, str]:
+    """The meter's clock was laid over the device's."""
+    energy = evidence.energy
+    if energy is None:
+        return None, _NO_METER
+    if energy.sync is None:
+        return None, "not tried, as the recording cannot be used"
+    best = energy.sync.best
+    if best is None:
+        return False, energy.sync.refusal
+    return True, f"{best.method.value}, within {best.error_ns / 1e6:.3g} ms"
+
+
+def idle(evidence: Evidence) -> tuple[bool | None, str]:
+    """The device took as much when idle before the run as after it."""
+    numbers = evidence.energy.numbers if evidence.energy else None
+    if numbers is None:
+        return None, _NO_METER if evidence.energy is None else "no power can be used"
+    before_w, after_w = numbers.power_w_idle_before, numbers.power_w_idle_after
+    if before_w is None or after_w is None or numbers.power_w_idle is None:
+        return None, numbers.net_refused or "idle on one side only"
+    net_w = abs(numbers.power_w.value - numbers.power_w_idle)
+    text = f"{before_w:.4g} W before and {after_w:.4g} W after, with {net_w:.4g} W for the model"
+    return abs(after_w - before_w) <= IDLE_LIMIT_RATIO * net_w, text
+
+
+def energy(evidence: Evidence) -> tuple[bool | None, str]:
+    """There is a number, if one was asked for."""
+    found = evidence.energy
+    if found is None:
+        return None, _NO_METER
+    if found.numbers is None:
+        return False, f"refused: {found.refused}"
+    gross = found.numbers.gross
+    return True, f"{gross.value:.4g} ± {gross.u95_absolute:.2g} J an inference, gross"

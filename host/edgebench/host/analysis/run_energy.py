@@ -1,0 +1,268 @@
+"""Energy of a run: joules an inference, gross and net, or the reason why there is no such number.
+
+Theory of operation. A run has windows on the device's clock: it is idle before and after, loads,
+warms up, and answers. Each is laid over the meter's trace; the energy of the window in which the
+timed inferences were made, over their number, is the gross energy of one. Net is what is left
+without the power that the device takes when it is idle, before and after.
+
+    energy-delay product   gross energy of an inference · mean time that it took
+    inferences a joule     1 / gross energy
+    battery                capacity / gross energy, capacity / mean power: nothing else runs,
+                           nothing is lost in between, and the capacity is as stated
+
+A recording that cannot be trusted gives no number at all.
+
+Source: MLPerf Tiny, benchmark/runner (energy between two marks over the count of inferences);
+Horowitz, Indermaur & Gonzalez, Low-power digital design (1994), for the energy-delay product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edgebench.host.analysis.energy import EnergyWindow, MeterErrors, Uncertain
+from edgebench.host.analysis.meter_checks import Check, check_recording
+from edgebench.host.analysis.power_trace import PowerTrace
+from edgebench.host.analysis.run_windows import (
+    Timed,
+    View,
+    idle_windows,
+    in_a_row,
+    phase_window,
+)
+from edgebench.host.analysis.site import Site, site_of
+from edgebench.host.analysis.sync.alignment import SyncMethod
+from edgebench.host.analysis.sync.choose import Clocks, Sync, find_sync
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
+from edgebench.protocol.spec import Scenario
+
+IDLE_LIMIT_RATIO = 0.1
+"""Of the net power, by which idle before and after may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEnergy:
+    """One phase of a run; null where its window could not be measured."""
+
+    energy_j: float | None = None
+    u95_absolute_j: float | None = None
+    duration_s: float | None = None
+    power_w_mean: float | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryEnergy:
+    """Energies of single inferences, where the meter can tell one from the next."""
+
+    count: int = 0
+    p50_j: float | None = None
+    p90_j: float | None = None
+    u95_edges_j: float | None = None
+    """What the ends of each window may be wrong by, k = 2."""
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Battery:
+    """How long a charge lasts, if nothing else took any."""
+
+    capacity_j: float
+    inference_count: float
+    duration_s: float
+    u95_ratio: float
+    """Of both, without that of the capacity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """What a recording that can be trusted gives."""
+
+    duration_s: float
+    inference_count: int
+    gross: Uncertain
+    """Joules an inference."""
+    power_w: Uncertain
+    """Mean."""
+    power_w_peak: float
+    """Highest sample."""
+    energy_delay_js: float
+    net: Uncertain | None = None
+    net_refused: str | None = None
+    power_w_idle: float | None = None
+    power_w_idle_before: float | None = None
+    power_w_idle_after: float | None = None
+    phases: dict[str, PhaseEnergy]
+    per_query: QueryEnergy
+    battery: Battery | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnergy:
+    """The energy of a metered run, or why there is none."""
+
+    meter: str
+    site: Site | None = None
+    checks: tuple[Check, ...] = ()
+    sync: Sync | None = None
+    numbers: Numbers | None = None
+    refused: str | None = None
+    """One line; None where there are numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user asked for."""
+
+    meter: str
+    sync: SyncMethod | None = None
+    battery_capacity_j: float | None = None
+
+
+def find_energy(
+    record: RunRecord,
+    worker: WorkerRecord,
+    timed: Timed,
+    power: PowerTrace | None,
+    clock: ClockModel | None,
+    asked: Asked | None,
+) -> RunEnergy | None:
+    """The energy of a run; None where no meter was asked for."""
+    if asked is None:
+        return None
+    if power is None:
+        trouble = record.metered.trouble if record.metered else None
+        return RunEnergy(meter=asked.meter, refused=trouble or "the meter recorded nothing")
+    found = RunEnergy(
+        meter=_name(power), checks=check_recording(power.header, power.loss, power.flags)
+    )
+    if failed := [check for check in found.checks if check.is_passed is False]:
+        return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
+    try:
+        site = site_of(power.header)
+        found = replace(found, site=site)
+        clocks = Clocks(clock, record.metered is not None)
+        sync = find_sync(power, site.channels[0], worker.sync, clocks, asked.sync)
+        found = replace(found, sync=sync)
+        if sync.best is None:
+            raise MeasurementError(f"synchronisation: {sync.refusal}")
+        view = View(power, site, sync.best)
+        return replace(found, numbers=_numbers(view, record, timed, asked))
+    except MeasurementError as exc:
+        return replace(found, refused=str(exc))
+
+
+def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbers:
+    errors = MeterErrors(view.power.header.uncertainty)
+    window = view.window(*timed.window_ns)
+    gross = errors.gross_per_inference(window, timed.count)
+    power_w = errors.mean_power(window)
+    found = Numbers(
+        duration_s=window.duration_s,
+        inference_count=timed.count,
+        gross=gross,
+        power_w=power_w,
+        power_w_peak=view.peak_w(*timed.window_ns),
+        energy_delay_js=gross.value * timed.mean_s,
+        phases=_phases(view, errors, record, timed),
+        per_query=_per_query(view, record, timed, power_w.value),
+        battery=_battery(gross, power_w, asked.battery_capacity_j),
+    )
+    return _with_net(found, view, errors, window, record.events)
+
+
+def _with_net(
+    found: Numbers,
+    view: View,
+    errors: MeterErrors,
+    window: EnergyWindow,
+    events: Sequence[Event],
+) -> Numbers:
+    """With what the device takes when idle, and without it."""
+    try:
+        idles = [view.window(*times) for times in idle_windows(events)]
+        if not idles:
+            raise MeasurementError("the device was not idle beside the run")
+    except MeasurementError as exc:
+        return replace(found, net_refused=str(exc))
+    powers_w = [idle.energy_j / idle.duration_s for idle in idles]
+    idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
+    return replace(
+        found,
+        net=errors.net_per_inference(window, idle, found.inference_count),
+        power_w_idle=idle.energy_j / idle.duration_s,
+        power_w_idle_before=powers_w[0],
+        power_w_idle_after=powers_w[-1] if len(powers_w) > 1 else None,
+    )
+
+
+def _phases(
+    view: View, errors: MeterErrors, record: RunRecord, timed: Timed
+) -> dict[str, PhaseEnergy]:
+    windows = {
+        "load": phase_window(record.events, Phase.LOADING),
+        "warmup": timed.warmup_ns,
+        "steady": timed.window_ns,
+    }
+    return {name: _phase(view, errors, window) for name, window in windows.items()}
+
+
+def _phase(view: View, errors: MeterErrors, times: tuple[int, int] | None) -> PhaseEnergy:
+    if times is None:
+        return PhaseEnergy(refused="there was none")
+    try:
+        window = view.window(*times)
+    except MeasurementError as exc:
+        return PhaseEnergy(refused=str(exc), duration_s=(times[1] - times[0]) / 1e9)
+    energy = errors.gross_per_inference(window, 1)
+    return PhaseEnergy(
+        energy_j=energy.value,
+        u95_absolute_j=energy.u95_absolute,
+        duration_s=window.duration_s,
+        power_w_mean=window.energy_j / window.duration_s,
+    )
+
+
+def _per_query(view: View, record: RunRecord, timed: Timed, power_w: float) -> QueryEnergy:
+    """Each inference on its own, or why only their mean is known."""
+    if record.spec.scenario is not Scenario.SINGLE_STREAM:
+        return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
+    begin_ns = timed.queries.start_ns[timed.first_row :]
+    end_ns = timed.queries.end_ns[timed.first_row :]
+    typical_s = float(np.median(end_ns - begin_ns)) / 1e9
+    if typical_s < view.min_window_s:
+        return QueryEnergy(
+            refused=f"an inference takes {typical_s * 1e3:.4g} ms, this meter, synchronised to "
+            f"{view.alignment.error_ns / 1e6:.3g} ms, resolves {view.min_window_s * 1e3:.4g} ms"
+        )
+    energies_j = view.energies_j(begin_ns, end_ns)
+    edge_s = view.alignment.error_ns / 1e9 / math.sqrt(3)
+    p50_j, p90_j = (float(value) for value in np.percentile(energies_j, [50, 90]))
+    return QueryEnergy(
+        count=len(energies_j),
+        p50_j=p50_j,
+        p90_j=p90_j,
+        u95_edges_j=2 * math.sqrt(2) * power_w * edge_s,
+    )
+
+
+def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> Battery | None:
+    if capacity_j is None or gross.value <= 0 or power_w.value <= 0:
+        return None
+    return Battery(
+        capacity_j=capacity_j,
+        inference_count=capacity_j / gross.value,
+        duration_s=capacity_j / power_w.value,
+        u95_ratio=gross.u95_absolute / gross.value,
+    )
+
+
+def _name(power: PowerTrace) -> str:
+    info = power.header.info
+    return " ".join(part for part in (info.vendor, info.model, info.serial) if part)

@@ -1,0 +1,167 @@
+"""Windows of a run on the device's clock, laid over a meter's trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy import EnergyWindow
+from edgebench.host.analysis.power_trace import PowerTrace
+from edgebench.host.analysis.queries import Queries
+from edgebench.host.analysis.site import Site
+from edgebench.host.analysis.sync.alignment import Alignment
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import Event, Phase
+
+EDGE_LIMIT_RATIO = 0.05
+"""Of a window, by which its ends may be wrong: beyond, its energy says more about them."""
+MIN_SAMPLES = 20
+"""In a window, below which its energy says more about the meter than about the device."""
+IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
+"""Left out of an idle window: the device comes to rest, and its end is known to a bound only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The queries of a run, and from where on they count."""
+
+    queries: Queries
+    first_row: int
+
+    @property
+    def count(self) -> int:
+        """Inferences that count."""
+        return len(self.queries) - self.first_row
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """From the first start to the last end, device clock."""
+        return int(self.queries.start_ns[self.first_row]), int(self.queries.end_ns[-1])
+
+    @property
+    def warmup_ns(self) -> tuple[int, int] | None:
+        """What was cut before."""
+        if not self.first_row:
+            return None
+        return int(self.queries.start_ns[0]), int(self.queries.end_ns[self.first_row - 1])
+
+    @property
+    def mean_s(self) -> float:
+        """Time of an inference, with its inputs and outputs."""
+        spans = self.queries.end_ns[self.first_row :] - self.queries.start_ns[self.first_row :]
+        return float(spans.mean()) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The trace as windows of the device's clock see it."""
+
+    power: PowerTrace
+    site: Site
+    alignment: Alignment
+
+    @property
+    def min_window_s(self) -> float:
+        """Below this, a window's energy says more about the meter and the clocks."""
+        capability = self.power.header.capability
+        return max(
+            capability.min_window_s,
+            MIN_SAMPLES / capability.rate_hz,
+            self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
+        )
+
+    def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
+        """Energy of all channels between two device times.
+
+        Raises:
+            MeasurementError: the window is too short for this meter, or outside of its trace.
+        """
+        duration_s = (end_ns - begin_ns) / 1e9
+        if duration_s < self.min_window_s:
+            raise MeasurementError(
+                f"window of {duration_s:.4g} s is too short: this meter, synchronised to "
+                f"{self.alignment.error_ns / 1e6:.3g} ms, needs {self.min_window_s:.4g} s"
+            )
+        begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
+        windows = [self.power.window(name, begin, end) for name in self.site.channels]
+        edge_s = self.alignment.error_ns / 1e9 / math.sqrt(3)
+        return replace(_sum(windows), edge_error_s=edge_s)
+
+    def peak_w(self, begin_ns: int, end_ns: int) -> float:
+        """Highest sample between two device times."""
+        begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
+        return sum(self.power.peak_w(name, begin, end) for name in self.site.channels)
+
+    def energies_j(
+        self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Of many windows, shape (n,)."""
+        times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
+        found = np.zeros(len(times))
+        for name in self.site.channels:
+            found += self.power.cumulative_j(name, times)
+        energies: NDArray[np.float64] = found[len(begin_ns) :] - found[: len(begin_ns)]
+        return energies
+
+
+def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
+    """Of channels that are added up; ranges of one are not those of another."""
+    if len(windows) == 1:
+        return windows[0]
+    first = windows[0]
+    return replace(
+        first,
+        energy_j=sum(window.energy_j for window in windows),
+        edge_power_w=(
+            sum(window.edge_power_w[0] for window in windows),
+            sum(window.edge_power_w[1] for window in windows),
+        ),
+        ranges={},
+        power_w_span=sum(window.power_w_span for window in windows),
+    )
+
+
+def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
+    """When the device did nothing, device clock, without the beginnings and the ends."""
+    found = []
+    for event, following in pairwise(events):
+        if event.kind == Phase.IDLE.value:
+            passed_ns = following.time_ns - event.time_ns
+            begin_ns = event.time_ns + round(IDLE_BEGIN_RATIO * passed_ns)
+            found.append((begin_ns, following.time_ns - round(IDLE_END_RATIO * passed_ns)))
+    return found
+
+
+def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
+    """Windows one after another as one."""
+    ranges = {
+        number: replace(
+            part,
+            energy_j=sum(w.ranges[number].energy_j for w in windows if number in w.ranges),
+            duration_s=sum(w.ranges[number].duration_s for w in windows if number in w.ranges),
+        )
+        for window in windows
+        for number, part in window.ranges.items()
+    }
+    return replace(
+        windows[0],
+        energy_j=sum(window.energy_j for window in windows),
+        duration_s=sum(window.duration_s for window in windows),
+        sample_count=sum(window.sample_count for window in windows),
+        ranges=ranges,
+        missing_s=sum(window.missing_s for window in windows),
+        power_w_span=max(window.power_w_span for window in windows),
+    )
+
+
+def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
+    """From where a phase began to the next event."""
+    for event, following in pairwise(events):
+        if event.kind == phase.value:
+            return event.time_ns, following.time_ns
+    return None
