@@ -11,16 +11,21 @@ import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.answers import Accuracy, Agreement
+from edgebench.host.analysis.energy import Uncertain
 from edgebench.host.analysis.measurement import (
     EarlyStopping,
     HostFacts,
     ReferenceAccuracy,
     measure_traces,
 )
+from edgebench.host.analysis.meter_checks import Check
 from edgebench.host.analysis.mllog import LoadgenResult
 from edgebench.host.analysis.rules.answers import accuracy_drop
 from edgebench.host.analysis.rules.evidence import Evidence, State
 from edgebench.host.analysis.rules.table import MILDER, RULES
+from edgebench.host.analysis.run_energy import Numbers, QueryEnergy, RunEnergy
+from edgebench.host.analysis.sync.alignment import Alignment, ClockLine, SyncMethod
+from edgebench.host.analysis.sync.choose import Sync, Tried
 from edgebench.host.analysis.throttling import ThermalState, Throttling
 from edgebench.host.analysis.verdict import RuleOutcome, RuleResult, Verdict, judge
 from edgebench.host.analysis.warmup import SteadyClass, SteadyState
@@ -60,6 +65,40 @@ COOL = Throttling(
 )
 
 
+_GROSS = Uncertain(3e-3, {"gain": 1e-5}, 1e-5, 0.0)
+NUMBERS = Numbers(
+    duration_s=10.0,
+    inference_count=1000,
+    gross=_GROSS,
+    power_w=Uncertain(3.0, {}, 0.01, 0.0),
+    power_w_peak=3.5,
+    energy_delay_js=3e-6,
+    net=_GROSS,
+    power_w_idle=1.0,
+    power_w_idle_before=1.0,
+    power_w_idle_after=1.1,
+    phases={},
+    per_query=QueryEnergy(refused="too short"),
+)
+_ALIGNED = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), 1e5)
+ENERGY = RunEnergy(
+    meter="Example Meter",
+    checks=(Check("complete", True, "1000 samples"), Check("rate", None, "too short")),
+    sync=Sync(_ALIGNED, ()),
+    numbers=NUMBERS,
+)
+
+
+def energy(**fields: Any) -> Change:
+    """What came of the meter's recording."""
+    return lambda evidence: replace(evidence, energy=replace(ENERGY, **fields))
+
+
+def no_meter(evidence: Evidence) -> Evidence:
+    """Nobody asked for energy."""
+    return replace(evidence, energy=None)
+
+
 def good() -> Evidence:
     """Evidence that nothing is wrong with."""
     worker = worker_record(latencies())
@@ -69,7 +108,7 @@ def good() -> Evidence:
     reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", 0.98)
     facts = HostFacts("digits", "top1", reference)
     measured = replace(measured, accuracy=accuracy, throttling=COOL)
-    return Evidence(record, worker, measured, facts)
+    return Evidence(record, worker, measured, facts, ENERGY)
 
 
 def record(**fields: Any) -> Change:
@@ -300,6 +339,31 @@ FAILING: list[tuple[str, State, Change]] = [
     ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
     ("swap", State.SUSPECT, after(swapped_page_count=8)),
+    (
+        "meter",
+        State.SUSPECT,
+        energy(
+            checks=(Check("complete", False, "port /dev/x is gone"),),
+            sync=None,
+            numbers=None,
+            refused="complete: port /dev/x is gone",
+        ),
+    ),
+    (
+        "energy_sync",
+        State.SUSPECT,
+        energy(
+            sync=Sync(None, (Tried(SyncMethod.EDGE, None, "no line"),)),
+            numbers=None,
+            refused="synchronisation: edge: no line",
+        ),
+    ),
+    (
+        "energy_idle",
+        State.SUSPECT,
+        energy(numbers=replace(NUMBERS, power_w_idle_after=1.5)),
+    ),
+    ("energy", State.SUSPECT, energy(numbers=None, refused="window is too short")),
 ]
 UNKNOWN: list[tuple[str, Change]] = [
     (
@@ -338,6 +402,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("cpu_pressure", both(cpu_stall_s=None)),
     ("memory_pressure", both(memory_stall_s=None)),
     ("swap", both(swapped_page_count=None)),
+    *((name, no_meter) for name in ("meter", "energy_sync", "energy_idle", "energy")),
+    ("energy_idle", energy(numbers=replace(NUMBERS, power_w_idle_after=None))),
 ]
 PASSING: list[tuple[str, Change]] = [
     ("enough_queries", spec(min_query_count=490)),

@@ -404,8 +404,9 @@ def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
     path, untouched = directory / "raw" / "host.json", (directory / RUN_FILE).read_text()
     facts = json.loads(path.read_text())
     places = [place for place, _ in leaves(facts)]
-    assert len(places) == 7
-    for place in places:
+    assert len(places) == 10
+    # Without a meter, it does not matter what else was asked of one.
+    for place in [place for place in places if place not in {("sync",), ("battery_capacity_j",)}]:
         path.write_text(json.dumps(with_change(facts, place)))
         with_new_digests(directory)
         assert is_noticed(judged), place

@@ -57,5 +57,7 @@ MILDER = {
     "delegation": "delegated_share",
     "clock": "clock_drift",
     "agreement": "agreement_of_all",
+    "meter": "energy",
+    "energy_sync": "energy",
 }
-"""Rules that look at the same number with a milder limit: said once is enough."""
+"""Rules that look at the same number with a milder limit, or follow: said once is enough."""

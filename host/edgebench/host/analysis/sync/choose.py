@@ -83,6 +83,9 @@ def find_sync(
     methods = _Methods(power, channel, marks, clocks)
     found: list[Alignment] = []
     tried: list[Tried] = []
+    if wanted is not None and wanted not in dict(methods.all()):
+        domain = power.header.capability.clock_domain
+        tried.append(Tried(wanted, None, f"not a way for a meter with the clock {domain}"))
     for method, attempt in methods.all():
         try:
             alignment = attempt()

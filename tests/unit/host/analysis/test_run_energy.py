@@ -1,0 +1,273 @@
+"""Energy of a run: from its windows and a recording to joules an inference, or a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps, with_term
+from support.records import run_record, worker_record
+
+from edgebench.host.analysis.power_trace import PowerTrace
+from edgebench.host.analysis.queries import Queries
+from edgebench.host.analysis.run_energy import Asked, Numbers, RunEnergy, find_energy
+from edgebench.host.analysis.run_windows import Timed
+from edgebench.host.analysis.sync.alignment import SyncMethod
+from edgebench.meters.base import Channel, LossReport
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.record import MeterFacts
+from edgebench.protocol.spec import Scenario
+
+QUERY_S, COUNT, WARMUP_COUNT = 0.1, 100, 10
+IDLE_W, LOAD_W, WORK_W = 1.0, 2.0, 3.0
+EVENTS = events(
+    ("idle", 1.0), ("starting", 3.0), ("loading", 3.1), ("warming_up", 4.0), ("measuring", 5.0),
+    ("spooling", 15.0), ("idle", 15.5), ("ended", 17.5),
+)  # fmt: skip
+LEVELS = ((0.0, IDLE_W), (3.1, LOAD_W), (4.0, WORK_W), (15.0, IDLE_W))
+SAME_CLOCK = ClockModel("host:h", "device:d", 0, 0.0, 0.0, 10_000.0)
+
+
+def queries(query_s: float = QUERY_S, count: int = COUNT) -> Queries:
+    """Warm-up from second 4 on, and what counts behind it, one after another."""
+    start_ns = np.asarray((4.0 + query_s * np.arange(WARMUP_COUNT + count)) * SECOND_NS, np.int64)
+    end_ns = start_ns + round(query_s * SECOND_NS)
+    sample = np.zeros(len(start_ns), np.int64)
+    return Queries(start_ns, start_ns, start_ns, end_ns, end_ns, sample, WARMUP_COUNT)
+
+
+def found_in(
+    power: PowerTrace | None,
+    *,
+    timed: Queries | None = None,
+    asked: Asked | None = None,
+    clock: ClockModel | None = SAME_CLOCK,
+    scenario: Scenario = Scenario.SINGLE_STREAM,
+    **fields: Any,
+) -> RunEnergy:
+    """The energy of the run above, by this recording."""
+    ours = timed or queries()
+    worker = worker_record(np.full(len(ours), 1000))
+    made = run_record(worker)
+    record = replace(made, events=EVENTS, **fields)
+    record = replace(record, spec=replace(record.spec, scenario=scenario))
+    wanted = asked or Asked(meter="synthetic")
+    found = find_energy(record, worker, Timed(ours, WARMUP_COUNT), power, clock, wanted)
+    assert found is not None
+    return found
+
+
+def numbers_of(found: RunEnergy) -> Numbers:
+    """They are there."""
+    assert found.numbers is not None, found.refused
+    return found.numbers
+
+
+def trace(directory: Path, until_s: float = 20.0, **changes: Any) -> PowerTrace:
+    """What a meter on the device's own clock records of the run above."""
+    time_ns = np.arange(0, round(until_s * SECOND_NS), SECOND_NS // 1000)
+    return recorded(directory, time_ns, steps(time_ns, LEVELS), **changes)
+
+
+def test_gross_and_net_are_those_of_the_powers(tmp_path: Path) -> None:
+    """The window has the warm-up in it, or the idle power is not the device's."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    assert found.inference_count == COUNT
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    assert found.net is not None
+    assert found.net.value == pytest.approx((WORK_W - IDLE_W) * QUERY_S, rel=1e-3)
+    assert found.power_w.value == pytest.approx(WORK_W, rel=1e-3)
+    assert found.power_w_idle == pytest.approx(IDLE_W)
+    assert found.power_w_peak == WORK_W
+    assert found.energy_delay_js == pytest.approx(WORK_W * QUERY_S**2, rel=1e-3)
+
+
+def test_phases_have_energies_of_their_own(tmp_path: Path) -> None:
+    """Loading is counted to the warm-up."""
+    phases = numbers_of(found_in(trace(tmp_path))).phases
+    powers = {name: phase.power_w_mean for name, phase in phases.items()}
+    expected = {"load": LOAD_W, "warmup": WORK_W, "steady": WORK_W}
+    assert powers == {name: pytest.approx(power, rel=5e-3) for name, power in expected.items()}
+    assert phases["load"].energy_j == pytest.approx(0.9 * LOAD_W, rel=5e-3)
+    assert phases["load"].u95_absolute_j is not None
+
+
+def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) -> None:
+    """The uncertainty of net is that of gross, or the comparative one has the meter's gain."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    gain = 0.03 / 3**0.5
+    assert found.gross.components["gain"] == pytest.approx(found.gross.value * gain, rel=1e-3)
+    offset = SUPPLY_V * 1e-3 / 3**0.5 * QUERY_S
+    assert found.gross.components["offset"] == pytest.approx(offset, rel=1e-3)
+    assert found.net is not None
+    assert found.net.components.get("offset", 0.0) < 1e-9 * offset
+    assert found.net.components["gain"] == pytest.approx(found.net.value * gain, rel=1e-3)
+    assert found.gross.u_comparative < 0.01 * found.gross.u_absolute
+
+
+def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
+    """The device is warmer afterwards, and net energy looks exact."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    levels = (*LEVELS[:-1], (15.0, IDLE_W + 0.5))
+    power = recorded(tmp_path, time_ns, steps(time_ns, levels))
+    found = numbers_of(found_in(power))
+    assert found.power_w_idle_before == pytest.approx(IDLE_W)
+    assert found.power_w_idle_after == pytest.approx(IDLE_W + 0.5)
+    assert found.power_w_idle == pytest.approx(IDLE_W + 0.25)
+    assert found.net is not None
+    assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 12**0.5 * QUERY_S)
+
+
+def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
+    """The power of some other moment is taken for idle."""
+    found = find_energy(
+        run_record(None),
+        worker_record(np.full(COUNT, 1000)),
+        Timed(queries(), WARMUP_COUNT),
+        trace(tmp_path),
+        SAME_CLOCK,
+        Asked(meter="synthetic"),
+    )
+    assert found is not None
+    assert numbers_of(found).net is None
+    assert numbers_of(found).net_refused == "the device was not idle beside the run"
+    assert numbers_of(found).phases["load"].refused is not None
+
+
+def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:
+    """Each inference has the mean of all, or the energy of its neighbour."""
+    found = numbers_of(found_in(trace(tmp_path))).per_query
+    assert (found.count, found.refused) == (COUNT, None)
+    assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    assert found.u95_edges_j is not None
+    assert 0 < found.u95_edges_j < 0.01 * WORK_W * QUERY_S
+
+
+@pytest.mark.parametrize(
+    ("query_s", "count", "scenario", "reason"),
+    [
+        (0.005, 2000, Scenario.SINGLE_STREAM, "an inference takes 5 ms, this meter"),
+        (0.1, 100, Scenario.OFFLINE, "queries of offline are not apart"),
+    ],
+)
+def test_single_queries_are_refused_with_the_mean_kept(
+    tmp_path: Path, query_s: float, count: int, scenario: Scenario, reason: str
+) -> None:
+    """A meter of 1 kHz tells the energy of what takes five of its samples."""
+    run = found_in(trace(tmp_path), timed=queries(query_s, count), scenario=scenario)
+    found = numbers_of(run)
+    assert found.per_query.refused is not None
+    assert reason in found.per_query.refused
+    assert found.per_query.p50_j is None
+    assert found.gross.value == pytest.approx(WORK_W * query_s, rel=1e-2)
+
+
+def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
+    """Watt-hours are taken for joules."""
+    asked = Asked(meter="synthetic", battery_capacity_j=3600.0)
+    battery = numbers_of(found_in(trace(tmp_path), asked=asked)).battery
+    assert battery is not None
+    assert battery.inference_count == pytest.approx(3600 / (WORK_W * QUERY_S), rel=1e-3)
+    assert battery.duration_s == pytest.approx(3600 / WORK_W, rel=1e-3)
+    assert battery.u95_ratio == pytest.approx(2 * 0.03 / 3**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (LossReport(received_count=9, trouble="port /dev/x is gone"), "complete: port /dev/x"),
+        (LossReport(received_count=9, lost_count=1), "loss: 1 samples in 0 gaps, 10.000%"),
+        (LossReport(received_count=9, saturated_count=3), "saturation: 3 samples"),
+        (LossReport(received_count=0), "complete: no sample"),
+        (LossReport(received_count=9, rate_error_ppm=900.0, rate_span_s=10.0), "rate: +900 ppm"),
+    ],
+)
+def test_recording_that_cannot_be_trusted_gives_no_number(
+    tmp_path: Path, loss: LossReport, reason: str
+) -> None:
+    """A meter that was pulled out still prints joules."""
+    found = found_in(trace(tmp_path, loss=loss))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"clock": None}, "synchronisation: probes: the device's clock was not probed"),
+        ({"timed": queries(1e-6)}, "window of 0.0001 s is too short: this meter"),
+        (
+            {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
+            "window reaches 4 s before what the meter recorded",
+        ),
+        (
+            {"asked": Asked(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
+            "synchronisation: coded_load: the device played no code of work and rest",
+        ),
+        (
+            {"asked": Asked(meter="synthetic", sync=SyncMethod.ARRIVAL)},
+            "synchronisation: arrival: not a way for a meter with the clock host:monotonic",
+        ),
+    ],
+)
+def test_window_that_cannot_be_laid_over_the_trace_is_refused(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    """Energy of some other part of the recording is printed."""
+    time_ns = np.arange(4 * SECOND_NS, 20 * SECOND_NS, SECOND_NS // 1000)
+    found = found_in(recorded(tmp_path, time_ns, steps(time_ns, LEVELS)), **changes)
+    assert found.numbers is None
+    assert found.refused is not None
+    assert reason in found.refused
+
+
+def test_recording_that_is_not_there_says_what_the_agent_said() -> None:
+    """The reason of the device is thrown away."""
+    gone = MeterFacts("rapl", "no RAPL zone")
+    assert found_in(None, metered=gone).refused == "no RAPL zone"
+    assert found_in(None).refused == "the meter recorded nothing"
+
+
+def test_rails_that_add_up_are_added(tmp_path: Path) -> None:
+    """One rail of the device is taken for all of it."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
+    meter = header(*rails, facts={"total_rails": ["a", "b"]})
+    power = recorded(tmp_path, time_ns, power_w, 2 * power_w, of=with_term(meter))
+    found = found_in(power)
+    assert numbers_of(found).gross.value == pytest.approx(3 * WORK_W * QUERY_S, rel=1e-3)
+    assert found.site is not None
+    assert found.site.boundary == "pmic-rails"
+
+
+def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None:
+    """The first rail in alphabetical order is printed as the device's energy."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    meter = header(Channel("a", "rail"), Channel("b", "rail"), facts={})
+    found = found_in(recorded(tmp_path, time_ns, power_w, power_w, of=meter))
+    assert found.refused == "nobody knows which of these rails add up to the device: a, b"
+
+
+def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:
+    """Probes move the window of a meter that has the device's own times."""
+    found = found_in(trace(tmp_path), clock=None, metered=MeterFacts("rapl"))
+    assert found.sync is not None
+    assert found.sync.best is not None
+    assert found.sync.best.method is SyncMethod.SHARED_CLOCK
+    assert numbers_of(found).gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+
+
+def test_clock_of_the_host_is_converted(tmp_path: Path) -> None:
+    """A device whose clock is hours ahead gives the energy of another time, or none."""
+    ahead_ns = 7.2e12
+    clock = replace(SAME_CLOCK, offset_ns=-ahead_ns, slope=0.0)
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power = recorded(tmp_path, time_ns + int(ahead_ns), steps(time_ns, LEVELS))
+    found = numbers_of(found_in(power, clock=clock))
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
