@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, NotComparable, UsageError
 
 DEFAULT_MARGIN_RATIO = 0.01
 """Changes smaller than this do not matter, unless the user says otherwise.
@@ -26,6 +27,8 @@ HIGHER_IS_BETTER = frozenset(
         "agreement.fraction_equal",
         "agreement.top1_equal_ratio",
         "loadgen.samples_per_s",
+        "energy.inferences_per_j",
+        "energy.inferences_per_s_per_w",
     }
 )
 LOWER_IS_BETTER = (
@@ -40,6 +43,7 @@ LOWER_IS_BETTER = (
     "agreement.max_abs_diff",
     "agreement.relative_rms",
     "accuracy.drop_vs_reference",
+    "energy.",
 )
 """Beginnings of the names of metrics that are better when lower."""
 DEFAULT_METRICS = {
@@ -48,6 +52,13 @@ DEFAULT_METRICS = {
     "server": "end_to_end_ns.p99",
     "offline": "throughput_per_s",
 }
+
+SHORT_NAMES = {
+    "energy_j": "energy.gross_j_per_inference",
+    "net_energy_j": "energy.net_j_per_inference",
+}
+"""Metrics that may be called by less than their place in run.json."""
+_NET = "energy.net_"
 
 Document = Mapping[str, Any]
 
@@ -110,7 +121,7 @@ def compare_groups(
     prepared = [
         _prepare(group, metric, margin, allowed)
         for group in groups
-        for metric in metrics or [_default_metric(group)]
+        for metric in map(_full_name, metrics or [_default_metric(group)])
     ]
     names = [f"{number}: {one.metric}" for number, one in enumerate(prepared)]
     results = compare_many(
@@ -163,8 +174,48 @@ def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str,
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     before, after = pairs or (list(baseline), list(candidate))
     _values(before, metric)  # a metric that does not exist is told before one without direction
-    rules = Rules(design=design, better=_better(metric, before), margin_ratio=margin_ratio)
+    rules = Rules(
+        design=design,
+        better=_better(metric, before),
+        margin_ratio=margin_ratio,
+        instrument_ratio=_instrument_ratio(metric, before, after),
+    )
     return _Prepared(before, after, metric, rules, found)
+
+
+def _full_name(metric: str) -> str:
+    return SHORT_NAMES.get(metric, metric)
+
+
+def _instrument_ratio(
+    metric: str, baseline: Sequence[Document], candidate: Sequence[Document]
+) -> float:
+    """What a meter may make of the ratio of two energies; its common errors cancel.
+
+    Raises:
+        NotComparable: two meters, or two boundaries: nothing cancels, and the joules are others.
+    """
+    if not metric.startswith("energy."):
+        return 0.0
+    energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
+    places = {(one["meter"], one["boundary"]) for one in energies}
+    if len(places) > 1:
+        shown = " / ".join(sorted(f"{meter}, {boundary}" for meter, boundary in places))
+        raise NotComparable(f"runs cannot be compared, they differ in the meter ({shown})", [])
+    prefix = "net_" if metric.startswith(_NET) else ""
+    name = "net_j_per_inference" if prefix else "gross_j_per_inference"
+    ratios = [
+        max(one["metrics"]["energy"][f"{prefix}u95_comparative_j"] for one in side)
+        / min(one["metrics"]["energy"][name] for one in side)
+        / _coverage(side)
+        for side in (baseline, candidate)
+    ]
+    return math.hypot(*ratios)
+
+
+def _coverage(documents: Sequence[Document]) -> float:
+    """The factor k by which the runs' uncertainties were expanded."""
+    return float(documents[0]["metrics"]["energy"]["coverage_factor"])
 
 
 def split_sides(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:

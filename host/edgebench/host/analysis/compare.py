@@ -86,6 +86,8 @@ class Rules:
     """Of false alarms, over all comparisons that are made together."""
     margin_ratio: float | None = None
     """Changes smaller than this do not matter: 0.03 is 3 %."""
+    instrument_ratio: float = 0.0
+    """Standard uncertainty of the ratio by the instrument, which no number of runs makes less."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
@@ -237,8 +239,8 @@ def _compare(
     smallest_p: float,
 ) -> Comparison:
     baseline, candidate = (np.asarray(side, np.float64) for side in sides)
-    wide = test.interval(1 - rules.alpha)
-    narrow = test.interval(1 - 2 * rules.alpha)
+    wide = _widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
+    narrow = _widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
     raw = _test(baseline, candidate, rules.design)
     outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules)
     superiority = probability_of_superiority(baseline, candidate)
@@ -262,6 +264,15 @@ def _compare(
         outcome=outcome,
         reason=reason,
     )
+
+
+def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
+    """An interval on the logarithm with the instrument's share, k = 2; source: GUM, 5.1.2."""
+    if bounds is None or not instrument_ratio:
+        return bounds
+    low = math.hypot(shift - bounds[0], 2 * instrument_ratio)
+    high = math.hypot(bounds[1] - shift, 2 * instrument_ratio)
+    return shift - low, shift + high
 
 
 def _ratios(bounds: Bounds | None) -> Bounds | None:

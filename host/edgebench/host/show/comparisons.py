@@ -11,7 +11,7 @@ from rich.text import Text
 from edgebench.host.analysis.compare import Better, ComparisonOutcome
 from edgebench.host.comparison import Compared
 from edgebench.host.show.tables import PIPE_WIDTH, safe
-from edgebench.host.show.units import ABSENT, format_ns
+from edgebench.host.show.units import ABSENT, format_joules, format_ns
 
 WIDE = 110
 """Columns of a terminal that has room for everything."""
@@ -63,6 +63,11 @@ def comparison_lines(found: Sequence[Compared]) -> list[str]:
                 f"{compared.baseline}: {result.reason} ({counts})"
             )
         )
+        if rules.instrument_ratio:
+            lines.append(
+                f"note: the interval includes ±{2 * rules.instrument_ratio:.2%} by the meter; what "
+                "it has in common in all runs cancels"
+            )
         suspects = compared.verdicts.suspect_count
         if suspects:
             total = suspects + compared.verdicts.valid_count
@@ -90,6 +95,8 @@ def _words(compared: Compared) -> str:
 
 
 def _value(metric: str, value: float) -> str:
+    if metric.endswith("_j_per_inference"):
+        return format_joules(value)
     return format_ns(value) if "_ns" in metric.split(".")[0] else f"{value:.5g}"
 
 

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.tables import PIPE_WIDTH, plain_table, results_table, text
 from edgebench.host.show.units import (
     format_bytes,
@@ -155,6 +156,7 @@ def _numbers(metrics: dict[str, Any]) -> list[tuple[str, str]]:
         *_loadgen(metrics["loadgen"]),
         *_accuracy(metrics["accuracy"]),
         *[("heat", line) for line in heat_lines(metrics["thermal"])],
+        *energy_lines(metrics.get("energy")),
     ]
 
 

@@ -18,6 +18,7 @@ from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
     format_half_width,
+    format_joules_within,
     format_ns,
     format_rate,
 )
@@ -163,6 +164,18 @@ def _accuracy(document: dict[str, Any]) -> str:
     return ABSENT if accuracy is None else f"{accuracy['metric']} {accuracy['value']:.4g}"
 
 
+def _is_metered(document: dict[str, Any]) -> bool:
+    return document["metrics"].get("energy") is not None
+
+
+def _energy(document: dict[str, Any]) -> str:
+    """Joules an inference with their absolute uncertainty; refused ones are no number."""
+    energy = document["metrics"].get("energy")
+    if energy is None or energy["gross_j_per_inference"] is None:
+        return ABSENT
+    return format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
+
+
 def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda document: format_ns(document["metrics"]["cold_start_ns"][name])
 
@@ -189,6 +202,7 @@ _RESULT_COLUMNS = (
     _Column("p90", 0, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
     _Column("accuracy", 70, _accuracy, only_for=_has_accuracy),
+    _Column("energy", 0, _energy, only_for=_is_metered),
     _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),

@@ -56,6 +56,17 @@ def format_joules(value_j: float | None) -> str:
     return ABSENT if value_j is None else _prefixed(value_j, "J")
 
 
+def format_joules_within(value_j: float, half_width_j: float) -> str:
+    """An energy with its expanded uncertainty in percent.
+
+    >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.0002)
+    ('1.32 mJ ±11 %', '2.00 J ±0.010 %')
+    """
+    ratio = abs(half_width_j / value_j) if value_j else 0.0
+    digits = 0 if ratio >= 0.1 else 1 if ratio >= 0.01 else 2 if ratio >= 0.001 else 3
+    return f"{format_joules(value_j)} ±{100 * ratio:.{digits}f} %"
+
+
 def _prefixed(value: float, unit: str) -> str:
     if value == 0:
         return f"0 {unit}"

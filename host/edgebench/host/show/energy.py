@@ -1,0 +1,116 @@
+"""Energy of a run for the terminal: what it is, what it may be off by, and what is inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgebench.host.show.units import (
+    format_duration,
+    format_joules,
+    format_joules_within,
+    format_ns,
+    format_rate,
+    format_watts,
+)
+
+_SHOWN_COMPONENTS = 3
+_PHASES = ("load", "warmup", "steady")
+_CHARGE_ENDS_S = 48 * 3600.0
+
+
+def energy_lines(energy: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Name and text of each line; none where no meter was asked for."""
+    if energy is None:
+        return []
+    if energy["refused"] is not None:
+        return [("energy", f"refused: {energy['refused']}"), ("meter", energy["meter"])]
+    return [
+        ("energy", _gross(energy)),
+        ("", _net(energy)),
+        ("power", _power(energy)),
+        ("uncertainty", _uncertainty(energy)),
+        ("per inference", _per_query(energy["per_query"])),
+        ("phases", _phases(energy["phases"])),
+        *_battery(energy["battery"]),
+        ("meter", f"{energy['meter']}; inside: {energy['boundary']}"),
+        ("clocks", _sync(energy["sync"])),
+    ]
+
+
+def _gross(energy: dict[str, Any]) -> str:
+    value = format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
+    parts = [f"{value} an inference, gross"]
+    if energy["inferences_per_j"] is not None:
+        parts.append(f"{format_rate(energy['inferences_per_j'])} inferences/J")
+    count, duration_s = energy["inference_count"], energy["duration_s"]
+    return ", ".join([*parts, f"over {count} in {duration_s:.3g} s"])
+
+
+def _net(energy: dict[str, Any]) -> str:
+    if energy["net_j_per_inference"] is None:
+        return f"net: none, {energy['net_refused']}"
+    value = format_joules_within(energy["net_j_per_inference"], energy["net_u95_absolute_j"])
+    return f"{value} an inference, net of idle"
+
+
+def _power(energy: dict[str, Any]) -> str:
+    mean, idle, peak = (energy[f"power_w_{name}"] for name in ("mean", "idle", "peak"))
+    rest = "" if idle is None else f", idle {format_watts(idle)}"
+    return f"mean {format_watts(mean)}{rest}, highest sample {format_watts(peak)}"
+
+
+def _uncertainty(energy: dict[str, Any]) -> str:
+    """Both figures, and what they are made of."""
+    absolute, comparative = energy["u95_absolute_j"], energy["u95_comparative_j"]
+    largest = sorted(energy["components_j"].items(), key=lambda item: item[1], reverse=True)
+    names = [f"{name} {format_joules(value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
+    return (
+        f"±{format_joules(absolute)} absolute, ±{format_joules(comparative)} beside another run "
+        f"with this meter (k = 2); most by {', '.join(names) or 'nothing that is known'} (k = 1)"
+    )
+
+
+def _per_query(per_query: dict[str, Any]) -> str:
+    if per_query["refused"] is not None:
+        return f"only the mean: {per_query['refused']}"
+    return (
+        f"p50 {format_joules(per_query['p50_j'])}, p90 {format_joules(per_query['p90_j'])}, "
+        f"each ±{format_joules(per_query['u95_edges_j'])} by where it begins and ends"
+    )
+
+
+def _phases(phases: dict[str, Any]) -> str:
+    shown = []
+    for name in _PHASES:
+        phase = phases[name]
+        if phase["refused"] is None:
+            energy, power = format_joules(phase["energy_j"]), format_watts(phase["power_w_mean"])
+            shown.append(f"{name} {energy} at {power}")
+        else:
+            shown.append(f"{name}: none")
+    return ", ".join(shown)
+
+
+def _battery(battery: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if battery is None:
+        return []
+    hours = battery["duration_s"] / 3600
+    lasts = (
+        f"{hours:.0f} h"
+        if battery["duration_s"] > _CHARGE_ENDS_S
+        else format_duration(battery["duration_s"])
+    )
+    count = format_rate(battery["inference_count"])
+    of = format_joules(battery["capacity_j"])
+    return [("battery", f"{count} inferences or {lasts} without a pause from {of}, as stated")]
+
+
+def _sync(sync: dict[str, Any]) -> str:
+    others = [
+        f"{one['method']} {format_ns(one['error_ns'])}" if one["error_ns"] is not None
+        else f"{one['method']}: {one['reason']}"
+        for one in sync["tried"]
+        if one["method"] != sync["method"]
+    ]  # fmt: skip
+    rest = f"; not taken: {'; '.join(others)}" if others else ""
+    return f"{sync['method']}, within {format_ns(sync['error_ns'])}{rest}"
