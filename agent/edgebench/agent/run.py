@@ -17,6 +17,7 @@ from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors
 from edgebench.agent.governor import Governors
 from edgebench.agent.guard import Guard
+from edgebench.agent.idle import settle_disk, stay_idle
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.runtimes.registry import find_runtime
@@ -41,6 +42,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
+    IDLE_ENDED,
     Event,
     ModelFacts,
     Outcome,
@@ -240,9 +242,11 @@ class Runner:
             run.cooldown = await self._cool_down(run, guard)
             if not run.worker.has_ended:  # else its end is the reason, not the heat
                 await guard.let_start()
+            await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
             run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
             run.worker.go()
             worker_record = await run.worker.follow(run.enter)
+            await _idle_after(run, worker_record)
         except EdgebenchError as exc:
             error = exc
             run.note("failed", str(exc))
@@ -336,6 +340,22 @@ class Runner:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
+
+
+async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
+    """Do nothing for as long as the run asks, or until it is over."""
+    duration_s = run.request.spec.idle_duration_s
+    if duration_s > 0:
+        run.enter(PhaseBegan(Phase.IDLE, duration_s, monotonic_ns()))
+        run.note(IDLE_ENDED, await stay_idle(duration_s, is_over=is_over))
+
+
+async def _idle_after(run: Run, worker: WorkerRecord) -> None:
+    """The second time, when the worker has ended; a run that was stopped has none."""
+    was_stopped = worker.is_interrupted or run.worker.is_stopping
+    if run.request.spec.idle_duration_s > 0 and not was_stopped:
+        await asyncio.to_thread(settle_disk, run.worker.directory)
+        await _idle(run, lambda: run.worker.is_stopping)
 
 
 def _hear(run: Run, guard: Guard, said: Said) -> None:
