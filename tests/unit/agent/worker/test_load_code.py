@@ -1,0 +1,114 @@
+"""The code of work and rest that a meter sees."""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+
+import pytest
+
+from edgebench.agent.worker.load_code import IS_BUSY, code_s, play
+from edgebench.agent.worker.stop import StopRequested, StopSwitch
+from edgebench.protocol.record import LoadCode
+
+CHIP_NS = 20_000_000
+LATE_NS = 150_000
+"""By which a sleep ends late."""
+LOOK_NS = 500
+
+
+class Time:
+    """Passes while somebody sleeps or looks at the clock."""
+
+    def __init__(self) -> None:
+        self.now_ns = 7_000_000_000
+        self.slept: list[tuple[int, int]] = []
+
+    def clock(self) -> int:
+        self.now_ns += LOOK_NS
+        return self.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        begin_ns = self.now_ns
+        self.now_ns += round(seconds * 1e9) + LATE_NS
+        self.slept.append((begin_ns, self.now_ns))
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+def played(time: Time) -> LoadCode:
+    """The code, in a time of its own."""
+    return play(CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
+
+
+def test_code_agrees_with_no_shifted_copy_of_itself() -> None:
+    """A host finds the code in several places of the trace, and takes the wrong one."""
+    signs = [1 if is_busy else -1 for is_busy in IS_BUSY]
+    count = len(signs)
+    assert count == 31
+    for shift in range(1, count):
+        shifted = signs[shift:] + signs[:shift]
+        assert sum(a * b for a, b in zip(signs, shifted, strict=True)) == -1
+        alone = zip(signs[shift:], signs, strict=False)  # as it is played: once
+        assert abs(sum(a * b for a, b in alone)) <= 5
+
+
+def test_code_begins_and_ends_with_work_between_two_rests(time: Time) -> None:
+    """The first or the last edge is lost in whatever is done before or after."""
+    code = played(time)
+    assert code.is_busy[0]
+    assert code.is_busy[-1]
+    (first_begin, first_end), (last_begin, last_end) = time.slept[0], time.slept[-1]
+    assert first_end - first_begin >= CHIP_NS
+    assert first_end <= code.edges_ns[0] < first_end + 3 * LOOK_NS
+    assert code.edges_ns[-1] <= last_begin < code.edges_ns[-1] + 3 * LOOK_NS
+    assert last_end - last_begin >= CHIP_NS - LATE_NS
+
+
+def test_edges_are_what_was_done_and_do_not_drift(time: Time) -> None:
+    """Each late sleep makes the rest of the code later, or the edges say what was due."""
+    edges_ns = played(time).edges_ns
+    assert len(edges_ns) == len(IS_BUSY) + 1
+    assert all(begin < end for begin, end in pairwise(edges_ns))
+    late_ns = [
+        edge - edges_ns[0] - index * CHIP_NS + LATE_NS for index, edge in enumerate(edges_ns)
+    ]
+    assert all(0 <= late < LATE_NS + 5 * LOOK_NS for late in late_ns)
+    for late, was_busy in zip(late_ns[1:], IS_BUSY, strict=True):
+        assert (late >= LATE_NS) != was_busy
+
+
+def test_device_rests_just_in_the_chips_of_rest(time: Time) -> None:
+    """The power does not follow the code that the record tells of."""
+    code = played(time)
+    for begin, end, is_busy in zip(code.edges_ns, code.edges_ns[1:], code.is_busy, strict=False):
+        slept_ns = sum(to - since for since, to in time.slept if begin <= since < end)
+        assert (slept_ns == 0) if is_busy else (slept_ns > 0.9 * CHIP_NS)
+
+
+def test_length_is_told_beforehand(time: Time) -> None:
+    """Who waits for a device takes it for lost while it plays."""
+    begin_ns = time.now_ns
+    played(time)
+    assert time.now_ns - begin_ns == pytest.approx(code_s(CHIP_NS / 1e9) * 1e9, rel=1e-3)
+
+
+def test_stop_ends_the_code(time: Time) -> None:
+    """Ctrl-C waits for a code of five minutes."""
+
+    def stopped(seconds: float) -> None:
+        time.sleep(seconds)
+        if len(time.slept) == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    before, switch = signal.getsignal(signal.SIGTERM), StopSwitch()
+    switch.install()
+    try:
+        with pytest.raises(StopRequested), switch.armed():
+            play(CHIP_NS / 1e9, clock=time.clock, sleep=stopped)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(time.slept) == 3
