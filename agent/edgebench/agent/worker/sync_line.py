@@ -1,0 +1,165 @@
+"""A line from the device to a meter's digital input, high when idle; each falling edge is a mark.
+
+    gpio:PATH   a file that sets a line: the value of a GPIO, the brightness of an LED
+    uart:PATH   a serial port: the start bit of a byte is the falling edge
+
+The line is low for two periods of a meter that looks 1000 times a second, so that none misses it.
+Convention of the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+import time
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.record import Pulse
+
+LOW_NS = 2_000_000
+"""A GPIO is low for so long; a serial port's byte is over by then."""
+_FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CFLAG = 2
+"""Index into what termios(3) calls the attributes; 0, 1 and 3 are input, output and local."""
+
+
+class SyncLine(Protocol):
+    """An open line that is high."""
+
+    latency_ns: int
+    """By which an edge may be later than its write; bound."""
+
+    def fall(self) -> None:
+        """Begin a pulse; returns within microseconds.
+
+        Raises:
+            OSError: the line is gone.
+        """
+        ...
+
+    def rise(self) -> None:
+        """End it.
+
+        Raises:
+            OSError: the line is gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class GpioLine:
+    """A file to which 0 and 1 are written."""
+
+    # Assumed, not measured: a write to sysfs ends when the line has changed, but for a GPIO behind
+    # I2C or a thread of the kernel.
+    latency_ns = 20_000
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, _FLAGS)
+        try:
+            self.rise()
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def fall(self) -> None:
+        """Low."""
+        os.write(self._descriptor, b"0")
+
+    def rise(self) -> None:
+        """High."""
+        os.write(self._descriptor, b"1")
+
+    def close(self) -> None:
+        """Leave it high."""
+        with contextlib.suppress(OSError):
+            self.rise()
+        os.close(self._descriptor)
+
+
+class UartLine:
+    """A serial port: a start bit and eight zeros at 9600 baud are 0.94 ms low, then it is high."""
+
+    # Assumed, not measured: an adapter on USB sends its bytes once a millisecond.
+    latency_ns = 1_000_000
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, _FLAGS)
+        try:
+            self._configure()
+        except (OSError, termios.error):
+            self.close()
+            raise
+
+    def fall(self) -> None:
+        """One byte."""
+        os.write(self._descriptor, b"\0")
+
+    def rise(self) -> None:
+        """Its stop bit does that."""
+
+    def close(self) -> None:
+        """Leave it idle."""
+        os.close(self._descriptor)
+
+    def _configure(self) -> None:
+        """Raw, 9600 baud, 8N1, no flow control, and no hang-up in the end."""
+        control = termios.tcgetattr(self._descriptor)[6]
+        flags = termios.CS8 | termios.CREAD | termios.CLOCAL
+        speed = termios.B9600
+        termios.tcsetattr(
+            self._descriptor, termios.TCSANOW, [0, 0, flags, 0, speed, speed, control]
+        )
+
+
+_KINDS: dict[str, Callable[[str], SyncLine]] = {"gpio": GpioLine, "uart": UartLine}
+
+
+def check_line(text: str) -> str:
+    """The text, if it names a line.
+
+    Raises:
+        UsageError: it does not.
+    """
+    kind, _, path = text.partition(":")
+    if kind not in _KINDS or not PurePosixPath(path).is_absolute():
+        raise UsageError(f"a sync line is gpio:/PATH or uart:/PATH, got {text[:200]!r}")
+    return text
+
+
+def open_line(text: str) -> SyncLine:
+    """Open what this text names.
+
+    Raises:
+        TargetError: it cannot be opened.
+    """
+    kind, _, path = text.partition(":")
+    try:
+        return _KINDS[kind](path)
+    except (OSError, termios.error) as exc:
+        raise TargetError(f"sync line not opened: {exc.args[-1]}: {path}") from exc
+
+
+def pulse(line: SyncLine, clock: Callable[[], int] = time.perf_counter_ns) -> Pulse:
+    """One pulse, over when this returns.
+
+    It waits by looking at the clock: a sleep would let the CPU fall asleep right before what is
+    to be measured.
+
+    Raises:
+        OSError: the line is gone.
+    """
+    before_ns = clock()
+    line.fall()
+    after_ns = clock()
+    while clock() < after_ns + LOW_NS:
+        pass
+    line.rise()
+    return Pulse(before_ns, after_ns)

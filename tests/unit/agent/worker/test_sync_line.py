@@ -1,0 +1,113 @@
+"""The line to a meter's digital input."""
+
+from __future__ import annotations
+
+import os
+import pty
+import termios
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgebench.agent.worker.sync_line import LOW_NS, check_line, open_line, pulse
+from edgebench.protocol.errors import TargetError, UsageError
+
+
+class Time:
+    """Passes when somebody looks."""
+
+    now_ns = 0
+
+    def __call__(self) -> int:
+        self.now_ns += 1_000
+        return self.now_ns
+
+
+@pytest.fixture
+def serial() -> Iterator[tuple[int, str]]:
+    """A pseudo-terminal: the far end, and the path of the near one."""
+    far, near = pty.openpty()
+    tty.setraw(far)
+    yield far, os.ttyname(near)
+    os.close(far)
+    os.close(near)
+
+
+def test_gpio_is_high_and_falls_for_each_pulse(tmp_path: Path) -> None:
+    """An edge is missing, or the line stays low for ever."""
+    path = tmp_path / "value"
+    path.touch()
+    line = open_line(f"gpio:{path}")
+    assert path.read_text() == "1", "before anything is marked"
+    pulse(line, Time())
+    pulse(line, Time())
+    line.close()
+    assert path.read_text() == "1" + "01" * 2 + "1"
+
+
+def test_pulse_is_low_for_as_long_as_a_meter_needs(tmp_path: Path) -> None:
+    """A meter that looks 1000 times a second misses the pulse."""
+    fifo = tmp_path / "value"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    time, line = Time(), open_line(f"gpio:{fifo}")
+    made = pulse(line, time)
+    assert time.now_ns - made.after_ns >= LOW_NS
+    assert made.after_ns - made.before_ns == 1_000, "two looks right around the write"
+    assert os.read(reader, 10) == b"101"
+    line.close()
+    os.close(reader)
+
+
+def test_serial_line_sends_one_byte_of_zeros_for_each_pulse(serial: tuple[int, str]) -> None:
+    """There are more edges than marks, or the terminal changes the byte."""
+    far, path = serial
+    line = open_line(f"uart:{path}")
+    for _ in range(3):
+        pulse(line, Time())
+    line.close()
+    assert os.read(far, 100) == b"\0\0\0"
+
+
+def test_serial_line_is_raw_and_slow_enough_to_be_seen(serial: tuple[int, str]) -> None:
+    """Echoes and line feeds are marks, or a byte at 115200 baud is too short for the meter."""
+    far, path = serial
+    line = open_line(f"uart:{path}")
+    incoming, outgoing, control, local, _, speed, _ = termios.tcgetattr(far)
+    line.close()
+    assert (incoming, outgoing, local) == (0, 0, 0)
+    assert speed == termios.B9600
+    assert not control & (termios.CRTSCTS | termios.PARENB | termios.CSTOPB | termios.HUPCL)
+
+
+def test_line_of_a_gpio_that_nobody_made_says_so(tmp_path: Path) -> None:
+    """A pin that was not exported ends a run with a traceback."""
+    with pytest.raises(TargetError, match="sync line not opened: No such file"):
+        open_line(f"gpio:{tmp_path}/gpio17/value")
+    with pytest.raises(TargetError, match=f"Is a directory: {tmp_path}"):
+        open_line(f"gpio:{tmp_path}")
+
+
+def test_file_that_is_no_serial_port_says_so(tmp_path: Path) -> None:
+    """The error of the terminal library, which is no OSError, ends a run."""
+    path = tmp_path / "ttyS0"
+    path.touch()
+    with pytest.raises(TargetError, match=f"sync line not opened: .+: {path}"):
+        open_line(f"uart:{path}")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpio", "gpio:", "gpio:value", "spi:/dev/spidev0.0", "/dev/x"]
+)
+def test_malformed_line_is_refused(text: str) -> None:
+    """A typing error is found in the first run, or the worker writes into its own directory."""
+    with pytest.raises(UsageError, match="a sync line is gpio:/PATH or uart:/PATH, got "):
+        check_line(text)
+
+
+def test_wellformed_line_is_taken() -> None:
+    """Nobody can wire anything."""
+    for text in ("gpio:/sys/class/gpio/gpio17/value", "uart:/dev/ttyS0"):
+        assert check_line(text) == text
