@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.agents import AgentProcess, Host
 from support.digits import FOLDER
 from support.tools import need_runtime
 
+from edgebench.agent.worker.sync_line import LOW_NS
 from edgebench.host.client import Client
 from edgebench.host.measure import new_run_id, open_model
 from edgebench.protocol.codec import from_plain
 from edgebench.protocol.messages import Progress, RunEnded
-from edgebench.protocol.record import IDLE_ENDED, Outcome, Phase, RunRecord
-from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.traces import RECORD_FILE
+from edgebench.protocol.record import IDLE_ENDED, Outcome, Phase, RunRecord, SyncFacts
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
+from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS, RECORD_FILE
 
 pytestmark = pytest.mark.alone
 
@@ -159,3 +165,188 @@ def test_run_that_is_stopped_is_not_idle_after_it(plain: Bench) -> None:
     run = plain.run(spec, {Phase.MEASURING: cancel})
     assert run.kinds().count("idle") == 1
     assert run.record.outcome is not Outcome.COMPLETED
+
+
+class Serial:
+    """A pseudo-terminal in the place of a serial port, and what came out of it."""
+
+    def __init__(self) -> None:
+        self._far, self._near = pty.openpty()
+        tty.setraw(self._far)
+        os.set_blocking(self._far, False)
+        self.path = os.ttyname(self._near)
+
+    def taken(self) -> bytes:
+        """What came since the last look."""
+        try:
+            return os.read(self._far, 4096)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        os.close(self._far)
+        os.close(self._near)
+
+
+@pytest.fixture(scope="module")
+def serial() -> Iterator[Serial]:
+    made = Serial()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def wired(serial: Serial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """An agent with a line to a meter."""
+    bench = start(tmp_path_factory.mktemp("wired"), "--sync-line", f"uart:{serial.path}")
+    yield bench
+    bench.agent.kill()
+
+
+def sync(run: Metered) -> SyncFacts:
+    """What the worker says of its marks."""
+    assert run.record.worker is not None
+    return run.record.worker.sync
+
+
+def queries(run: Metered) -> tuple[int, int]:
+    """Begin of the first timed query and end of the last, nanoseconds."""
+    assert run.record.worker is not None
+    packed = np.fromfile(run.directory / QUERIES_FILE, "<i8")
+    columns = packed.reshape(len(QUERY_COLUMNS), run.record.worker.query_count)
+    table = {column.name: row for column, row in zip(QUERY_COLUMNS, columns, strict=True)}
+    first = run.record.worker.warmup_query_count
+    return int(table["start_ns"][first]), int(table["end_ns"][-1])
+
+
+def test_marks_are_made_around_the_timed_loop_and_never_in_it(wired: Bench, serial: Serial) -> None:
+    """A latency has a pulse in it, or the host cannot tell which edge means what."""
+    serial.taken()
+    run = wired.run(replace(SPEC, load_code_chip_s=0.005), None)
+    assert run.kinds() == [
+        *("starting", "loading", "syncing", "warming_up", "measuring", "syncing"),
+        *("spooling", "checking"),
+    ]
+    made = sync(run)
+    assert (made.line, made.error) == (f"uart:{serial.path}", None)
+    assert serial.taken() == b"\0" * len(made.pulses) == b"\0" * 10
+    times = [time_ns for one in made.pulses for time_ns in (one.before_ns, one.after_ns)]
+    assert times == sorted(times)
+    begin_ns, end_ns = queries(run)
+    assert made.pulses[4].after_ns + LOW_NS <= begin_ns
+    assert end_ns <= made.pulses[5].before_ns
+    for code, before, after in zip(
+        made.codes, made.pulses[3::6], (*made.pulses[4:5], None), strict=False
+    ):
+        assert before.after_ns < code.edges_ns[0]
+        assert after is None or code.edges_ns[-1] < after.before_ns
+    assert len(made.codes) == 2
+    assert made.codes[0].edges_ns[-1] < begin_ns < end_ns < made.codes[1].edges_ns[0]
+
+
+@pytest.mark.parametrize("scenario", list(Scenario))
+@pytest.mark.parametrize("engine", list(Engine))
+def test_every_scenario_and_engine_makes_its_marks(
+    wired: Bench, serial: Serial, scenario: Scenario, engine: Engine
+) -> None:
+    """Energy can be had of one scenario alone."""
+    if engine is Engine.LOADGEN:
+        pytest.importorskip("mlperf_loadgen")
+    serial.taken()
+    is_server = scenario is Scenario.SERVER
+    spec = replace(
+        SPEC,
+        scenario=scenario,
+        engine=engine,
+        target_qps=200.0 if is_server else None,
+        target_latency_s=0.1 if is_server else None,
+        load_code_chip_s=0.002,
+    )
+    run = wired.run(spec, None)
+    assert run.record.outcome is Outcome.COMPLETED, run.record.error
+    assert [len(code.edges_ns) for code in sync(run).codes] == [32, 32]
+    assert len(sync(run).pulses) == len(serial.taken()) == 10
+    begin_ns, end_ns = queries(run)
+    assert sync(run).pulses[4].after_ns < begin_ns
+    assert end_ns < sync(run).pulses[5].before_ns
+
+
+def test_run_that_is_not_metered_makes_no_marks(wired: Bench, serial: Serial) -> None:
+    """Whoever shares the wire sees marks of runs that nobody recorded."""
+    serial.taken()
+    run = wired.run(SPEC, None)
+    assert sync(run) == SyncFacts()
+    assert serial.taken() == b""
+    assert Phase.SYNCING not in run.phases
+
+
+def test_stop_ends_the_code_before_the_run(wired: Bench) -> None:
+    """Ctrl-C waits for a code of minutes."""
+    spec = replace(SPEC, load_code_chip_s=10.0)
+    run = wired.run(spec, {Phase.SYNCING: cancel})
+    assert run.record.outcome is Outcome.FAILED
+    assert run.record.error == "stopped before anything was measured"
+
+
+def test_stop_in_the_code_after_the_run_keeps_it(wired: Bench) -> None:
+    """A measurement that was complete is lost with the marks behind it."""
+    seen: list[Phase] = []
+
+    def second(client: Client, run_id: str) -> None:
+        seen.append(Phase.SYNCING)
+        if len(seen) == 2:
+            client.request_cancel(run_id)
+
+    spec = replace(SPEC, load_code_chip_s=0.2, duration_s=0.1)
+    run = wired.run(spec, {Phase.SYNCING: second})
+    assert run.record.outcome is Outcome.COMPLETED
+    assert len(sync(run).codes) == 1
+
+
+def test_line_that_cannot_be_opened_ends_no_run(tmp_path: Path) -> None:
+    """A cable that was pulled out costs the latencies."""
+    bench = start(tmp_path, "--sync-line", f"gpio:{tmp_path}/gpio17/value")
+    try:
+        run = bench.run(replace(SPEC, idle_duration_s=0.1), None)
+    finally:
+        bench.agent.kill()
+    assert run.record.outcome is Outcome.COMPLETED
+    assert sync(run).pulses == ()
+    error = sync(run).error
+    assert error is not None
+    assert error.startswith("sync line not opened: No such file or directory")
+
+
+def test_agent_says_what_is_wired(wired: Bench, plain: Bench, serial: Serial) -> None:
+    """A host waits for edges of a device that has no line."""
+    with wired.client() as client:
+        assert client.describe().sync_line == f"uart:{serial.path}"
+    with plain.client() as client:
+        assert client.describe().sync_line is None
+
+
+def serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command line of an agent that does not start."""
+    agent = AgentProcess(folder)
+    return subprocess.run(
+        agent.command("serve", "--local", *options),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_malformed_line_is_refused_when_the_agent_starts(tmp_path: Path) -> None:
+    """It is found in the first run, or by a person who reads a traceback."""
+    for found in (
+        serve(tmp_path, "--sync-line", "ttyS0"),
+        serve(tmp_path, EDGEBENCH_SYNC_LINE="ttyS0"),
+    ):
+        assert found.returncode == 2
+        said = "error: a sync line is gpio:/PATH or uart:/PATH, got 'ttyS0'"
+        assert found.stderr.splitlines() == [
+            said,
+            "hint: see what it takes: edgebench-agent serve --help",
+        ]

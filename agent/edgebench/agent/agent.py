@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from edgebench.agent.simulation.boards import find_board
 from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_device, describe_environment, identity, is_emulated
+from edgebench.agent.wiring import Wiring
 from edgebench.device_profiles.match import match_profile
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import UsageError
@@ -41,6 +42,7 @@ class Settings:
     """Stop after this long without a connection or a run; None: never."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
+    wiring: Wiring = field(default_factory=Wiring)
     simulate: str | None = None
     """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
 
@@ -85,7 +87,9 @@ class Agent:
             self.lease,
             self.simulated,
             state=settings.state,
+            wiring=settings.wiring,
         )
+        self._wiring = settings.wiring
         self.software = f"edgebench-agent {_version()}"
         self.port: int | None = None
         self._present: Counter[str] = Counter()
@@ -104,6 +108,7 @@ class Agent:
             runtimes,
             is_emulated(),
             simulated=self.simulated is not None,
+            sync_line=self._wiring.sync_line,
         )
 
     def addresses(self) -> tuple[str, ...]:

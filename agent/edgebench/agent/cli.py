@@ -12,6 +12,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgebench.agent.simulation.boards import BOARDS, find_board
 from edgebench.protocol.errors import (
@@ -24,7 +25,12 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
 
+if TYPE_CHECKING:
+    from edgebench.agent.wiring import Wiring
+
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+SYNC_LINE_VARIABLE = "EDGEBENCH_SYNC_LINE"
+"""By a variable, so that the agent which a host starts on this machine has it too."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
@@ -100,6 +106,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--simulate", metavar="BOARD[:SEED]",
         help=f"pretend to be a board that slows down, for tests: {', '.join(BOARDS)}",
     )  # fmt: skip
+    serve.add_argument(
+        "--sync-line", metavar="gpio:PATH|uart:PATH",
+        help="wire to a meter's digital input, on which runs are marked "
+        f"(default: what {SYNC_LINE_VARIABLE} says)",
+    )  # fmt: skip
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
     serve.add_argument(
         "--idle-exit", type=float, metavar="SECONDS",
@@ -150,9 +161,23 @@ def _serve(options: argparse.Namespace) -> None:
             idle_exit_s=options.idle_exit,
             is_advertised=not options.no_advertise,
             models_quota_bytes=options.models_quota,
+            wiring=_wiring(options),
             simulate=options.simulate,
         )
     )
+
+
+def _wiring(options: argparse.Namespace) -> Wiring:
+    """What the command line says is wired to the device, else what the environment says.
+
+    Raises:
+        UsageError: it makes no sense.
+    """
+    from edgebench.agent.wiring import Wiring
+    from edgebench.agent.worker.sync_line import check_line
+
+    line = options.sync_line or os.environ.get(SYNC_LINE_VARIABLE)
+    return Wiring(sync_line=check_line(line) if line else None)
 
 
 def _pair(options: argparse.Namespace) -> None:

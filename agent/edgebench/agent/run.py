@@ -26,6 +26,7 @@ from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.job import Live, SamplerJob
 from edgebench.agent.telemetry.process import Said, SamplerProcess
+from edgebench.agent.wiring import Wiring
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
@@ -112,9 +113,11 @@ class Runner:
         simulated: SimulatedDevice | None = None,
         *,
         state: Path,
+        wiring: Wiring,
     ) -> None:
         self._device = device
         self._profile = profile
+        self._wiring = wiring
         self._simulated = simulated
         self._root = simulated.root if simulated else Path("/")
         # An account of this machine must not be taken for that of a simulated one.
@@ -202,6 +205,7 @@ class Runner:
                 *(spec, model, str(path), dataset, limit, os.getpid()),
                 root=str(self._root),
                 speed_path=speed_path,
+                sync_line=self._wiring.sync_line,
             )
             await worker.start(job)
             if self._simulated:

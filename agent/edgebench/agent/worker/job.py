@@ -26,6 +26,8 @@ class Job:
     """Where to look for the clocks: / but for a simulated device."""
     speed_path: str | None = None
     """Of a simulated device: the file that tells how fast it is."""
+    sync_line: str | None = None
+    """To a meter's digital input."""
 
 
 class Pipe:

@@ -117,6 +117,7 @@ def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]
         scheduling=facts.describe_scheduling(refused),
         sample_count=len(ready.samples),
         placement=model.placement(),
+        sync=measured.sync,
     )
 
 

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
+from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.slowed import slowed
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import ColdStart, HarnessFacts, MemoryFacts, Moment, Phase
+from edgebench.protocol.record import (
+    ColdStart,
+    HarnessFacts,
+    MemoryFacts,
+    Moment,
+    Phase,
+    SyncFacts,
+)
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
@@ -51,6 +59,7 @@ class Measured:
     before: Moment
     after: Moment
     harness: HarnessFacts
+    sync: SyncFacts
 
     @property
     def is_interrupted(self) -> bool:
@@ -86,13 +95,15 @@ def get_ready(job: Job) -> Ready:
 
 
 def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
-    """Warm up and run the scenario."""
+    """Warm up and run the scenario, with marks for a meter around it where they are wanted."""
     from edgebench.agent.worker.scenarios import run_warmup
 
     spec, model, root = job.spec, ready.model, Path(job.root)
     invoke = slowed(model.invoker(), job.speed_path)
     calls = Calls(model.prepare(ready.samples), invoke, model.reader())
     harness = _measure_harness()
+    marks = Marks(job, pipe)
+    marks.before_warmup()
     first_ns = ready.cold_start.first_inference_ns
     pipe.phase(
         Phase.WARMING_UP,
@@ -102,8 +113,16 @@ def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
     query_ns = typical_ns(warmup) or first_ns
     pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, query_ns))
     before = facts.read_moment(root)
-    timed = _run(calls, spec, query_ns, directory) if not warmup.is_interrupted else new_times()
-    return Measured(warmup, timed, before, facts.read_moment(root), harness)
+    timed = new_times()
+    if not warmup.is_interrupted:
+        marks.pulse()
+        timed = _run(calls, spec, query_ns, directory)
+        marks.pulse()
+    after = facts.read_moment(root)
+    if not (warmup.is_interrupted or timed.is_interrupted):
+        marks.after_loop()
+    marks.close()
+    return Measured(warmup, timed, before, after, harness, marks.facts)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:

@@ -43,6 +43,7 @@ MAX_LINE_BYTES = 16 * 1024
 _DOING = {
     Phase.STARTING: "starting",
     Phase.LOADING: "loading the model",
+    Phase.SYNCING: "marking time for the meter",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
     Phase.CHECKING: "checking the answers",
@@ -211,7 +212,8 @@ class WorkerProcess:
             return SPOOL_TIMEOUT_S
         if began.phase is Phase.CHECKING:
             return CHECK_TIMEOUT_S
-        if self._limits.measure_timeout_s is not None:
+        is_measured = began.phase is not Phase.SYNCING  # its length has no part in that
+        if is_measured and self._limits.measure_timeout_s is not None:
             return self._limits.measure_timeout_s
         return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S
 

@@ -1,0 +1,105 @@
+"""The marks that a worker makes for a meter: pulses on a line, and the code of work and rest.
+
+    load   pulses, code   warm-up   pulse [timed loop] pulse   pulses, code   results
+
+Nothing of it happens inside the timed loop: a pulse is over when the loop begins, and the next one
+begins when the loop has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from edgebench.agent.worker.job import Job, Pipe
+from edgebench.agent.worker.load_code import code_s, play
+from edgebench.agent.worker.loop import wait_until
+from edgebench.agent.worker.stop import STOP, StopRequested
+from edgebench.agent.worker.sync_line import SyncLine, open_line, pulse
+from edgebench.protocol.errors import TargetError
+from edgebench.protocol.record import Phase, SyncFacts
+from edgebench.protocol.spec import RunSpec
+
+FIRST_SPACING_NS = (10_000_000, 20_000_000, 15_000_000)
+"""From each pulse before the warm-up to the next one; none alike, so that a lost one is noticed."""
+SECOND_SPACING_NS = FIRST_SPACING_NS[::-1]
+"""The same after the timed loop, backwards: nobody takes the one for the other."""
+
+
+def are_wanted(spec: RunSpec) -> bool:
+    """Whether the run is made for a meter."""
+    has_code = spec.load_code_chip_s is not None
+    return has_code or spec.meter is not None or spec.idle_duration_s > 0
+
+
+class Marks:
+    """Makes them, and keeps when that was; whatever goes wrong with the line ends no run."""
+
+    def __init__(self, job: Job, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._line: SyncLine | None = None
+        self.facts = SyncFacts()
+        self._chip_s = job.spec.load_code_chip_s
+        if job.sync_line and are_wanted(job.spec):
+            self._open(job.sync_line)
+
+    def before_warmup(self) -> None:
+        """The first marks.
+
+        Raises:
+            StopRequested: a stop came meanwhile.
+        """
+        self._make(FIRST_SPACING_NS)
+
+    def pulse(self) -> None:
+        """One pulse, if there is a line; over when this returns, and a stop does not cut it."""
+        if self._line is None:
+            return
+        try:
+            made = pulse(self._line)
+        except OSError as exc:
+            self._lose(f"sync line lost: {exc.strerror}")
+        else:
+            self.facts = replace(self.facts, pulses=(*self.facts.pulses, made))
+
+    def after_loop(self) -> None:
+        """The last marks; a stop ends them, and the measurement is complete all the same."""
+        with suppress(StopRequested):
+            self._make(SECOND_SPACING_NS)
+
+    def close(self) -> None:
+        """Let go of the line; may be called twice."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _make(self, spacing_ns: tuple[int, ...]) -> None:
+        if self._line is None and self._chip_s is None:
+            return
+        self._pipe.phase(Phase.SYNCING, self._expected_s(spacing_ns))
+        due_ns = time.perf_counter_ns()
+        for after_ns in (0, *spacing_ns) if self._line else ():
+            due_ns += after_ns
+            wait_until(due_ns)
+            self.pulse()
+        if self._chip_s is not None:
+            with STOP.armed():
+                code = play(self._chip_s)
+            self.facts = replace(self.facts, codes=(*self.facts.codes, code))
+
+    def _expected_s(self, spacing_ns: tuple[int, ...]) -> float:
+        pulses_s = sum(spacing_ns) / 1e9 if self._line else 0.0
+        return pulses_s + (code_s(self._chip_s) if self._chip_s else 0.0)
+
+    def _open(self, name: str) -> None:
+        try:
+            self._line = open_line(name)
+        except TargetError as exc:
+            self.facts = SyncFacts(line=name, error=str(exc))
+        else:
+            self.facts = SyncFacts(line=name, latency_ns=self._line.latency_ns)
+
+    def _lose(self, reason: str) -> None:
+        self.close()
+        self.facts = replace(self.facts, error=reason)
