@@ -55,6 +55,36 @@ def test_unknown_simulated_board_says_where_they_are_listed(
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "variable", "value", "said"),
+    [
+        (
+            *("--sync-line", "EDGEBENCH_SYNC_LINE", "ttyS0"),
+            "error: a sync line is gpio:/PATH or uart:/PATH, got 'ttyS0'",
+        ),
+        ("--meter", "EDGEBENCH_METERS", "rapl; rapple", "error: unknown meter "),
+    ],
+)
+def test_wiring_that_makes_no_sense_is_refused_when_the_agent_starts(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    variable: str,
+    value: str,
+    said: str,
+) -> None:
+    """It is found after the first run, or by a person who reads a traceback."""
+    words = ("--state", str(tmp_path / "s"), "serve", "--local")
+    by_option = run(capsys, *words, option, value)
+    monkeypatch.setenv(variable, value)
+    for code, out, err in (by_option, run(capsys, *words)):
+        error, hint = err.splitlines()
+        assert (code, out) == (2, "")
+        assert error.startswith(said)
+        assert hint == "hint: see what it takes: edgebench-agent serve --help"
+
+
 def test_simulated_board_is_never_this_machine(host: Host) -> None:
     """Somebody tries the simulation, and measures a made-up board from then on."""
     words = ("serve", "--simulate", "raspberry-pi-5-bare", "--listen", "127.0.0.1:0")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,16 +14,28 @@ import numpy as np
 import pytest
 from support.agents import AgentProcess, Host
 from support.digits import FOLDER
+from support.ppk2 import Faults, Ppk2Emulator
+from support.recordings import decoded
 from support.tools import need_runtime
 
 from edgebench.agent.worker.sync_line import LOW_NS
 from edgebench.host.client import Client
-from edgebench.host.measure import new_run_id, open_model
+from edgebench.host.measure import Beside, collect, new_run_id, open_model
+from edgebench.meters.spool import read_packets
 from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import UsageError
 from edgebench.protocol.messages import Progress, RunEnded
-from edgebench.protocol.record import IDLE_ENDED, Outcome, Phase, RunRecord, SyncFacts
+from edgebench.protocol.record import (
+    IDLE_ENDED,
+    METER_TROUBLE,
+    MeterFacts,
+    Outcome,
+    Phase,
+    RunRecord,
+    SyncFacts,
+)
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
-from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS, RECORD_FILE
+from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, QUERY_COLUMNS, RECORD_FILE
 
 pytestmark = pytest.mark.alone
 
@@ -37,6 +48,7 @@ SPEC = RunSpec(
     cooldown_timeout_s=0.0,
     is_checked=False,
 )
+METER = "synthetic:square,low=0.5,high=1.5,period=0.1"
 
 
 @dataclass(frozen=True)
@@ -197,8 +209,9 @@ def serial() -> Iterator[Serial]:
 
 @pytest.fixture(scope="module")
 def wired(serial: Serial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """An agent with a line to a meter."""
-    bench = start(tmp_path_factory.mktemp("wired"), "--sync-line", f"uart:{serial.path}")
+    """An agent with a meter, and a line to it."""
+    options = ("--meter", "rapl", "--meter", METER, "--sync-line", f"uart:{serial.path}")
+    bench = start(tmp_path_factory.mktemp("wired"), *options)
     yield bench
     bench.agent.kill()
 
@@ -320,33 +333,105 @@ def test_line_that_cannot_be_opened_ends_no_run(tmp_path: Path) -> None:
 def test_agent_says_what_is_wired(wired: Bench, plain: Bench, serial: Serial) -> None:
     """A host waits for edges of a device that has no line."""
     with wired.client() as client:
-        assert client.describe().sync_line == f"uart:{serial.path}"
+        found = client.describe()
+    assert (found.meters, found.sync_line) == (("rapl", METER), f"uart:{serial.path}")
     with plain.client() as client:
-        assert client.describe().sync_line is None
+        found = client.describe()
+    assert (found.meters, found.sync_line) == ((), None)
+    status = wired.agent.status()
+    assert (status.meters, status.sync_line) == (("rapl", METER), f"uart:{serial.path}")
 
 
-def serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command line of an agent that does not start."""
-    agent = AgentProcess(folder)
-    return subprocess.run(
-        agent.command("serve", "--local", *options),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        env=os.environ | environment,
-        check=False,
-    )
+def test_meter_records_from_before_the_idle_time_until_after_it(wired: Bench) -> None:
+    """The idle power is missing, or the bytes stay on the device."""
+    spec = replace(SPEC, meter=METER, idle_duration_s=0.3, load_code_chip_s=0.005)
+    run = wired.run(spec, None)
+    assert run.kinds() == [
+        *("idle", IDLE_ENDED, "starting", "loading", "syncing", "warming_up", "measuring"),
+        *("syncing", "spooling", "checking", "idle", IDLE_ENDED),
+    ]
+    assert run.record.metered == MeterFacts(METER)
+    packets = list(read_packets(run.directory / METER_FILE))
+    assert packets[0].first_rx_ns <= run.record.events[0].time_ns
+    assert packets[-1].last_rx_ns >= run.record.events[-1].time_ns - 200_000_000
+    found = decoded(run.directory / METER_FILE)
+    events = run.record.events
+    assert len(found.power_w) >= 1000 * (events[-1].time_ns - events[0].time_ns) / 1e9 - 200
+    assert 0.9 < found.power_w.mean() < 1.1
+    assert len(sync(run).codes) == 2
+    assert len(sync(run).pulses) == 10
 
 
-def test_malformed_line_is_refused_when_the_agent_starts(tmp_path: Path) -> None:
-    """It is found in the first run, or by a person who reads a traceback."""
-    for found in (
-        serve(tmp_path, "--sync-line", "ttyS0"),
-        serve(tmp_path, EDGEBENCH_SYNC_LINE="ttyS0"),
-    ):
-        assert found.returncode == 2
-        said = "error: a sync line is gpio:/PATH or uart:/PATH, got 'ttyS0'"
-        assert found.stderr.splitlines() == [
-            said,
-            "hint: see what it takes: edgebench-agent serve --help",
-        ]
+def test_run_without_a_meter_has_no_recording(wired: Bench) -> None:
+    """Each run carries some megabytes that nobody asked for."""
+    run = wired.run(SPEC, None)
+    assert run.record.metered is None
+    assert not (run.directory / METER_FILE).exists()
+
+
+def test_meter_that_is_not_served_is_refused_and_nothing_is_left(wired: Bench) -> None:
+    """A host opens any device file there, or learns in an hour that nothing was recorded."""
+    with pytest.raises(UsageError) as refused:
+        wired.run(replace(SPEC, meter="ppk2:/dev/ttyACM7"), None)
+    said = f"meter 'ppk2:/dev/ttyACM7' is not served by this agent, which serves rapl, {METER}"
+    assert str(refused.value) == said
+    assert wired.agent.status().running is None
+    assert list((wired.agent.state / "work").iterdir()) == []
+
+
+def test_meter_that_is_pulled_out_costs_the_run_no_latency(tmp_path: Path) -> None:
+    """A loose cable loses the measurement, or nobody learns that half the power is missing."""
+    with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
+        meter = f"ppk2:{emulator.path},supply=3.3"
+        bench = start(tmp_path, "--meter", meter)
+        try:
+            run = bench.run(replace(SPEC, meter=meter, duration_s=1.0), None)
+        finally:
+            bench.agent.kill()
+    assert run.record.outcome is Outcome.COMPLETED
+    assert run.record.metered is not None
+    assert run.record.metered.trouble is not None
+    assert "is gone" in run.record.metered.trouble
+    assert run.record.events[-1].kind == METER_TROUBLE
+    assert (run.directory / METER_FILE).stat().st_size > 10_000
+    begin_ns, end_ns = queries(run)
+    assert end_ns - begin_ns >= 900_000_000
+
+
+def test_meter_that_is_not_there_costs_the_run_no_latency(tmp_path: Path) -> None:
+    """An hour of measurement is lost since somebody borrowed the meter."""
+    meter = f"ppk2:{tmp_path}/ttyACM0"
+    bench = start(tmp_path, "--meter", meter)
+    try:
+        run = bench.run(replace(SPEC, meter=meter), None)
+    finally:
+        bench.agent.kill()
+    assert run.record.outcome is Outcome.COMPLETED
+    assert run.record.metered is not None
+    assert run.record.metered.trouble is not None
+    assert f"{tmp_path}/ttyACM0" in run.record.metered.trouble
+    assert not (run.directory / METER_FILE).exists()
+
+
+def test_metered_run_reaches_the_store(wired: Bench) -> None:
+    """The marks, the idle times or the bytes are lost on the way into the store."""
+    spec = replace(SPEC, meter=METER, idle_duration_s=0.2, load_code_chip_s=0.005)
+    store, model, run_id = wired.host.lab.store, "digits_fp32.tflite", new_run_id()
+    found = open_model(FOLDER / model)
+    with wired.client() as client:
+        client.acquire()
+        client.push_model(found.path, found.sha256)
+        client.start_run(
+            run_id, spec, sha256=found.sha256, model_name=model, size_bytes=found.size_bytes
+        )
+        for _ in client.follow_run():
+            pass
+        document = collect(client, store, run_id, Beside([client.probe_clock()]))
+    assert document is not None
+    raw = store.directory(run_id) / "raw"
+    record = from_plain(json.loads((raw / RECORD_FILE).read_bytes()), RunRecord)
+    assert record.worker is not None
+    assert len(record.worker.sync.codes) == 2
+    assert len(record.worker.sync.pulses) == 10
+    assert [event.kind for event in record.events].count("idle") == 2
+    assert len(decoded(raw / METER_FILE).power_w) > 500

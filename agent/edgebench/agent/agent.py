@@ -108,6 +108,7 @@ class Agent:
             runtimes,
             is_emulated(),
             simulated=self.simulated is not None,
+            meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
         )
 
@@ -163,6 +164,8 @@ class Agent:
             models_bytes=models[1],
             models_quota_bytes=self.models.quota_bytes,
             paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
+            meters=self._wiring.meters,
+            sync_line=self._wiring.sync_line,
         )
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SYNC_LINE_VARIABLE = "EDGEBENCH_SYNC_LINE"
-"""By a variable, so that the agent which a host starts on this machine has it too."""
+METERS_VARIABLE = "EDGEBENCH_METERS"
+"""By variables, so that the agent which a host starts on this machine has them too."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
@@ -107,6 +108,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         help=f"pretend to be a board that slows down, for tests: {', '.join(BOARDS)}",
     )  # fmt: skip
     serve.add_argument(
+        "--meter", action="append", metavar="NAME[:ADDRESS]",
+        help="a meter at this device that runs may ask for; may be repeated "
+        f"(default: what {METERS_VARIABLE} says)",
+    )  # fmt: skip
+    serve.add_argument(
         "--sync-line", metavar="gpio:PATH|uart:PATH",
         help="wire to a meter's digital input, on which runs are marked "
         f"(default: what {SYNC_LINE_VARIABLE} says)",
@@ -173,11 +179,14 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     Raises:
         UsageError: it makes no sense.
     """
+    from edgebench.agent.metering import check_meter
     from edgebench.agent.wiring import Wiring
     from edgebench.agent.worker.sync_line import check_line
 
     line = options.sync_line or os.environ.get(SYNC_LINE_VARIABLE)
-    return Wiring(sync_line=check_line(line) if line else None)
+    named = options.meter or os.environ.get(METERS_VARIABLE, "").split(";")
+    meters = tuple(check_meter(text.strip()) for text in named if text.strip())
+    return Wiring(sync_line=check_line(line) if line else None, meters=meters)
 
 
 def _pair(options: argparse.Namespace) -> None:
@@ -224,6 +233,8 @@ def _status(options: argparse.Namespace) -> None:
     quota = status.models_quota_bytes
     print(f"models   {status.models_count}, {status.models_bytes} of {quota} bytes")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
+    print(f"meters   {', '.join(status.meters) or 'none'}")
+    print(f"line     {status.sync_line or 'none'}")
 
 
 def _stop(options: argparse.Namespace) -> None:

@@ -42,6 +42,17 @@ def last_line(path: Path, size: int = 16 * 1024) -> str:
     return next((line for line in reversed(lines) if line.strip()), "")
 
 
+def keep_end(path: Path, size: int) -> None:
+    """Drop what a file has before its last `size` bytes."""
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        if length <= size:
+            return
+        file.seek(length - size)
+        tail = file.read(size)
+    path.write_bytes(tail)
+
+
 def sync_file(path: Path) -> None:
     """Wait until the file's bytes are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -14,12 +14,13 @@ from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
 from edgebench.agent.coolest import COOLEST_FILE, Coolest, settled_c
 from edgebench.agent.expectation import expect
-from edgebench.agent.files import disk_errors
+from edgebench.agent.files import disk_errors, keep_end
 from edgebench.agent.governor import Governors
 from edgebench.agent.guard import Guard
 from edgebench.agent.idle import settle_disk, stay_idle
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
+from edgebench.agent.metering import Metering, require_served
 from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
@@ -28,7 +29,7 @@ from edgebench.agent.telemetry.job import Live, SamplerJob
 from edgebench.agent.telemetry.process import Said, SamplerProcess
 from edgebench.agent.wiring import Wiring
 from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.limits import LOG_BYTES, default_memory_bytes
+from edgebench.agent.worker.limits import default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.codec import to_plain
@@ -44,6 +45,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
     IDLE_ENDED,
+    METER_TROUBLE,
     Event,
     ModelFacts,
     Outcome,
@@ -53,7 +55,7 @@ from edgebench.protocol.record import (
     WorkerRecord,
 )
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
-from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Run:
     model: ModelFacts
     environment: Environment
     worker: WorkerProcess
+    metering: Metering
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
@@ -183,6 +186,7 @@ class Runner:
         path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
         size_bytes = path.stat().st_size
         spec = request.spec
+        require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
         dataset = None
@@ -198,7 +202,8 @@ class Runner:
         directory = self._spool.begin(request.run_id)
         environment = describe_environment(clocks=self._root)
         worker = WorkerProcess(directory, spec.limits)
-        run = Run(request, owner, model, environment, worker)
+        metering = Metering(spec.meter, directory / METER_FILE)
+        run = Run(request, owner, model, environment, worker, metering)
         try:
             speed_path = str(self._simulated.speed_path) if self._simulated else None
             job = Job(
@@ -246,11 +251,8 @@ class Runner:
             run.cooldown = await self._cool_down(run, guard)
             if not run.worker.has_ended:  # else its end is the reason, not the heat
                 await guard.let_start()
-            await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
-            run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
-            run.worker.go()
-            worker_record = await run.worker.follow(run.enter)
-            await _idle_after(run, worker_record)
+            async with run.metering:
+                worker_record = await _metered(run)
         except EdgebenchError as exc:
             error = exc
             run.note("failed", str(exc))
@@ -259,6 +261,8 @@ class Runner:
             self._governors.restore()
             telemetry = await sampler.end()
         run.too_hot = guard.error
+        if run.metering.trouble is not None:
+            run.note(METER_TROUBLE, run.metering.trouble)
         record = self._record(run, worker_record, error, telemetry)
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
@@ -333,17 +337,35 @@ class Runner:
             expected=self._expected,
             cooldown=run.cooldown,
             events=tuple(run.events),
+            metered=run.metering.facts,
             emulated=is_emulated(),
             simulated=self._simulated is not None,
         )
 
     def _spool_run(self, directory: Path, record: RunRecord) -> None:
         with disk_errors("run not spooled", directory):
-            _keep_end(directory / WORKER_LOG_FILE)
+            keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
+
+
+async def _metered(run: Run) -> WorkerRecord:
+    """All that a meter is to see: the worker, and doing nothing before and after it.
+
+    Raises:
+        EdgebenchError: the worker has failed.
+    """
+    await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
+    run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
+    run.worker.go()
+    worker = await run.worker.follow(run.enter)
+    was_stopped = worker.is_interrupted or run.worker.is_stopping
+    if run.request.spec.idle_duration_s > 0 and not was_stopped:
+        await asyncio.to_thread(settle_disk, run.worker.directory)
+        await _idle(run, lambda: run.worker.is_stopping)
+    return worker
 
 
 async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
@@ -352,14 +374,6 @@ async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
     if duration_s > 0:
         run.enter(PhaseBegan(Phase.IDLE, duration_s, monotonic_ns()))
         run.note(IDLE_ENDED, await stay_idle(duration_s, is_over=is_over))
-
-
-async def _idle_after(run: Run, worker: WorkerRecord) -> None:
-    """The second time, when the worker has ended; a run that was stopped has none."""
-    was_stopped = worker.is_interrupted or run.worker.is_stopping
-    if run.request.spec.idle_duration_s > 0 and not was_stopped:
-        await asyncio.to_thread(settle_disk, run.worker.directory)
-        await _idle(run, lambda: run.worker.is_stopping)
 
 
 def _hear(run: Run, guard: Guard, said: Said) -> None:
@@ -377,13 +391,3 @@ def _reason(run: Run, outcome: Outcome, error: EdgebenchError | None) -> Edgeben
     if outcome is Outcome.FAILED and run.too_hot is None and run.worker.is_stopping:
         return TargetError("stopped before anything was measured")
     return run.too_hot or error
-
-
-def _keep_end(path: Path) -> None:
-    size = path.stat().st_size
-    if size <= KEPT_LOG_BYTES:
-        return
-    with path.open("rb") as file:
-        file.seek(size - KEPT_LOG_BYTES)
-        tail = file.read(LOG_BYTES)
-    path.write_bytes(tail)

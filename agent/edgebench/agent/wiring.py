@@ -11,3 +11,5 @@ class Wiring:
 
     sync_line: str | None = None
     """To a meter's digital input: `gpio:PATH` or `uart:PATH`."""
+    meters: tuple[str, ...] = ()
+    """That runs may ask for."""

@@ -323,6 +323,9 @@ class Status:
     models_bytes: int
     models_quota_bytes: int
     paired_hosts: tuple[str, ...]
+    meters: tuple[str, ...] = ()
+    """That it serves."""
+    sync_line: str | None = None
 
 
 Message = Union[

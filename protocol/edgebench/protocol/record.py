@@ -279,6 +279,8 @@ TOO_HOT = "too_hot"
 """Kind of the event by which the guard of the highest temperature ends a run, and why."""
 UNWATCHED = "unwatched"
 """Kind of the event after which nobody looks at the device any more."""
+METER_TROUBLE = "meter_trouble"
+"""Kind of the event that says, behind everything else, why a recording ended early."""
 IDLE_ENDED = "idle_ended"
 """Kind of the event that ends a time of `Phase.IDLE`; its detail says whether it was cut short."""
 

@@ -1,0 +1,139 @@
+"""A meter beside the device, and everything that may go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.powercap import Counter
+from support.recordings import decoded
+
+from edgebench.agent.metering import Metering, check_meter, require_served
+from edgebench.meters import registry
+from edgebench.meters.base import Header, Missing
+from edgebench.meters.options import Options
+from edgebench.meters.synthetic.device import Synthetic, make_meter
+from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.record import MeterFacts
+
+SYNTHETIC = "synthetic:constant,power=2"
+
+
+def record(meter: str | None, path: Path) -> Metering:
+    """A recording from its beginning to its end, with nothing between."""
+    metering = Metering(meter, path)
+
+    async def run() -> None:
+        async with metering:
+            assert metering.trouble is None or not path.exists()
+
+    asyncio.run(run())
+    return metering
+
+
+class Broken(Synthetic):
+    """A meter whose library raises what it likes, where it likes."""
+
+    where = "open"
+
+    def open(self) -> Header:
+        if self.where == "open":
+            raise RuntimeError("firmware\nis odd")
+        return super().open()
+
+    def close(self) -> None:
+        if self.where == "close":
+            raise OSError(5, "Input/output error")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> type[Broken]:
+    """Instead of the synthetic meter."""
+
+    def make(options: Options) -> Broken:
+        return Broken(make_meter(options)._settings)
+
+    driver = registry.Driver(make, registry.DRIVERS["synthetic"].make_decoder, "broken")
+    monkeypatch.setitem(registry.DRIVERS, "synthetic", driver)
+    return Broken
+
+
+def test_recording_is_where_the_run_is(tmp_path: Path) -> None:
+    """What the meter said stays on the device."""
+    counter = Counter(tmp_path / "root")
+    counter.show(1)
+    metering = record(f"rapl:{tmp_path / 'root'}", tmp_path / "meter.spool")
+    assert metering.facts == MeterFacts(f"rapl:{tmp_path / 'root'}")
+    assert decoded(tmp_path / "meter.spool").power_w[0] == 0.0
+
+
+def test_run_without_a_meter_has_no_facts_of_one(tmp_path: Path) -> None:
+    """Every run says that its meter is fine, or that it has failed."""
+    assert record(None, tmp_path / "meter.spool").facts is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_meter_that_is_missing_is_told(tmp_path: Path) -> None:
+    """A host looks for a recording that nobody made, and does not know why."""
+    metering = record(f"rapl:{tmp_path}", tmp_path / "meter.spool")
+    reason = registry.find_meter(f"rapl:{tmp_path}").open()
+    assert isinstance(reason, Missing)
+    assert metering.trouble == reason.reason
+
+
+def test_meter_that_breaks_costs_no_run(tmp_path: Path, broken: type[Broken]) -> None:
+    """A fault in a driver's library ends the run, or the agent."""
+    metering = record(SYNTHETIC, tmp_path / "meter.spool")
+    assert metering.trouble == "firmware is odd"
+
+
+def test_meter_that_does_not_let_go_costs_no_run(
+    tmp_path: Path, broken: type[Broken], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cable that was pulled out in the last moment loses what was recorded before."""
+    monkeypatch.setattr(broken, "where", "close")
+    metering = record(SYNTHETIC, tmp_path / "meter.spool")
+    assert metering.trouble == "[Errno 5] Input/output error"
+    assert (tmp_path / "meter.spool").exists()
+
+
+def test_disk_that_refuses_the_recording_costs_no_run(tmp_path: Path) -> None:
+    """A name that is taken, or a full disk, ends the run."""
+    metering = record(SYNTHETIC, tmp_path / "gone" / "meter.spool")
+    assert metering.trouble is not None
+    assert "No such file or directory" in metering.trouble
+
+
+def test_run_that_did_not_begin_was_not_recorded(tmp_path: Path) -> None:
+    """A device that was too hot to start has a recording without trouble."""
+    metering = Metering(SYNTHETIC, tmp_path / "meter.spool")
+    assert metering.facts == MeterFacts(SYNTHETIC, "the run did not begin")
+
+
+def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Energy is computed of half a run."""
+
+    def gone(*_: object) -> bytes:
+        raise TargetError("the meter is gone")
+
+    monkeypatch.setattr("edgebench.meters.synthetic.device.Generator.read", gone)
+    assert record(SYNTHETIC, tmp_path / "meter.spool").trouble == "the meter is gone"
+
+
+def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
+    """A host opens any serial port of the device, by a name of its choice."""
+    require_served(None, ())
+    require_served("rapl", ("ppk2:/dev/ttyACM0", "rapl"))
+    with pytest.raises(UsageError, match="'rapl' is not served by this agent, which serves none"):
+        require_served("rapl", ())
+    served = ("rapl", "ppk2:/dev/ttyACM0")
+    with pytest.raises(UsageError, match="which serves rapl, ppk2:/dev/ttyACM0"):
+        require_served("ppk2:/dev/ttyACM1", served)
+
+
+def test_driver_that_there_is_not_is_refused_at_once() -> None:
+    """A typing error is found after the first run."""
+    assert check_meter("rapl") == "rapl"
+    with pytest.raises(UsageError, match="unknown meter 'rapple'"):
+        check_meter("rapple")
