@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.agent.simulation.boards import BOARDS, find_board
+from edgebench.agent.simulation.names import BOARD_NAMES
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -105,7 +105,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
         "--simulate", metavar="BOARD[:SEED]",
-        help=f"pretend to be a board that slows down, for tests: {', '.join(BOARDS)}",
+        help=f"pretend to be a board that slows down, for tests: {', '.join(BOARD_NAMES)}",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
@@ -133,6 +133,8 @@ def _paths(options: argparse.Namespace) -> Paths:
     paths = user_paths(os.environ)
     if options.simulate is None:
         return paths
+    from edgebench.agent.simulation.boards import find_board
+
     board, _ = find_board(options.simulate)
     return paths.of_simulated(board.name)
 

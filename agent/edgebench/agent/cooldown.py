@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import linear_regression
 
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.device_profiles.schema import Cooldown, Profile
@@ -57,6 +56,8 @@ class Gate:
         recent = self._recent()
         if len(recent) < 2:
             return None
+        from statistics import linear_regression
+
         return 60 * linear_regression(*zip(*recent, strict=True)).slope
 
     @property

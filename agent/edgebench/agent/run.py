@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
@@ -21,8 +22,6 @@ from edgebench.agent.idle import settle_disk, stay_idle
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.metering import Metering, require_served
-from edgebench.agent.runtimes.registry import find_runtime
-from edgebench.agent.simulation.device import SimulatedDevice
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.job import Live, SamplerJob
@@ -56,6 +55,9 @@ from edgebench.protocol.record import (
 )
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+
+if TYPE_CHECKING:
+    from edgebench.agent.simulation.device import SimulatedDevice
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +184,9 @@ class Runner:
             await asyncio.shield(self._task)
 
     async def _admit(self, request: RunStart, owner: str) -> Run:
+        # An agent that waits needs no drivers of runtimes.
+        from edgebench.agent.runtimes.registry import find_runtime
+
         runtime = find_runtime(request.spec.runtime)
         path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
         size_bytes = path.stat().st_size

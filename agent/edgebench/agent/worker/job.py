@@ -11,6 +11,8 @@ from typing import Any
 from edgebench.protocol.record import ModelFacts, Phase
 from edgebench.protocol.spec import RunSpec
 
+WORKER_RECORD_FILE = "worker.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.agent.worker import facts
-from edgebench.agent.worker.job import Job, Pipe
+from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times
 from edgebench.agent.worker.measure import Measured, Ready, get_ready, measure, typical_ns
@@ -30,11 +30,8 @@ from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 if TYPE_CHECKING:
     from edgebench.agent.worker.checks import Subject
 
-WORKER_RECORD_FILE = "worker.json"
 CHECK_EXPECTED_S = 30.0
 """Checks have a budget of their own; this is only for the one who waits."""
-TIMEOUT_FACTOR = 3.0
-TIMEOUT_MARGIN_S = 30.0
 
 
 def main(arguments: list[str]) -> int:

@@ -16,12 +16,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, last_line
 from edgebench.agent.runtimes.text import one_line
-from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.main import (
-    TIMEOUT_FACTOR,
-    TIMEOUT_MARGIN_S,
-    WORKER_RECORD_FILE,
-)
+from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -34,6 +29,8 @@ from edgebench.protocol.record import Phase, WorkerRecord
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
+TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
+"""What a phase may take more than it was expected to."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
 """Reference kernels are slow, and a data set may be large."""

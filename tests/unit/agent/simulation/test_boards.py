@@ -18,6 +18,7 @@ from support.simulated import WORKER_PID, keep_busy, machine, make_worker, speed
 from edgebench.agent.expectation import expect
 from edgebench.agent.simulation.boards import BOARDS
 from edgebench.agent.simulation.device import SimulatedDevice
+from edgebench.agent.simulation.names import BOARD_NAMES
 from edgebench.agent.system import identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
@@ -206,3 +207,8 @@ def test_only_the_unprotected_board_passes_its_limit(watched: dict[str, Watched]
         assert hottest_c is not None
         if limit_c is not None:
             assert (hottest_c > limit_c) == (name == "raspberry-pi-5-unprotected"), name
+
+
+def test_help_names_every_board() -> None:
+    """A board that nobody can find is never simulated."""
+    assert tuple(BOARDS) == BOARD_NAMES

@@ -1,0 +1,44 @@
+"""What an agent that waits does not have in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """Modules of an agent that has opened its doors."""
+    code = (
+        "import sys, edgebench.agent.cli, edgebench.agent.daemon, edgebench.agent.advertise\n"
+        "print('\\n'.join(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "numpy",
+        "statistics",
+        "edgebench.agent.runtimes.registry",
+        "edgebench.agent.simulation.board",
+        "edgebench.agent.worker.main",
+        "edgebench.agent.worker.measure",
+        "edgebench.meters.base",
+        "edgebench.meters.registry",
+    ],
+)
+def test_agent_that_waits_has_not_imported_what_a_run_needs(imported: set[str], name: str) -> None:
+    """The idle agent takes more memory than it may, by a line that nobody noticed."""
+    assert name not in imported
+
+
+def test_agent_that_waits_has_its_doors(imported: set[str]) -> None:
+    """The test above looks at nothing."""
+    assert {"edgebench.agent.server", "edgebench.agent.run", "zeroconf"} <= imported
