@@ -51,6 +51,8 @@ class Faults:
     lost_bytes: tuple[tuple[int, int], ...] = ()
     """Index of the word in which they are lost, and how many, 1 to 3."""
     rate_error_ppm: float = 0.0
+    delay_s: float = 0.0
+    """Every sample comes so much later than it was taken."""
     stall_at_s: float | None = None
     stall_s: float = 0.2
     """Nothing comes for so long, and then all of it at once."""
@@ -233,7 +235,8 @@ class Ppk2Emulator:
         stall = self.faults.stall_at_s
         if stall is not None and stall <= passed_s < stall + self.faults.stall_s:
             return
-        due = int(passed_s * RATE_HZ * (1 + self.faults.rate_error_ppm * 1e-6))
+        taken_s = passed_s - self.faults.delay_s
+        due = int(taken_s * RATE_HZ * (1 + self.faults.rate_error_ppm * 1e-6))
         if due <= self.emitted:
             return
         index = np.arange(self.emitted, due)

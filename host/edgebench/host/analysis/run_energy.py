@@ -185,12 +185,15 @@ def _with_net(
     events: Sequence[Event],
 ) -> Numbers:
     """With what the device takes when idle, and without it."""
-    try:
-        idles = [view.window(*times) for times in idle_windows(events)]
-        if not idles:
-            raise MeasurementError("the device was not idle beside the run")
-    except MeasurementError as exc:
-        return replace(found, net_refused=str(exc))
+    idles: list[EnergyWindow] = []
+    reason = "the device was not idle beside the run"
+    for times in idle_windows(events):
+        try:
+            idles.append(view.window(*times))
+        except MeasurementError as exc:
+            reason = str(exc)
+    if not idles:
+        return replace(found, net_refused=reason)
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     return replace(

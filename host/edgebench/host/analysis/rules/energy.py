@@ -41,7 +41,7 @@ def idle(evidence: Evidence) -> tuple[bool | None, str]:
         return None, _NO_METER if evidence.energy is None else "no power can be used"
     before_w, after_w = numbers.power_w_idle_before, numbers.power_w_idle_after
     if before_w is None or after_w is None or numbers.power_w_idle is None:
-        return None, numbers.net_refused or "idle on one side only"
+        return None, numbers.net_refused or "idle was recorded on one side of the run only"
     net_w = abs(numbers.power_w.value - numbers.power_w_idle)
     text = f"{before_w:.4g} W before and {after_w:.4g} W after, with {net_w:.4g} W for the model"
     return abs(after_w - before_w) <= IDLE_LIMIT_RATIO * net_w, text

@@ -95,8 +95,29 @@ def find_sync(
         tried.append(Tried(method, alignment.error_ns))
         if wanted in (None, method):
             found.append(alignment)
+    found, tried = _without_contradicted(found, tried)
     best = min(found, key=lambda one: one.error_ns, default=None)
     return Sync(best, tuple(tried), wanted)
+
+
+def _without_contradicted(
+    found: list[Alignment], tried: list[Tried]
+) -> tuple[list[Alignment], list[Tried]]:
+    """Drop arrivals that the marks of the device contradict: a buffer on the way never shows."""
+    marked = [one for one in found if one.mark_count]
+    arrival = next((one for one in found if one.method is SyncMethod.ARRIVAL), None)
+    if not marked or arrival is None:
+        return found, tried
+    best = min(marked, key=lambda one: one.error_ns)
+    when = best.line.reference_ns
+    off_ns = abs(int(best.line.to_meter(when) - arrival.line.to_meter(when)))
+    if off_ns <= best.error_ns + arrival.error_ns:
+        return found, tried
+    reason = f"samples wait {off_ns / 1e6:.3g} ms on their way, as {best.method.value} shows"
+    return (
+        [one for one in found if one is not arrival],
+        [Tried(one.method, None, reason) if one.method is arrival.method else one for one in tried],
+    )
 
 
 @dataclass(frozen=True, slots=True)
