@@ -32,6 +32,8 @@ LOW_S = 9 / 9600
 SUPPLY_V = 3.3
 _RECORD = struct.Struct("<qq")
 _PULSE = -1
+_RECENT = 20_000
+"""Times of work in the last seconds, of which the current is still to be told."""
 _KNOWN_AFTER_NS = 12_000_000
 """A tick, and what the watcher and its pipe may take."""
 
@@ -68,7 +70,8 @@ while True:
     used = 0
     if pid is not None:
         try:
-            total = time.clock_gettime_ns(((~pid) << 3) | 2)  # its processor time, clock_getcpuclockid
+            # Its processor time, as clock_getcpuclockid(3) would name the clock.
+            total = time.clock_gettime_ns(((~pid) << 3) | 2)
             now = time.perf_counter_ns()
             used, spent = (0 if spent is None else total - spent), total
         except OSError:
@@ -138,6 +141,11 @@ class Activity:
         self._emitted.append((true_s, current_a))
         return current_a, self._digital(true_s)
 
+    def begin(self, *, rest_a: float, work_a: float, noise_a: float, seed: int) -> None:
+        """Forget what was emitted, and take other currents from now on."""
+        self.rest_a, self.work_a, self.noise_a, self.seed = rest_a, work_a, noise_a, seed
+        self._emitted.clear()
+
     def energy_j(self, begin_ns: int, end_ns: int) -> float:
         """What was really taken between two times of the device's clock."""
         true_ns = np.concatenate([times for times, _ in self._emitted]) * 1e9
@@ -148,7 +156,9 @@ class Activity:
 
     def _current_a(self, true_ns: Floats) -> Floats:
         count = len(self._ends)
-        begins, ends = np.array([0, *self._begins[:count]]), np.array([0, *self._ends[:count]])
+        recent = slice(max(0, count - _RECENT), count)
+        begins = np.array([0, *self._begins[recent]])
+        ends = np.array([0, *self._ends[recent]])
         is_busy = true_ns < ends[np.searchsorted(begins, true_ns, side="right") - 1]
         chance = np.random.default_rng([self.seed, int(true_ns[0])])
         noise_a = self.noise_a * chance.standard_normal(len(true_ns))

@@ -133,6 +133,8 @@ class SampleBlock:
     """A bit for each digital input."""
     ranges: NDArray[np.uint8] | None = None
     """The range it was measured in, where their errors differ."""
+    spike_w: Floats | None = None
+    """What the driver's own filter took away, 0 nearly everywhere; None: it has no filter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class EnergyWindow:
     """Highest power less the lowest."""
     edge_error_s: float = 0.0
     """Standard uncertainty of each end, by the synchronisation of the clocks."""
+    spike_j: float = 0.0
+    """That the driver's filter over switches of its range took away."""
     drift_w: float = 0.0
     """Of an idle power: between before and after, and nobody knows how it went in between."""
 
@@ -173,6 +175,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
     missing    lost time · (highest - lowest power) / sqrt(12)
+    range switches  what a filter took away was the meter's own, or not: / sqrt(3)
     drift      of the idle power, rectangular between before and after: / sqrt(12)
     """
     power_w = math.hypot(*window.edge_power_w)
@@ -185,6 +188,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "counter": math.sqrt(2) * counter_j,
         "noise": _noise_j(window, terms),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
+        "range switches": abs(window.spike_j) / math.sqrt(3),
         "drift": window.duration_s * window.drift_w / math.sqrt(12),
     }
 

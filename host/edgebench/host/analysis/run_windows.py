@@ -155,6 +155,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         sample_count=sum(window.sample_count for window in windows),
         ranges=ranges,
         missing_s=sum(window.missing_s for window in windows),
+        spike_j=sum(window.spike_j for window in windows),
         power_w_span=max(window.power_w_span for window in windows),
     )
 

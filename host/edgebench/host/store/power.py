@@ -3,6 +3,7 @@
     time_ns    meter clock: the instant, or the end of the interval averaged over
     begin_ns   where that interval begins; null for an instant
     channel, watts_w, volts_v, amps_a, digital, range, flags
+    spike_w    what the driver's own filter took away; null where it has none
 
 A row group holds one channel. The metadata have the meter's header, the losses, and of each row
 group its times and its energy, so that the energy of any window takes two row groups to read,
@@ -43,6 +44,7 @@ _SCHEMA = pa.schema(
         ("digital", pa.uint8()),
         ("range", pa.uint8()),
         ("flags", pa.uint8()),
+        ("spike_w", pa.float32()),
     ]
 )
 _PACKING: dict[str, Any] = {
@@ -50,7 +52,7 @@ _PACKING: dict[str, Any] = {
     "use_dictionary": ["channel", "digital", "range", "flags"],
     "column_encoding": {
         **dict.fromkeys(("time_ns", "begin_ns"), "DELTA_BINARY_PACKED"),
-        **dict.fromkeys(("watts_w", "volts_v", "amps_a"), "BYTE_STREAM_SPLIT"),
+        **dict.fromkeys(("watts_w", "volts_v", "amps_a", "spike_w"), "BYTE_STREAM_SPLIT"),
     },
 }
 """Times of a steady meter become nothing, and what is alike in numbers is together."""
@@ -86,6 +88,8 @@ class Group:
     """Mean, where the voltage was measured."""
     shares: tuple[RangeShare, ...] = ()
     """Empty where the meter has no ranges."""
+    spike_j: float = 0.0
+    """That the driver's own filter took away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +199,7 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
         ("amps_a", "current_a"),
         ("digital", "digital"),
         ("range", "ranges"),
+        ("spike_w", "spike_w"),
     ):
         parts = [getattr(block, attribute) for block in blocks]
         kind = _SCHEMA.field(name).type
@@ -225,7 +230,17 @@ def _group(channel: str, table: Any, is_averaging: bool) -> Group:
         energy_j=line.energy_j(),
         volts_v=mean_volts_v(table),
         shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
+        spike_j=spikes_j(table),
     )
+
+
+def spikes_j(table: Any) -> float:
+    """Energy that the driver's own filter took away; its samples are evenly apart."""
+    if len(table) < 2 or table["spike_w"].null_count:
+        return 0.0
+    time_ns, spike_w = table["time_ns"].to_numpy(), table["spike_w"].to_numpy()
+    period_s = float(time_ns[-1] - time_ns[0]) / 1e9 / (len(table) - 1)
+    return float(np.nansum(spike_w, dtype=np.float64)) * period_s
 
 
 def mean_volts_v(table: Any) -> float | None:

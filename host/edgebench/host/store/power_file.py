@@ -30,6 +30,7 @@ from edgebench.host.store.power import (
     line_of,
     mean_volts_v,
     shares_of,
+    spikes_j,
 )
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Header, LossReport
@@ -136,6 +137,7 @@ class PowerFile:
             edge_power_w=(mean_w, mean_w),
             ranges=_range_parts(parts, energy_j, duration_s),
             missing_s=self._missing_s(begin_ns, end_ns),
+            spike_j=sum(part.spike_j for part in parts),
             power_w_span=max(part.max_w for part in parts) - min(part.min_w for part in parts),
         )
 
@@ -240,6 +242,7 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> Group:
         max_w=float(cut.power_w.max()),
         volts_v=mean_volts_v(inside),
         shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
+        spike_j=spikes_j(inside),
     )
 
 

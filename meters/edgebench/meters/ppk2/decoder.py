@@ -90,13 +90,15 @@ class Ppk2Decoder:
         self._next_index = int(index[-1]) + 1
         self._received += count
         ranges = ranges_of(words)
-        current_a = self._table[words & _ADC_AND_RANGE]
+        unfiltered_a = current_a = self._table[words & _ADC_AND_RANGE]
         flags = np.full(count, int(self._standing), np.uint8)
         if self.settings.is_filtered:
             current_a, touched = self._filter.apply(current_a, ranges)
             flags[touched] |= np.uint8(Flag.RANGE_SWITCH)
+        spike_w = (unfiltered_a - current_a) * self.settings.supply_v
         is_damaged = ranges >= RANGES
         current_a[is_damaged] = np.nan  # also where the filter had an answer
+        spike_w[is_damaged] = 0.0
         flags[is_damaged] |= np.uint8(Flag.MISSING)
         is_saturated = (words & _ADC) == SATURATED_ADC
         flags[is_saturated] |= np.uint8(Flag.SATURATED)
@@ -110,6 +112,7 @@ class Ppk2Decoder:
             digital=(words >> 24).astype(np.uint8),
             ranges=ranges,
             flags=flags,
+            spike_w=spike_w if self.settings.is_filtered else None,
         )
 
     def _note_gaps(self, framed: Framed, time_ns: NDArray[np.int64]) -> None:

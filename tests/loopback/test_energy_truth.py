@@ -1,0 +1,28 @@
+"""Joules an inference against what the device really took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.energy_trial import Bench, bench
+
+from edgebench.host.analysis.sync.alignment import SyncMethod
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One agent for all of them."""
+    with bench(tmp_path_factory.mktemp("trials")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_energy_is_true_whatever_the_clock_of_the_meter(trials: Bench, seed: int) -> None:
+    """The window is laid over another part of the trace: a meter's clock is seconds off."""
+    for found in trials.trial(seed, [SyncMethod.CODED_LOAD, SyncMethod.EDGE]):
+        assert found.refused is None
+        assert found.ratio == pytest.approx(1.0, abs=0.01)
+        assert found.is_inside

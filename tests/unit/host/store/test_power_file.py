@@ -1,0 +1,166 @@
+"""A stored recording, read by windows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.energy import SECOND_NS, header, recorded
+from support.ppk2 import CALIBRATION, words_for
+
+from edgebench.host.store import power
+from edgebench.host.store.power import write_power
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import (
+    Capability,
+    Channel,
+    Gap,
+    Header,
+    LossReport,
+    MeterInfo,
+    Packet,
+    Recording,
+)
+from edgebench.meters.ppk2.decoder import Settings
+from edgebench.meters.spool import SpoolWriter
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import MeasurementError
+
+RATE_HZ = 100_000
+SUPPLY_V = 3.3
+
+
+def ppk2(directory: Path, current_a: NDArray[np.float64], *, is_filtered: bool = True) -> PowerFile:
+    """What a PPK2 recorded of this current."""
+    made = Settings(
+        calibration=CALIBRATION, supply_v=SUPPLY_V, is_source=False, is_filtered=is_filtered
+    )
+    head = Header(
+        driver="ppk2",
+        info=MeterInfo(vendor="a", model="b"),
+        capability=Capability(
+            driver="ppk2",
+            channels=(Channel("current", "x"),),
+            rate_hz=RATE_HZ,
+            is_averaging=False,
+            is_uniform=True,
+            clock_domain="meter:x",
+        ),
+        facts=to_plain(made),
+    )
+    directory.mkdir()
+    words = words_for(current_a, np.zeros(len(current_a), np.uint8))
+    path = directory / "spool"
+    with SpoolWriter(path, head) as writer:
+        for first in range(0, len(words), 20_000):
+            rx_ns = 7 * SECOND_NS + (first + 20_000) * 10_000
+            writer.append(Packet(rx_ns - 1, rx_ns, words[first : first + 20_000].tobytes()))
+    write_power(directory, Recording(path, head))
+    return PowerFile.open(directory)
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many row groups in a short recording."""
+    monkeypatch.setattr(power, "GROUP_ROWS", 1000)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 9_999_000_000), min_size=2, max_size=20), st.integers(0, 99))
+def test_cumulative_energy_is_that_of_the_whole_line(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], seed: int
+) -> None:
+    """Energy jumps where a row group ends, or between two samples."""
+    chance = np.random.default_rng(seed)
+    time_ns = np.arange(10_000) * 1_000_000
+    power_w = chance.uniform(0.5, 2.0, len(time_ns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(power, "GROUP_ROWS", 1000)
+        file = recorded(tmp_path_factory.mktemp("power"), time_ns, power_w)
+    assert len(file.facts.groups) == 1  # one block is one group, however large
+    asked = np.array(times)
+    found = file.cumulative_j("supply", asked)
+    fine = np.unique(np.concatenate([time_ns, asked]))
+    steps = np.diff(fine) / 1e9
+    values = np.interp(fine, time_ns, power_w)
+    whole = np.concatenate([[0.0], np.cumsum(steps * (values[1:] + values[:-1]) / 2)])
+    assert found == pytest.approx(whole[np.searchsorted(fine, asked)], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_window_over_many_row_groups_is_one(tmp_path: Path) -> None:
+    """Ranges, samples or energy of the groups at its ends are counted whole."""
+    current_a = np.where(np.arange(100_000) % 10_000 < 5_000, 2e-3, 20e-3)
+    file = ppk2(tmp_path / "a", current_a)
+    window = file.window("current", 100_000_000, 500_000_000)
+    assert window.duration_s == pytest.approx(0.4)
+    assert window.energy_j == pytest.approx(0.4 * SUPPLY_V * 11e-3, rel=5e-3)
+    assert window.sample_count == pytest.approx(40_001, abs=2)
+    assert window.ranges.keys() == {2, 3}
+    for number, level_a in ((2, 2e-3), (3, 20e-3)):
+        part = window.ranges[number]
+        assert part.duration_s == pytest.approx(0.2, rel=1e-3)
+        assert part.energy_j == pytest.approx(0.2 * SUPPLY_V * level_a, rel=0.01)
+    assert window.supply_v == SUPPLY_V
+    assert file.peak_w("current", 110_000_000, 140_000_000) == pytest.approx(2e-3 * 3.3, rel=0.01)
+
+
+def test_what_the_filter_took_away_is_told(tmp_path: Path) -> None:
+    """The filter over switches of the range changes the energy, and nobody knows by how much."""
+    current_a = np.where(np.arange(100_000) % 50 < 2, 20e-3, 2e-3)
+    filtered = ppk2(tmp_path / "a", current_a)
+    raw = ppk2(tmp_path / "b", current_a, is_filtered=False)
+    times = 100_000_000, 900_000_000
+    window = filtered.window("current", *times)
+    gone_j = raw.energy_j("current", *times) - window.energy_j
+    assert abs(gone_j) > 1e-3 * window.energy_j
+    assert window.spike_j == pytest.approx(gone_j, rel=0.01)
+    assert raw.window("current", *times).spike_j == 0.0
+
+
+def test_arrivals_are_kept(tmp_path: Path) -> None:
+    """The only thing that tells the meter's clock from the host's is thrown away."""
+    file = ppk2(tmp_path / "a", np.full(400_000, 2e-3))
+    assert file.arrival is not None
+    assert file.arrival.offset_ns == pytest.approx(7 * SECOND_NS, abs=20_000)
+    assert file.arrival.slope == pytest.approx(0.0, abs=1e-7)
+
+
+def test_gaps_inside_a_window_are_missing(tmp_path: Path) -> None:
+    """Energy over a hole is as sure as any."""
+    time_ns = np.concatenate([np.arange(1000), np.arange(1500, 3000)]) * 1_000_000
+    gap = Gap(999_000_000, 1_500_000_000, 500, "lost")
+    loss = LossReport(received_count=2500, lost_count=500, gaps=(gap,))
+    file = recorded(tmp_path, time_ns, np.ones(2500), loss=loss)
+    assert file.window("supply", 1_200_000_000, 2_000_000_000).missing_s == pytest.approx(0.3)
+    assert file.window("supply", 1_600_000_000, 2_000_000_000).missing_s == 0.0
+
+
+def test_falling_edges_are_found_across_row_groups(tmp_path: Path, small_groups: None) -> None:
+    """A pulse at the end of a row group is lost."""
+    digital = np.full(5000, 0b11, np.uint8)
+    digital[2000:2010] = 0b01
+    digital[1000:1100] &= 0b10
+    file = recorded(tmp_path, np.arange(5000) * 1_000_000, np.ones(5000), digital=digital)
+    edges = {bit: times.tolist() for bit, times in file.falling_edges().items()}
+    assert edges == {0: [999_500_000], 1: [1_999_500_000]}
+
+
+def test_meter_without_inputs_has_no_edges(tmp_path: Path) -> None:
+    """A missing column is a traceback."""
+    assert recorded(tmp_path, np.arange(10), np.ones(10)).falling_edges() == {}
+
+
+def test_window_beyond_the_recording_is_refused(tmp_path: Path) -> None:
+    """The last sample is taken to hold for ever."""
+    file = recorded(tmp_path, np.arange(1000) * 1_000_000, np.ones(1000), of=header())
+    with pytest.raises(MeasurementError, match="behind what the meter recorded"):
+        file.window("supply", 0, 2 * SECOND_NS)
+    with pytest.raises(MeasurementError, match="nothing of this channel"):
+        file.window("other", 0, 1000)
+    assert math.isfinite(file.window("supply", 0, 999_000_000).energy_j)
