@@ -35,7 +35,14 @@ from edgebench.protocol.record import (
     SyncFacts,
 )
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
-from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, QUERY_COLUMNS, RECORD_FILE
+from edgebench.protocol.traces import (
+    METER_FILE,
+    QUERIES_FILE,
+    QUERY_COLUMNS,
+    RECORD_FILE,
+    TELEMETRY_COLUMNS,
+    TELEMETRY_FILE,
+)
 
 pytestmark = pytest.mark.alone
 
@@ -360,6 +367,16 @@ def test_meter_records_from_before_the_idle_time_until_after_it(wired: Bench) ->
     assert 0.9 < found.power_w.mean() < 1.1
     assert len(sync(run).codes) == 2
     assert len(sync(run).pulses) == 10
+
+
+def test_device_is_watched_while_it_is_idle(plain: Bench) -> None:
+    """Nobody knows how warm the device was while its idle power was taken."""
+    run = plain.run(replace(SPEC, idle_duration_s=0.5), None)
+    trace = np.fromfile(run.directory / TELEMETRY_FILE, "<i8")
+    times_ns = trace[: len(trace) // len(TELEMETRY_COLUMNS)]
+    idle_ns = [event.time_ns for event in run.record.events if event.kind in ("idle", IDLE_ENDED)]
+    for begin_ns, end_ns in (idle_ns[:2], idle_ns[2:]):
+        assert np.any((begin_ns < times_ns) & (times_ns < end_ns))
 
 
 def test_run_without_a_meter_has_no_recording(wired: Bench) -> None:

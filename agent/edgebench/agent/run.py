@@ -362,6 +362,8 @@ async def _metered(run: Run) -> WorkerRecord:
     Raises:
         EdgebenchError: the worker has failed.
     """
+    if run.request.spec.idle_duration_s > 0:
+        await run.worker.settle()  # the start of its interpreter is work
     await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
     run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
     run.worker.go()

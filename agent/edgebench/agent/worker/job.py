@@ -12,6 +12,8 @@ from edgebench.protocol.record import ModelFacts, Phase
 from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
+WAITING = {"waiting": True}
+"""A worker's first line: it has started, and does nothing until the daemon lets it go."""
 
 
 @dataclass(frozen=True, slots=True)

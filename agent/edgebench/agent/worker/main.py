@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.agent.worker import facts
-from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job, Pipe
+from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times
 from edgebench.agent.worker.measure import Measured, Ready, get_ready, measure, typical_ns
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
             max_query_count=job.spec.max_query_count,
             daemon_pid=job.daemon_pid,
         )
+        pipe.send(**WAITING)
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
         _execute(job, directory, pipe)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:

@@ -16,7 +16,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, last_line
 from edgebench.agent.runtimes.text import one_line
-from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -36,6 +36,8 @@ CHECK_TIMEOUT_S = 600.0
 """Reference kernels are slow, and a data set may be large."""
 STOP_GRACE_S = 20.0
 """A stop takes effect when the inference that is going on has ended."""
+SETTLE_TIMEOUT_S = 30.0
+"""An interpreter that starts on a small board takes a second or two."""
 MAX_LINE_BYTES = 16 * 1024
 _DOING = {
     Phase.STARTING: "starting",
@@ -67,6 +69,8 @@ class WorkerProcess:
         self._failure: EdgebenchError | None = None
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
+        self._held: bytes | None = None
+        """A line that was read too early."""
         self.is_stopping = False
 
     @property
@@ -105,6 +109,11 @@ class WorkerProcess:
         """Wait for so long, or until the process has ended."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), seconds)
+
+    async def settle(self) -> None:
+        """Wait until it does nothing but wait for `go`, or has ended."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            self._held = await asyncio.wait_for(self._read_line(), SETTLE_TIMEOUT_S)
 
     def go(self) -> None:
         """Let the worker begin."""
@@ -184,6 +193,9 @@ class WorkerProcess:
         return self._phase is Phase.SPOOLING
 
     async def _read_line(self) -> bytes:
+        if self._held is not None:
+            line, self._held = self._held, None
+            return line
         try:
             return await self._reader.readline()
         except ValueError:  # longer than the limit: not one of ours
@@ -192,6 +204,8 @@ class WorkerProcess:
     def _take(self, line: bytes) -> PhaseBegan | None:
         try:
             fields: dict[str, Any] = json.loads(line)
+            if fields == WAITING:
+                return None
             if "failed" in fields:
                 text = one_line(fields["failed"])
                 self._failure = error_from_code(int(fields["code"]), text)

@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from support.tools import need_runtime
 from edgebench.agent.worker import process
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
-from edgebench.protocol.errors import WorkerDied
+from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import ANSWERS_FILE, QUERIES_FILE, QUERY_COLUMNS, row_count
@@ -92,6 +93,51 @@ def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
     assert found.check.reference is None
     assert found.check.reference_error == "stopped before it was done"
     assert found.query_count >= 21
+
+
+async def settled(directory: Path, job: Job) -> WorkerRecord:
+    """Let a worker go that has nothing left to do before."""
+    worker = WorkerProcess(directory, job.spec.limits)
+    await worker.start(job)
+    await worker.settle()
+    worker.go()
+    try:
+        return await worker.follow(lambda _: None)
+    finally:
+        await worker.kill()
+
+
+def test_worker_that_has_settled_measures_as_ever(tmp_path: Path, job: Job) -> None:
+    """Who waits for the start of its interpreter has it wait for ever, or loses a phase."""
+    record = asyncio.run(settled(tmp_path, replace(job, dataset_path=None)))
+    assert record.query_count >= 21
+
+
+def test_worker_that_dies_while_it_starts_ends_the_wait(tmp_path: Path, job: Job) -> None:
+    """A run waits for half a minute for a worker that is gone, and does not say why."""
+    orphan = replace(job, daemon_pid=1)  # ends itself: its daemon is another process
+    with pytest.raises(WorkerDied, match="killed by SIGKILL while starting"):
+        asyncio.run(settled(tmp_path, orphan))
+
+
+def test_first_line_of_a_worker_that_fails_is_kept(tmp_path: Path, job: Job) -> None:
+    """The reason is read too early, and lost."""
+    worker = WorkerProcess(tmp_path, job.spec.limits)
+    said = [b'{"failed": "no memory", "code": 4}\n', b""]
+
+    class Reader:
+        async def readline(self) -> bytes:
+            return said.pop(0)
+
+    async def follow_it() -> None:
+        await worker.start(job)
+        worker._reader = cast(asyncio.StreamReader, Reader())
+        await worker.settle()
+        await worker.kill()
+        await worker.follow(lambda _: None)
+
+    with pytest.raises(ModelRefused, match="no memory"):
+        asyncio.run(follow_it())
 
 
 def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job) -> None:
