@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TypeVar
 
+from edgebench.host.digests import file_sha256
 from edgebench.host.this_host import host_name, software
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
@@ -196,7 +196,7 @@ class Client:
                 if not payload:
                     break
                 target.write(payload)
-        if hashlib.sha256(path.read_bytes()).hexdigest() != file.sha256:
+        if file_sha256(path) != file.sha256:
             path.unlink()
             raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
 

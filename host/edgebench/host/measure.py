@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import Any
 from edgebench.host.analysis.measurement import HostFacts, Pair, ReferenceAccuracy
 from edgebench.host.client import Client
 from edgebench.host.dataset import Dataset
+from edgebench.host.digests import file_sha256
 from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
 from edgebench.host.metering import Metering
 from edgebench.host.store.files import (
@@ -84,14 +84,10 @@ def open_model(path: Path, name: str | None = None) -> Model:
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"model is not a file: {path}")
-        with path.open("rb") as file:
-            digest = hashlib.sha256()
-            while block := file.read(1 << 20):
-                digest.update(block)
-            size_bytes = file.tell()
+        digest, size_bytes = file_sha256(path), path.stat().st_size
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
-    return Model(path, name or _printable(path.name), digest.hexdigest(), size_bytes)
+    return Model(path, name or _printable(path.name), digest, size_bytes)
 
 
 def _printable(name: str) -> str:

@@ -16,7 +16,7 @@ from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.site import Site
 from edgebench.host.analysis.sync.alignment import Alignment
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import Event, Phase
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase
 
 EDGE_LIMIT_RATIO = 0.05
 """Of a window, by which its ends may be wrong: beyond, its energy says more about them."""
@@ -128,12 +128,16 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
     """When the device did nothing, device clock, without the beginnings and the ends."""
-    found = []
-    for event, following in pairwise(events):
+    found: list[tuple[int, int]] = []
+    begin_ns: int | None = None
+    for event in events:
         if event.kind == Phase.IDLE.value:
-            passed_ns = following.time_ns - event.time_ns
-            begin_ns = event.time_ns + round(IDLE_BEGIN_RATIO * passed_ns)
-            found.append((begin_ns, following.time_ns - round(IDLE_END_RATIO * passed_ns)))
+            begin_ns = event.time_ns
+        elif event.kind == IDLE_ENDED and begin_ns is not None:
+            passed_ns = event.time_ns - begin_ns
+            first_ns = begin_ns + round(IDLE_BEGIN_RATIO * passed_ns)
+            found.append((first_ns, event.time_ns - round(IDLE_END_RATIO * passed_ns)))
+            begin_ns = None
     return found
 
 

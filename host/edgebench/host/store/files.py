@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from edgebench.host.analysis.measurement import HostFacts, Traces
 from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.telemetry import Telemetry, split_by_sensor
 from edgebench.host.arrays import load_arrays
+from edgebench.host.digests import file_sha256
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
@@ -246,7 +246,7 @@ def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of a run but its document, by path inside the run."""
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(directory)): file_sha256(path)
         for path in paths
         if path != directory / RUN_FILE
     }

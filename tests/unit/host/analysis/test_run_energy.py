@@ -24,8 +24,8 @@ from edgebench.protocol.spec import Scenario
 QUERY_S, COUNT, WARMUP_COUNT = 0.1, 100, 10
 IDLE_W, LOAD_W, WORK_W = 1.0, 2.0, 3.0
 EVENTS = events(
-    ("idle", 1.0), ("starting", 3.0), ("loading", 3.1), ("warming_up", 4.0), ("measuring", 5.0),
-    ("spooling", 15.0), ("idle", 15.5), ("ended", 17.5),
+    ("idle", 1.0), ("idle_ended", 3.0), ("starting", 3.0), ("loading", 3.1), ("warming_up", 4.0),
+    ("measuring", 5.0), ("spooling", 15.0), ("idle", 15.5), ("idle_ended", 17.5),
 )  # fmt: skip
 LEVELS = ((0.0, IDLE_W), (3.1, LOAD_W), (4.0, WORK_W), (15.0, IDLE_W))
 SAME_CLOCK = ClockModel("host:h", "device:d", 0, 0.0, 0.0, 10_000.0)
