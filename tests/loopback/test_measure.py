@@ -8,6 +8,12 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
+from edgebench.host.store.files import read_clock
+from edgebench.host.watcher import Watcher
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.record import Phase
+
 QUICK = ("--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
 
 
@@ -86,3 +92,37 @@ def test_second_push_sends_nothing(agent: AgentProcess, paired: Host) -> None:
         assert client.push_model(model.path, model.sha256) == model.path.stat().st_size
         assert client.push_model(model.path, model.sha256) == 0
     assert agent.status().models_count == 1
+
+
+def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Host) -> None:
+    """A probe takes a phase's notice for a late answer, or falls into the timed loop."""
+    notices: list[Progress | Telemetry] = []
+
+    class Listener(Watcher):
+        def notice(self, notice: Progress | Telemetry) -> None:
+            notices.append(notice)
+
+    [run] = paired.lab.bench(
+        "digits_int8.tflite",
+        on=["board"],
+        duration_s=0.5,
+        min_query_count=10,
+        watcher=Listener(),
+    )
+    phases = [one.phase for one in notices if isinstance(one, Progress)]
+    assert phases[-5:] == [
+        Phase.LOADING,
+        Phase.WARMING_UP,
+        Phase.MEASURING,
+        Phase.SPOOLING,
+        Phase.CHECKING,
+    ]
+    groups = read_clock(paired.lab.store.directory(run.id))
+    assert len(groups) == 4
+    clock = ClockModel(**run.document["conditions"]["clock"])
+    first = run.metrics["warmup"]["query_count"]
+    loop = [clock.to_host(int(run.queries[name].iloc[at])) for name, at in
+            (("start_ns", first), ("end_ns", -1))]  # fmt: skip
+    for group in groups:
+        for probe in group:
+            assert probe.t3 < loop[0] or probe.t0 > loop[1]

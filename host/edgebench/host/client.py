@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -54,6 +55,8 @@ class Client:
         self._link = link
         self._number = 0
         self._followed = 0
+        self._notices: deque[Frame] = deque()
+        """Of the followed run, that came while something else was waited for."""
         hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), SESSION)
         try:
             welcome = self.ask(hello, m.Welcome)
@@ -143,6 +146,7 @@ class Client:
         Raises:
             EdgebenchError: it was not admitted, or the link failed.
         """
+        self._notices.clear()
         self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
@@ -150,7 +154,7 @@ class Client:
         """Notices of the started run; ends after `RunEnded`."""
         while True:
             # No limit on the wait: the connection's own pings notice a dead device.
-            frame = self._receive(None)
+            frame = self._notices.popleft() if self._notices else self._receive(None)
             if frame.number != self._followed:
                 continue
             notice = _unwrap(frame)
@@ -222,7 +226,9 @@ class Client:
             is_ours = (first or number) <= frame.number <= number or frame.number == 0
             message = _unwrap(frame) if is_ours else None
             if message is None:
-                continue  # a late notice about something else
+                if frame.number == self._followed:
+                    self._notices.append(frame)
+                continue  # else a late notice about something else
             if not isinstance(message, answer):
                 raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
             return message, frame

@@ -43,7 +43,7 @@ from edgebench.protocol.errors import (
     error_from_code,
 )
 from edgebench.protocol.messages import Progress, RunEnded, Telemetry
-from edgebench.protocol.record import RUN_ID, RunRecord
+from edgebench.protocol.record import RUN_ID, Phase, RunRecord
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
 
@@ -143,7 +143,8 @@ def measure(
         except (TargetError, UsageError):  # not admitted, or the meter is gone
             store.forget_expected(run_id)
             raise
-        ended, is_interrupted = _wait_for_end(client, run_id, on_notice)
+        watch = _probing(client, probes, on_notice)
+        ended, is_interrupted = _wait_for_end(client, run_id, watch)
     if not ended.is_spooled:
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
@@ -155,6 +156,28 @@ def measure(
     if document is None:
         raise error_from_code(ended.code, ended.error or "the run failed without a reason")
     return document
+
+
+PROBED_WARMUP_S = 0.5
+"""A warm-up of at least so long has room for probes; in the timed loop nobody asks anything."""
+
+
+def _probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:
+    """Probe the device's clock beside the timed loop, and pass the notices on."""
+
+    def watch(notice: Progress | Telemetry) -> None:
+        on_notice(notice)
+        if isinstance(notice, Progress) and _is_time_to_probe(notice):
+            probes.append(client.probe_clock())
+
+    return watch
+
+
+def _is_time_to_probe(notice: Progress) -> bool:
+    """Right before the timed loop, where there is room, and right after it."""
+    if notice.phase is Phase.WARMING_UP:
+        return (notice.expected_s or 0.0) >= PROBED_WARMUP_S
+    return notice.phase is Phase.SPOOLING
 
 
 @dataclass(frozen=True, slots=True)

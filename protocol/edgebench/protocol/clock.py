@@ -4,15 +4,18 @@ Theory of operation. A probe is four times: the host sends at `t0`, the device r
 and answers at `t2`, the host receives at `t3`. Assuming equal delays, the device clock is ahead
 of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of that is at most half the round trip
 (t3 − t0) − (t2 − t1). Probes with the least round trip carry the least error, so the model
-keeps only those, one for each group of probes, and draws a line through them.
+keeps only those, one for each group of probes, and draws a line through them: the median of the
+slopes between any two, so that one bad group of several does not turn it.
 
-Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8
+Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
+Theil (1950) and Sen (1968) for the line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from edgebench.protocol.errors import MeasurementError
 
@@ -49,7 +52,10 @@ class ClockModel:
     slope: float
     """Device seconds per host second, minus one."""
     error_ns: float
-    """Bound on the error of a conversion inside the span: half the worst kept round trip."""
+    """Bound on the error of a conversion inside the span: half a kept round trip, and what its
+    probe is off the line; the worst of them."""
+    residual_ns: float = 0.0
+    """What the worst kept probe is off the line."""
 
     def to_device(self, host_ns: int) -> int:
         """Host time as device time."""
@@ -64,7 +70,7 @@ class ClockModel:
 def fit(
     groups: Sequence[Sequence[ClockProbe]], *, host_domain: str, device_domain: str
 ) -> ClockModel:
-    """The clock model through the best probe of the first and of the last group.
+    """The clock model through the best probe of each group.
 
     Args:
         groups: Probes taken together, in time order; at least one group that is not empty.
@@ -77,13 +83,34 @@ def fit(
     best = [min(group, key=lambda probe: probe.round_trip_ns) for group in groups if group]
     if not best:
         raise MeasurementError("no clock probe was answered")
-    first, last = best[0], best[-1]
-    span = last.t0 - first.t0
+    reference_ns = best[0].t0
+    slope = _median(
+        [
+            (later.offset_ns - earlier.offset_ns) / (later.t0 - earlier.t0)
+            for earlier, later in combinations(best, 2)
+            if later.t0 > earlier.t0
+        ]
+    )
+    levels = [probe.offset_ns - slope * (probe.t0 - reference_ns) for probe in best]
+    offset_ns = _median(levels)
+    off_ns = [abs(level - offset_ns) for level in levels]
     return ClockModel(
         host_domain=host_domain,
         device_domain=device_domain,
-        reference_ns=first.t0,
-        offset_ns=first.offset_ns,
-        slope=(last.offset_ns - first.offset_ns) / span if span > 0 else 0.0,
-        error_ns=max(first.round_trip_ns, last.round_trip_ns) / 2,
+        reference_ns=reference_ns,
+        offset_ns=offset_ns,
+        slope=slope,
+        error_ns=max(
+            probe.round_trip_ns / 2 + off for probe, off in zip(best, off_ns, strict=True)
+        ),
+        residual_ns=max(off_ns),
     )
+
+
+def _median(values: Sequence[float]) -> float:
+    """Of nothing, 0: a single probe tells no drift."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2 if ordered else 0.0

@@ -126,3 +126,21 @@ def test_no_probe_is_no_model(groups: tuple[list[ClockProbe], ...]) -> None:
     """A model is made up where nothing was measured."""
     with pytest.raises(MeasurementError, match="no clock probe"):
         fitted(*groups)
+
+
+def test_one_bad_group_of_several_does_not_turn_the_line() -> None:
+    """A network that was busy once moves the whole run."""
+    groups = [[probe(second * NS_PER_S, 1000, 100, 0, 100)] for second in (0, 1, 60, 61)]
+    groups[1] = [probe(NS_PER_S, 1000, 4_000_000, 0, 0)]
+    model = fitted(*groups)
+    assert abs(model.to_device(30 * NS_PER_S) - (30 * NS_PER_S + 1000)) < 40_000
+    assert model.residual_ns == pytest.approx(2_000_000, rel=0.05)
+    assert model.error_ns >= model.residual_ns
+
+
+def test_steady_clock_has_no_residual() -> None:
+    """A line through its own points is called bent."""
+    groups = [[probe(s * NS_PER_S, 1000 + s * 20_000, 50, 10, 50)] for s in (0, 10, 20, 60)]
+    model = fitted(*groups)
+    assert model.residual_ns == pytest.approx(0, abs=1)
+    assert model.slope * 1e6 == pytest.approx(20, rel=1e-3)

@@ -34,6 +34,10 @@ from edgebench.protocol.record import SyncFacts
 ARRIVAL_NS = 2e6
 """Assumed: USB asks once a millisecond, and the host wakes up as late; it never shows in arrivals,
 as the fastest bytes take it too."""
+PROBE_NS = 100e3
+"""What a steady clock and an honest link may be off, whatever the round trips say."""
+RESIDUAL_FACTOR = 3.0
+"""Times what is expected: more, and one of the clocks was set, or sleeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +153,16 @@ class _Methods:
         return Alignment(SyncMethod.PROBES, host_line(model), model.error_ns)
 
     def _model(self) -> ClockModel:
-        if self.clocks.probes is None:
+        model = self.clocks.probes
+        if model is None:
             raise MeasurementError("the device's clock was not probed")
-        return self.clocks.probes
+        explained_ns = model.error_ns - model.residual_ns + PROBE_NS
+        if model.residual_ns > RESIDUAL_FACTOR * explained_ns:
+            raise MeasurementError(
+                f"probes of the device's clock are {model.residual_ns / 1e6:.3g} ms off the line "
+                f"through them, limit {RESIDUAL_FACTOR * explained_ns / 1e6:.3g} ms"
+            )
+        return model
 
     def _arrival(self) -> Alignment:
         arrival = self.power.arrival
