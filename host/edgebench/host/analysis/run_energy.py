@@ -43,7 +43,9 @@ from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 from edgebench.protocol.spec import Scenario
 
 IDLE_LIMIT_RATIO = 0.1
-"""Of the net power, by which idle before and after may differ."""
+"""Of the net power, by which idle before and after may differ …"""
+IDLE_STEADY_RATIO = 0.02
+"""… or of the idle power itself: where the model takes next to nothing, net says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 ABSENT = "—"
@@ -42,7 +43,7 @@ def format_watts(value_w: float | None) -> str:
     """A power, three significant digits.
 
     >>> format_watts(0.0284), format_watts(12.3456), format_watts(-1e-12)
-    ('28.4 mW', '12.3 W', '-0.00100 nW')
+    ('28.4 mW', '12.3 W', '-0.001 nW')
     """
     return ABSENT if value_w is None else _prefixed(value_w, "W")
 
@@ -61,8 +62,15 @@ def format_joules_within(value_j: float, half_width_j: float) -> str:
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.0002)
     ('1.32 mJ ±11 %', '2.00 J ±0.010 %')
+
+    One that is larger than the value is an energy, too:
+
+    >>> format_joules_within(-1e-9, 2e-8)
+    '-1.00 nJ ±20.0 nJ'
     """
-    ratio = abs(half_width_j / value_j) if value_j else 0.0
+    ratio = abs(half_width_j / value_j) if value_j else math.inf
+    if ratio > 1:
+        return f"{format_joules(value_j)} ±{format_joules(half_width_j)}"
     digits = 0 if ratio >= 0.1 else 1 if ratio >= 0.01 else 2 if ratio >= 0.001 else 3
     return f"{format_joules(value_j)} ±{100 * ratio:.{digits}f} %"
 
@@ -74,7 +82,7 @@ def _prefixed(value: float, unit: str) -> str:
         if abs(value) >= size:
             return f"{_three_digits(value / size)} {prefix}{unit}"
     size, prefix = _PREFIXES[-1]
-    return f"{value / size:.5f} {prefix}{unit}"
+    return f"{value / size:.3g} {prefix}{unit}"
 
 
 def format_duration(value_s: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgebench.host.analysis.rules.evidence import Evidence
-from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO
+from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO, IDLE_STEADY_RATIO
 
 _NO_METER = "no meter was asked for"
 
@@ -43,8 +43,9 @@ def idle(evidence: Evidence) -> tuple[bool | None, str]:
     if before_w is None or after_w is None or numbers.power_w_idle is None:
         return None, numbers.net_refused or "idle was recorded on one side of the run only"
     net_w = abs(numbers.power_w.value - numbers.power_w_idle)
-    text = f"{before_w:.4g} W before and {after_w:.4g} W after, with {net_w:.4g} W for the model"
-    return abs(after_w - before_w) <= IDLE_LIMIT_RATIO * net_w, text
+    limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * numbers.power_w_idle)
+    text = f"idle took {before_w:.4g} W before and {after_w:.4g} W after, limit {limit_w:.2g} apart"
+    return abs(after_w - before_w) <= limit_w, text
 
 
 def energy(evidence: Evidence) -> tuple[bool | None, str]:
