@@ -20,8 +20,13 @@ class Options:
 
     @classmethod
     def parse(cls, driver: str, text: str) -> Options:
-        """Split the text; a word without "=" is the address, or a switch behind it."""
+        """Split the text; a word without "=" is the address, or a switch behind it.
+
+        A VISA address may hold a comma itself: TCPIP::192.168.1.5::hislip0,4880::INSTR.
+        """
         address, *rest = text.split(",")
+        if rest and "::" in rest[0] and "=" not in rest[0]:
+            address = f"{address},{rest.pop(0)}"
         if "=" in address:
             address, rest = "", [address, *rest]
         pairs = (part.partition("=") for part in rest if part)

@@ -31,6 +31,7 @@ from edgebench.meters.base import (
     SampleBlock,
 )
 from edgebench.meters.spool import SpoolWriter
+from edgebench.protocol.errors import TargetError
 
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
@@ -41,6 +42,7 @@ _INTEGER_END = 1 << 64
 Reading = tuple[int, bytes | None]
 """Host clock in nanoseconds, and what a file said; None: it could not be read."""
 Read = Callable[[], list[Reading]]
+"""One round; raises TargetError where the meter is gone."""
 Clock = Callable[[], int]
 
 
@@ -124,7 +126,12 @@ class PolledSession:
             next_s = max(next_s + self._period_s, time.monotonic())
 
     def _keep(self) -> None:
-        readings = self._read()
+        try:
+            readings = self._read()
+        except TargetError as exc:
+            self.trouble = str(exc)
+            self._is_over.set()
+            return
         times = [time_ns for time_ns, _ in readings]
         data = cast(bytes, msgpack.packb(readings))
         try:
@@ -157,6 +164,7 @@ class PolledDecoder(ABC):
         self._index = [0] * len(capability.channels)
         self._rounds = 0
         self._missing = 0
+        self._saturated = 0
         self._times: tuple[int, int] | None = None
         self._gaps: list[Gap] = []
 
@@ -171,6 +179,7 @@ class PolledDecoder(ABC):
         for point in self.points(readings):
             self._points[point.channel].append(point)
             self._missing += Flag.MISSING in point.flags
+            self._saturated += Flag.SATURATED in point.flags
         self._rounds += 1
         return self.finish() if self._rounds % _ROUNDS == 0 else []
 
@@ -189,6 +198,7 @@ class PolledDecoder(ABC):
             received_count=received - self._missing,
             lost_count=missed + self._missing,
             gaps=tuple(self._gaps),
+            saturated_count=self._saturated,
         )
 
     def _watch(self, time_ns: int) -> None:

@@ -18,6 +18,8 @@ from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rails import RailDecoder
 from edgebench.meters.rapl import Rapl, RaplDecoder
+from edgebench.meters.scpi import decoder as scpi_decoder
+from edgebench.meters.scpi import device as scpi_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
 from edgebench.meters.synthetic import device as synthetic_device
 from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, UsageError
@@ -50,6 +52,12 @@ DRIVERS: dict[str, Driver] = {
         ppk2_device.make_meter,
         ppk2_decoder.make_decoder,
         "Nordic Power Profiler Kit II",
+        is_external=True,
+    ),
+    "scpi": Driver(
+        scpi_device.make_meter,
+        scpi_decoder.make_decoder,
+        "bench supplies, power meters and multimeters, by SCPI",
         is_external=True,
     ),
     "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),

@@ -1,0 +1,1 @@
+"""Bench instruments that speak SCPI, by VISA."""

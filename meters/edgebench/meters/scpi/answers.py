@@ -1,0 +1,82 @@
+"""What instruments answer: numbers, with the ones that stand for something else, and blocks.
+
+    9.9E+37, INF      beyond the range
+    9.91E+37, NAN     no value
+    #<d><length>…     a block: d digits of length, then so many bytes; a line end follows
+
+Source: SCPI 1999.0, volume 1, 7.2.1.5 (infinity and not-a-number); IEEE 488.2-1992, 8.7.9
+(definite length arbitrary block).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.meters.base import Flag, Floats
+from edgebench.protocol.errors import TargetError
+
+_SPECIAL = 9e36
+"""Nothing that an instrument measures is so large; 9.9E37 of float32 is not quite 9.9E37."""
+_NO_VALUE = 9.905e37
+"""Between the two."""
+BLOCK_MAX_BYTES = 1 << 24
+
+
+def numbers_of(text: bytes) -> Floats:
+    """The numbers of an answer, separated by commas; what is none is NaN. Shape (n,)."""
+    return np.array([_number(word) for word in text.split(b",")])
+
+
+def _number(word: bytes) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return float("nan")
+
+
+def flags_of(values: Floats) -> NDArray[np.uint8]:
+    """What is wrong with values as they came; the ones with a flag have to be made NaN."""
+    size = np.abs(values)
+    flags = np.zeros(values.shape, np.uint8)
+    is_beyond = (size > _SPECIAL) & ((size < _NO_VALUE) | np.isinf(size))
+    flags[is_beyond & (values > 0)] |= np.uint8(Flag.SATURATED)
+    flags[is_beyond & (values < 0)] |= np.uint8(Flag.CLIPPED)
+    flags[np.isnan(values) | (size > _SPECIAL)] |= np.uint8(Flag.MISSING)
+    return flags
+
+
+def length_digits(head: bytes) -> int:
+    """How many digits of length a block has, by its first two bytes.
+
+    Raises:
+        TargetError: it is no block.
+    """
+    if len(head) != 2 or head[:1] != b"#" or head[1:] not in b"123456789":
+        raise TargetError(f"no block of data, it begins with {head!r}")
+    return int(head[1:])
+
+
+def block_length(digits: bytes) -> int:
+    """Bytes of a block.
+
+    Raises:
+        TargetError: that is no length, or more than any instrument has.
+    """
+    length = int(digits) if digits.isdigit() else -1
+    if not 0 <= length <= BLOCK_MAX_BYTES:
+        raise TargetError(f"no length of a block: {digits!r}")
+    return length
+
+
+def content_of(block: bytes) -> bytes:
+    """What is in a block.
+
+    Raises:
+        TargetError: it is none, or not whole.
+    """
+    begin = 2 + length_digits(block[:2])
+    length = block_length(block[2:begin])
+    if len(block) < begin + length:
+        raise TargetError(f"block of {length} bytes ends after {len(block) - begin}")
+    return block[begin : begin + length]

@@ -1,0 +1,138 @@
+"""Keysight N6700 and N6705 with their modules: the external data log, current and voltage.
+
+    set up   FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · TRIG:ELOG:SOUR BUS
+    session  INIT:ELOG · TRIG:ELOG · FETC:ELOG? again and again · ABOR:ELOG
+
+A record is the mean current and the mean voltage of one period. Records have no numbers; the
+instrument keeps 20 s of them and overwrites what nobody fetches, which the rate shows.
+
+Source: Keysight N6705C, Operating and Service Guide, External Data Logging: commands, order of a
+record, 102.4 µs for each quantity, periods in steps of 20.48 µs, 20 s of buffer.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
+from edgebench.meters.scpi.answers import content_of
+from edgebench.meters.scpi.link import Link
+from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.uncertainty import Kind as Term
+from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import UsageError
+
+RATE_MAX_HZ = 1 / 204.8e-6
+"""Of two quantities."""
+RATE_HZ = 1000.0
+RECORD_BYTES = 8
+"""Current and voltage, float32."""
+FETCH_RECORDS = 4096
+_FETCH_S = 0.1
+_MODULE = "assumed for any module: see the data sheet of yours"
+
+
+class Elog:
+    """One output."""
+
+    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
+        self._link = link
+        self._setup = setup
+        self._info = info
+        self._is_behind = False
+        """The last answer was full: there is more."""
+
+    def prepare(self) -> Header:
+        """Set the log up; the period is what the instrument made of it."""
+        rate_hz = self._setup.rate_hz or RATE_HZ
+        if rate_hz > RATE_MAX_HZ:
+            raise UsageError(
+                f"{self._info.model} logs {RATE_MAX_HZ:.0f} records/s of current and voltage at "
+                f"most, asked for {rate_hz:g}"
+            )
+        place = self._place
+        self._link.forget_errors()
+        for command in (
+            f"ABOR:ELOG {place}",
+            "FORM REAL",
+            "FORM:BORD NORM",
+            f"SENS:ELOG:FUNC:CURR ON,{place}",
+            f"SENS:ELOG:FUNC:VOLT ON,{place}",
+            f"SENS:ELOG:FUNC:CURR:MINM OFF,{place}",
+            f"SENS:ELOG:FUNC:VOLT:MINM OFF,{place}",
+            f"SENS:ELOG:PER {1 / rate_hz:.9f},{place}",
+            f"TRIG:ELOG:SOUR BUS,{place}",
+        ):
+            self._link.write(command)
+        self._link.refuse_errors("SYST:ERR?")
+        period_s = self._link.ask_number(f"SENS:ELOG:PER? {place}")
+        return self._describe(1 / period_s)
+
+    def session(self, header: Header, path: Path) -> StreamSession:
+        """A recording."""
+        return StreamSession(self, header, path, start=self._start, stop=self._stop)
+
+    def read(self, timeout_s: float) -> bytes:
+        """The records since the last answer, as it came; waits for some to gather."""
+        if not self._is_behind:
+            time.sleep(min(timeout_s, _FETCH_S))
+        answer = self._link.ask_block(f"FETC:ELOG? {FETCH_RECORDS},{self._place}")
+        length = len(content_of(answer))
+        self._is_behind = length >= FETCH_RECORDS * RECORD_BYTES
+        return answer if length else b""
+
+    def write(self, data: bytes) -> None:
+        """Send a command."""
+        self._link.write(data.decode("ascii"))
+
+    def close(self) -> None:
+        """Let go."""
+        self._link.close()
+
+    @property
+    def _place(self) -> str:
+        return f"(@{self._setup.channel})"
+
+    def _start(self) -> None:
+        self._link.write(f"INIT:ELOG {self._place}")
+        self._link.write(f"TRIG:ELOG {self._place}")
+        self._link.refuse_errors("SYST:ERR?")
+
+    def _stop(self) -> None:
+        self._link.write(f"ABOR:ELOG {self._place}")
+        self._link.refuse_errors("SYST:ERR?")
+
+    def _describe(self, rate_hz: float) -> Header:
+        return Header(
+            driver="scpi",
+            info=self._info,
+            capability=Capability(
+                driver="scpi",
+                channels=(Channel(f"output {self._setup.channel}", "what the meter supplies"),),
+                rate_hz=rate_hz,
+                is_averaging=True,
+                is_uniform=True,
+                clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
+                loss_detection="wallclock",
+                min_window_s=10 / rate_hz,
+            ),
+            uncertainty=UNCERTAINTY,
+            facts=to_plain(Settings(kind=Kind.ELOG)),
+        )
+
+
+UNCERTAINTY = (
+    UncertaintyTerm(kind=Term.GAIN, value=1e-3, unit=Unit.RATIO, reference=_MODULE),
+    UncertaintyTerm(kind=Term.OFFSET, value=2e-3, unit=Unit.AMPERE, reference=_MODULE),
+    UncertaintyTerm(kind=Term.VOLTAGE, value=1e-3, unit=Unit.RATIO, reference=_MODULE),
+    UncertaintyTerm(
+        kind=Term.MODEL,
+        value=1e-3,
+        unit=Unit.RATIO,
+        reference="assumed: mean current times mean voltage is not the mean of their product",
+    ),
+    UncertaintyTerm(kind=Term.TIMEBASE, value=50e-6, unit=Unit.RATIO, reference="a crystal"),
+)

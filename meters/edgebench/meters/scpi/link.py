@@ -1,0 +1,162 @@
+"""Questions and answers over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
+
+A socket and a serial port carry bytes without ends: an answer ends with a line end, a block says
+its own length. The other interfaces carry whole messages.
+
+An instrument that does not answer in time is given up: its late answer would be taken for that to
+the next question.
+
+Source: pyvisa-py, tcpip.py: a socket that the other side closed reads as a timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edgebench.meters.scpi.answers import block_length, length_digits
+from edgebench.protocol.errors import TargetError
+
+ANSWER_S = 3.0
+_LINE_MAX_BYTES = 1 << 16
+_END_MAX_BYTES = 4
+"""Line end behind a block, with what may be before it."""
+INSTALL = "pip install 'edgebench[scpi]'"
+
+
+class Link:
+    """One instrument that can be asked."""
+
+    def __init__(
+        self, resource: Any, name: str, *, is_stream: bool, answer_s: float = ANSWER_S
+    ) -> None:
+        self._resource = resource
+        self._answer_s = answer_s
+        self._is_stream = is_stream
+        self.name = name
+        """As the user wrote it."""
+
+    def write(self, command: str) -> None:
+        """Send a command.
+
+        Raises:
+            TargetError: the instrument is gone.
+        """
+        with self._about(command):
+            self._resource.write_raw(command.encode("ascii") + b"\n")
+
+    def ask(self, command: str) -> bytes:
+        """Send a question; the answer without its line end.
+
+        Raises:
+            TargetError: there is none in time.
+        """
+        self.write(command)
+        with self._about(command):
+            return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
+
+    def ask_text(self, command: str) -> str:
+        """The same, as text."""
+        return self.ask(command).decode("ascii", "replace").strip()
+
+    def ask_number(self, command: str) -> float:
+        """The same, as a number.
+
+        Raises:
+            TargetError: there is no answer in time, or it is none.
+        """
+        answer = self.ask_text(command)
+        try:
+            return float(answer)
+        except ValueError:
+            raise TargetError(
+                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
+            ) from None
+
+    def ask_block(self, command: str) -> bytes:
+        """Send a question that a block answers; all of it, with its head.
+
+        Raises:
+            TargetError: there is none in time, or what comes is no block.
+        """
+        self.write(command)
+        with self._about(command):
+            return self._block() if self._is_stream else bytes(self._resource.read_raw())
+
+    def refuse_errors(self, command: str) -> None:
+        """Ask for the oldest error that the instrument has noted.
+
+        Raises:
+            TargetError: there is one.
+        """
+        answer = self.ask_text(command)
+        number, _, words = answer.partition(",")
+        if number.strip().lstrip("+-").strip("0"):
+            said = words.strip().strip('"') or answer[:40]
+            raise TargetError(f"{self.name} refuses how it should measure: {said}")
+
+    def forget_errors(self) -> None:
+        """Of whoever talked to it before."""
+        self.write("*CLS")
+
+    def close(self) -> None:
+        """Let go; may be called twice."""
+        self._resource.close()
+
+    def _line(self, limit_bytes: int) -> bytes:
+        if not self._is_stream:
+            return bytes(self._resource.read_raw())
+        return bytes(self._resource.read_bytes(limit_bytes, break_on_termchar=True))
+
+    def _block(self) -> bytes:
+        head = bytes(self._resource.read_bytes(2))
+        digits = bytes(self._resource.read_bytes(length_digits(head)))
+        content = bytes(self._resource.read_bytes(block_length(digits)))
+        self._line(_END_MAX_BYTES)
+        return head + digits + content
+
+    @contextmanager
+    def _about(self, command: str) -> Iterator[None]:
+        """Errors of pyvisa as ours."""
+        from pyvisa.errors import Error
+
+        try:
+            yield
+        except TargetError as exc:
+            raise TargetError(f"{self.name} answers `{command}` wrongly: {exc}") from exc
+        except (Error, OSError) as exc:
+            if "TMO" in getattr(exc, "abbreviation", ""):
+                why = f"does not answer `{command}` in {self._answer_s:g} s"
+            else:
+                why = f"is gone: {_reason(exc)}"
+            raise TargetError(f"{self.name} {why}") from exc
+
+
+def open_link(address: str, answer_s: float = ANSWER_S) -> Link:
+    """Connect.
+
+    Args:
+        address: Of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
+        answer_s: How long an answer may take.
+
+    Raises:
+        TargetError: pyvisa is not installed, or nothing can be connected to.
+    """
+    try:
+        import pyvisa
+    except ImportError:
+        raise TargetError(f"pyvisa is not installed, SCPI meters need it: {INSTALL}") from None
+    try:
+        resource: Any = pyvisa.ResourceManager("@py").open_resource(address)
+        resource.timeout = answer_s * 1000
+        is_stream = resource.resource_class == "SOCKET" or address.upper().startswith("ASRL")
+        resource.read_termination = "\n" if is_stream else None
+    except Exception as exc:  # pyvisa-py raises the base class where it cannot connect
+        raise TargetError(f"no instrument at {address}: {_reason(exc)}") from exc
+    return Link(resource, address, is_stream=is_stream, answer_s=answer_s)
+
+
+def _reason(exc: Exception) -> str:
+    text = getattr(exc, "description", None) or getattr(exc, "strerror", None) or str(exc)
+    return (str(text).splitlines() or [type(exc).__name__])[0]

@@ -1,0 +1,237 @@
+"""Multimeters as ammeters: Keysight and Agilent 344xx, HP 34401A, Siglent SDM.
+
+    any of them        CONF:CURR:DC · READ? for each value
+    34465A, 34470A     a timer of their own fills the memory · R? empties it, a block at a time
+
+A multimeter measures no voltage: what the device is supplied with has to be said. What drops at the
+meter's shunt is missing there.
+
+Source: Keysight Truevolt Series, Operating and Service Guide: READ?, R?, SAMP:SOUR TIM, NPLC;
+Siglent SDM Series, Programming Guide: the commands of the 34401A.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, MeterSession
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
+from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.link import Link
+from edgebench.meters.scpi.power_meter import asked
+from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.uncertainty import Kind as Term
+from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import UsageError
+
+MEMORY_MODELS = re.compile(r"344(65|70)A")
+RATE_MAX_HZ = 2000.0
+"""With the shortest aperture that needs no option, 0.02 power line cycles."""
+_MEMORY_RATE_HZ = 1000.0
+_POLLED_RATE_HZ = 10.0
+_RANGE_A = 3.0
+"""Of one with memory, if nothing is asked for: a range that changes is a hole in the timer."""
+_LINE_CYCLE_S = 0.02
+"""At 50 Hz; an aperture is shorter where it is 60."""
+_APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
+"""Power line cycles."""
+_BUSY_RATIO = 0.8
+_FETCH_READINGS = 4096
+_FETCH_S = 0.1
+_ASSUMED = "assumed for any multimeter: see the data sheet of yours"
+
+
+class Multimeter:
+    """One of which each value is asked for."""
+
+    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
+        self._link = link
+        self._setup = setup
+        self._info = info
+
+    def prepare(self) -> Header:
+        """Measure direct current, and how long a reading takes."""
+        supply_v = supply_of(self._setup, self._info)
+        configure(self._link, self._setup.range_a)
+        before_s = time.monotonic()
+        self._link.ask("READ?")
+        fastest_hz = _BUSY_RATIO / max(1e-3, time.monotonic() - before_s)
+        rate_hz = self._setup.rate_hz or min(_POLLED_RATE_HZ, fastest_hz)
+        if rate_hz > fastest_hz:
+            raise UsageError(
+                f"{self._info.model} takes too long for {rate_hz:g} readings a second: "
+                f"{fastest_hz:.3g} at most"
+            )
+        capability = Capability(
+            driver="scpi",
+            channels=(Channel("current", "supply of the device, as wired"),),
+            rate_hz=rate_hz,
+            is_averaging=False,
+            clock_domain=HOST_CLOCK,
+            loss_detection="wallclock",
+            min_window_s=20 / rate_hz,
+        )
+        return described(self._info, capability, self._setup, Kind.MULTIMETER, supply_v)
+
+    def session(self, header: Header, path: Path) -> PolledSession:
+        """A recording."""
+        return PolledSession(lambda: [asked(self._link, "READ?")], header, path)
+
+
+class MemoryMultimeter:
+    """One that measures by its own timer."""
+
+    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
+        self._link = link
+        self._setup = setup
+        self._info = info
+
+    def prepare(self) -> Header:
+        """Set range, aperture and timer."""
+        supply_v = supply_of(self._setup, self._info)
+        rate_hz = self._setup.rate_hz or _MEMORY_RATE_HZ
+        if rate_hz > RATE_MAX_HZ:
+            raise UsageError(
+                f"{self._info.model} measures {RATE_MAX_HZ:g} times a second at most, "
+                f"asked for {rate_hz:g}"
+            )
+        cycles = aperture_cycles(rate_hz)
+        configure(self._link, self._setup.range_a or _RANGE_A)
+        for command in (
+            f"CURR:DC:NPLC {cycles:g}",
+            "CURR:DC:ZERO:AUTO OFF",
+            "TRIG:SOUR IMM",
+            "SAMP:SOUR TIM",
+            f"SAMP:TIM {1 / rate_hz:.9f}",
+            "SAMP:COUN MAX",
+        ):
+            self._link.write(command)
+        self._link.refuse_errors("SYST:ERR?")
+        capability = Capability(
+            driver="scpi",
+            channels=(Channel("current", "supply of the device, as wired"),),
+            rate_hz=1 / self._link.ask_number("SAMP:TIM?"),
+            is_averaging=False,
+            is_uniform=True,
+            smoothing_s=cycles * _LINE_CYCLE_S,
+            clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
+            loss_detection="wallclock",
+            min_window_s=20 / rate_hz,
+        )
+        return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY, supply_v)
+
+    def session(self, header: Header, path: Path) -> MeterSession:
+        """A recording."""
+        return StreamSession(self, header, path, start=self._start, stop=self._stop)
+
+    def read(self, timeout_s: float) -> bytes:
+        """The readings since the last answer, as it came; waits for some to gather."""
+        time.sleep(min(timeout_s, _FETCH_S))
+        answer = self._link.ask_block(f"R? {_FETCH_READINGS}")
+        return answer if content_of(answer) else b""
+
+    def write(self, data: bytes) -> None:
+        """Send a command."""
+        self._link.write(data.decode("ascii"))
+
+    def close(self) -> None:
+        """Let go."""
+        self._link.close()
+
+    def _start(self) -> None:
+        self._link.write("INIT")
+        self._link.refuse_errors("SYST:ERR?")
+
+    def _stop(self) -> None:
+        self._link.write("ABOR")
+        self._link.refuse_errors("SYST:ERR?")
+
+
+def configure(link: Link, range_a: float | None) -> None:
+    """Direct current, in this range or in one that the instrument chooses.
+
+    Raises:
+        TargetError: it refuses.
+    """
+    link.forget_errors()
+    link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
+    link.refuse_errors("SYST:ERR?")
+
+
+def supply_of(setup: Setup, info: MeterInfo) -> float:
+    """The voltage that the user says.
+
+    Raises:
+        UsageError: none is said.
+    """
+    if setup.supply_v is None:
+        raise UsageError(
+            f"{info.model} measures no voltage: say what the device is supplied with, as in "
+            "scpi:TCPIP::192.168.1.5::5025::SOCKET,supply=3.3"
+        )
+    return setup.supply_v
+
+
+def aperture_cycles(rate_hz: float) -> float:
+    """The longest aperture that leaves time between two readings, in power line cycles."""
+    free_s = _BUSY_RATIO / rate_hz
+    fitting = (one for one in _APERTURES if one * _LINE_CYCLE_S <= free_s)
+    return next(fitting, _APERTURES[-1])
+
+
+def described(
+    info: MeterInfo, capability: Capability, setup: Setup, kind: Kind, supply_v: float
+) -> Header:
+    """The header of a recording of either kind."""
+    gain = UncertaintyTerm(kind=Term.GAIN, value=2e-3, unit=Unit.RATIO, reference=_ASSUMED)
+    offset = UncertaintyTerm(
+        kind=Term.OFFSET,
+        value=5e-4 * (setup.range_a or _RANGE_A),
+        unit=Unit.AMPERE,
+        reference=f"{_ASSUMED}: of the range",
+    )
+    supply = UncertaintyTerm(
+        kind=Term.VOLTAGE,
+        value=0.01,
+        unit=Unit.RATIO,
+        reference="assumed: the supply is not measured, and the meter's shunt takes some of it",
+    )
+    return Header(
+        driver="scpi",
+        info=info,
+        capability=capability,
+        uncertainty=(gain, offset, supply),
+        facts=to_plain(Settings(kind=kind, supply_v=supply_v)),
+    )
+
+
+class MultimeterDecoder(PolledDecoder):
+    """A current to a point."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability)
+        settings = from_plain(header.facts, Settings)
+        if settings.supply_v is None:
+            raise ValueError("a multimeter without a supply voltage")
+        self._supply_v = settings.supply_v
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """The one value of a round."""
+        [(time_ns, answer)] = readings
+        values = numbers_of(answer or b"")
+        flags = Flag(int(flags_of(values)[0])) if len(values) == 1 else Flag.MISSING
+        current_a = math.nan if flags else float(values[0])
+        return [
+            Point(
+                channel=0,
+                time_ns=time_ns,
+                power_w=current_a * self._supply_v,
+                current_a=current_a,
+                flags=flags,
+            )
+        ]

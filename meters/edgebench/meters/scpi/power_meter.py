@@ -1,0 +1,170 @@
+"""Yokogawa WT300 and WT300E series: voltage, current and power of one element, as displayed.
+
+The instrument computes new values at its update rate, each the mean over the time since the last.
+It is asked once for each; which moment a value belongs to is known to one update.
+
+Source: Yokogawa IM WT310-17EN, Communication Interface: `:NUMERIC:NORMAL`, `:RATE`, `:INPUT`;
+NAN where there is no data, INF beyond the range.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.polled import (
+    HOST_CLOCK,
+    Point,
+    PolledDecoder,
+    PolledSession,
+    Reading,
+)
+from edgebench.meters.scpi.answers import flags_of, numbers_of
+from edgebench.meters.scpi.link import Link
+from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.uncertainty import Kind as Term
+from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import UsageError
+
+_ITEMS = ("U", "I", "P")
+_ERROR = ":STATUS:ERROR?"
+_ASSUMED = "assumed, like a WT310E at direct current: see the data sheet of yours"
+_OF_READING, _OF_RANGE = 1e-3, 2e-3
+_MIN_WINDOW_UPDATES = 20
+
+
+class PowerMeter:
+    """One element."""
+
+    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
+        self._link = link
+        self._setup = setup
+        self._info = info
+
+    def prepare(self) -> Header:
+        """Choose what is answered; ranges and update rate stay as a person has set them."""
+        link = self._link
+        link.forget_errors()
+        for command in (
+            ":COMMUNICATE:HEADER OFF",
+            ":NUMERIC:FORMAT ASCII",
+            f":NUMERIC:NORMAL:NUMBER {len(_ITEMS)}",
+            *(
+                f":NUMERIC:NORMAL:ITEM{place} {item},{self._setup.channel}"
+                for place, item in enumerate(_ITEMS, 1)
+            ),
+        ):
+            link.write(command)
+        if self._setup.rate_hz is not None:
+            link.write(f":RATE {1 / self._setup.rate_hz:g}")
+        link.refuse_errors(_ERROR)
+        ranges = [link.ask_text(f":INPUT:{one}:RANGE?") for one in ("VOLTAGE", "CURRENT")]
+        return self._describe(self._update_s(), ranges)
+
+    def session(self, header: Header, path: Path) -> PolledSession:
+        """A recording."""
+        return PolledSession(self._read, header, path)
+
+    def _read(self) -> list[Reading]:
+        return [asked(self._link, ":NUMERIC:NORMAL:VALUE?")]
+
+    def _update_s(self) -> float:
+        answer = self._link.ask_text(":RATE?")
+        try:
+            return float(answer)
+        except ValueError:
+            raise UsageError(
+                f"{self._info.model} updates at the rate {answer[:20]!r}: say one, as in rate=4"
+            ) from None
+
+    def _describe(self, update_s: float, ranges: list[str]) -> Header:
+        return Header(
+            driver="scpi",
+            info=self._info,
+            capability=Capability(
+                driver="scpi",
+                channels=(
+                    Channel(
+                        f"element {self._setup.channel}", "what the power meter feeds, as wired"
+                    ),
+                ),
+                rate_hz=1 / update_s,
+                is_averaging=True,
+                smoothing_s=update_s,
+                clock_domain=HOST_CLOCK,
+                loss_detection="wallclock",
+                min_window_s=_MIN_WINDOW_UPDATES * update_s,
+            ),
+            uncertainty=_uncertainty(update_s, ranges),
+            facts=to_plain(Settings(kind=Kind.POWER_METER)) | {"ranges": ranges},
+        )
+
+
+def asked(link: Link, question: str) -> Reading:
+    """The answer, and the middle of the time that it took."""
+    before_ns = time.perf_counter_ns()
+    answer = link.ask(question)
+    return (before_ns + time.perf_counter_ns()) // 2, answer
+
+
+def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, ...]:
+    gain = UncertaintyTerm(
+        kind=Term.GAIN, value=_OF_READING, unit=Unit.RATIO, reference=f"{_ASSUMED}: of the reading"
+    )
+    edge = UncertaintyTerm(
+        kind=Term.EDGE,
+        value=update_s,
+        unit=Unit.SECOND,
+        is_common=False,
+        reference="a value may be one update old",
+    )
+    try:
+        range_w = math.prod(float(one) for one in ranges)
+    except ValueError:
+        return (gain, edge)  # an external shunt: the range is not in amperes
+    offset = UncertaintyTerm(
+        kind=Term.OFFSET,
+        value=_OF_RANGE * range_w,
+        unit=Unit.WATT,
+        reference=f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A when it was opened",
+    )
+    return (gain, offset, edge)
+
+
+class PowerMeterDecoder(PolledDecoder):
+    """Three numbers to a point."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability)
+        self._update_ns = round(1e9 / header.capability.rate_hz)
+        self._last_ns: int | None = None
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """The mean over one update; where rounds were missed, nothing is known before it."""
+        [(time_ns, answer)] = readings
+        begin_ns = max(time_ns - self._update_ns, self._last_ns or 0)
+        # A reading that comes a little late is of the whole time since the last.
+        if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._update_ns:
+            begin_ns = self._last_ns
+        self._last_ns = time_ns
+        values = numbers_of(answer or b"")
+        if len(values) != len(_ITEMS):
+            values = numbers_of(b"NAN,NAN,NAN")
+        flags = flags_of(values)
+        voltage_v, current_a, power_w = (
+            math.nan if flag else float(value) for value, flag in zip(values, flags, strict=True)
+        )
+        return [
+            Point(
+                channel=0,
+                time_ns=time_ns,
+                begin_ns=begin_ns,
+                power_w=power_w,
+                current_a=current_a,
+                voltage_v=voltage_v,
+                flags=Flag(int(flags[2])),
+            )
+        ]

@@ -1,0 +1,382 @@
+"""SCPI instruments on a socket; pyvisa, as anybody uses it, says whether the made-up ones are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pyvisa
+from support.recordings import Decoded, decoded
+from support.scpi import DataLogger, Faults, Floats, Model, Multimeter, Server, WattMeter
+
+from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.registry import find_meter
+from edgebench.meters.scpi.device import Scpi
+from edgebench.meters.scpi.link import Link, open_link
+from edgebench.meters.scpi.multimeter import aperture_cycles
+from edgebench.meters.scpi.setup import Setup
+from edgebench.protocol.errors import TargetError, UsageError
+
+SIGLENT = "Siglent Technologies,SDM3065X,SDM36FBX5R0123,3.01.01.10"
+
+
+def square(time_s: Floats) -> Floats:
+    """200 mA for 20 ms, then 50 mA for 30 ms."""
+    return np.where(time_s % 0.05 < 0.02, 0.2, 0.05)
+
+
+def meter(server: Server, answer_s: float = 0.6, **setup: Any) -> Scpi:
+    """Our driver of this instrument."""
+    return Scpi(lambda: open_link(server.address, answer_s), Setup(**setup))
+
+
+def opened(made: Scpi) -> Header:
+    """It answers."""
+    header = made.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def refused(model: Model, faults: Faults | None = None, **setup: Any) -> str:
+    """Why it cannot be used."""
+    with Server(model, faults or Faults()) as server:
+        answer = meter(server, 0.3, **setup).open()
+    assert isinstance(answer, Missing)
+    return answer.reason
+
+
+def record(
+    model: Model, path: Path, *, count: int, faults: Faults | None = None, **setup: Any
+) -> tuple[Decoded, str | None]:
+    """A session until so many questions for values were asked, and why it ended early."""
+    with Server(model, faults or Faults()) as server:
+        made = meter(server, **setup)
+        opened(made)
+        before = model.values_asked
+        with made.session(path) as session:
+            deadline_s = time.monotonic() + 20
+            while model.values_asked < before + count and session.trouble is None:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.005)
+        made.close()
+    return decoded(path), session.recording().trouble
+
+
+def asked_by_anybody(server: Server) -> Any:
+    """The instrument by pyvisa alone."""
+    found: Any = pyvisa.ResourceManager("@py").open_resource(server.address)
+    found.read_termination = found.write_termination = "\n"
+    return found
+
+
+def test_made_up_instruments_are_ones_for_pyvisa() -> None:
+    """Our emulator speaks a language of its own, and our driver understands it."""
+    with Server(DataLogger(waveform=square)) as server:
+        logger = asked_by_anybody(server)
+        assert logger.query("*IDN?").startswith("Keysight Technologies,N6705C,")
+        for command in ("FORM REAL", "SENS:ELOG:PER 0.001,(@1)", "INIT:ELOG (@1)"):
+            logger.write(command)
+        logger.write("TRIG:ELOG (@1)")
+        values: list[float] = []
+        while len(values) < 400:
+            values += logger.query_binary_values("FETC:ELOG? 50,(@1)", "f", is_big_endian=True)
+        logger.write("SENS:ELOG:NONSENSE 1,(@1)")
+        assert logger.query("SYST:ERR?") == '-113,"Undefined header"'
+        logger.close()
+    assert values[0::2][:200] == pytest.approx(square(np.arange(200) * 0.00100352).tolist())
+    assert values[1::2] == pytest.approx([3.3] * len(values[1::2]))
+    with Server(WattMeter()) as server:
+        watts = asked_by_anybody(server)
+        for place, item in enumerate("UIP", 1):
+            watts.write(f":NUMERIC:NORMAL:ITEM{place} {item},1")
+        found = watts.query_ascii_values(":NUMERIC:NORMAL:VALUE?")
+        assert found == pytest.approx([230.0, 50 / 230, 50.0], rel=1e-4)
+        watts.close()
+    with Server(Multimeter()) as server:
+        amperes = asked_by_anybody(server)
+        assert float(amperes.query("READ?")) == pytest.approx(0.1)
+        amperes.close()
+
+
+def test_data_log_is_what_flowed(tmp_path: Path) -> None:
+    """The whole way: socket, VISA, blocks, spool, records."""
+    model = DataLogger(waveform=square, limit=1000)
+    found, trouble = record(model, tmp_path / "r", count=7, rate_hz=1000.0)
+    assert trouble is None
+    assert found.loss.lost_count == 0
+    expected = square(np.arange(len(found.current_a)) * 0.00100352)
+    assert found.current_a == pytest.approx(expected, rel=1e-6)
+    assert found.power_w == pytest.approx(3.3 * expected, rel=1e-6)
+    assert (found.begin_ns[1:] == found.time_ns[:-1]).all()
+    assert len(found.power_w) > 200
+
+
+def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> None:
+    """It rounds to 20.48 µs; the energy is 0.35 % off, and a window is of another moment."""
+    with Server(DataLogger()) as server:
+        made = meter(server, rate_hz=1000.0)
+        header = opened(made)
+        made.close()
+    assert header.capability.rate_hz == pytest.approx(1 / 0.00100352)
+    assert header.info.serial == "MY56000123"
+
+
+@pytest.mark.parametrize("pieces", [2, 7])
+def test_answer_that_comes_in_pieces_is_whole(tmp_path: Path, pieces: int) -> None:
+    """A block is cut where a packet ended, and current and voltage change places."""
+    faults = Faults(pieces=pieces)
+    found, trouble = record(DataLogger(waveform=square), tmp_path / "r", count=4, faults=faults)
+    assert trouble is None
+    assert set(np.round(found.current_a, 6)) == {0.2, 0.05}
+
+
+def test_late_answer_is_waited_for(tmp_path: Path) -> None:
+    """A busy instrument costs the session, or its records are lost."""
+    faults = Faults(late=(("FETC", 0.4),))
+    found, trouble = record(DataLogger(waveform=square), tmp_path / "r", count=4, faults=faults)
+    assert trouble is None
+    assert found.current_a == pytest.approx(
+        square(np.arange(len(found.current_a)) * 0.00100352), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("model", [DataLogger(), WattMeter(), Multimeter(identity=SIGLENT)])
+def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) -> None:
+    """A cable costs the session, or the session ends as if nothing had happened."""
+    found, trouble = record(
+        model, tmp_path / "r", count=99, faults=Faults(gone_after=4), supply_v=3.3
+    )
+    assert trouble is not None
+    assert "does not answer" in trouble or "is gone" in trouble
+    assert len(found.power_w) >= 2
+
+
+def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:
+    """The framing is lost, and whatever follows is read as amperes."""
+    faults = Faults(wrong=(("FETC", b"+1.0E-01,+3.3E+00"),))
+    with Server(DataLogger(), faults) as server:
+        made = meter(server)
+        opened(made)
+        with made.session(tmp_path / "r") as session:
+            session._thread.join(10)  # type: ignore[attr-defined]
+        made.close()
+    assert session.trouble is not None
+    assert "answers `FETC:ELOG? 4096,(@1)` wrongly: no block of data" in session.trouble
+
+
+def test_values_beyond_the_range_are_flagged(tmp_path: Path) -> None:
+    """9.9E+37 A is multiplied with a voltage, and the energy is that of a star."""
+    faults = Faults(overload_at=(7,), no_value_at=(9, 11))
+    found, _ = record(DataLogger(faults=faults, limit=300), tmp_path / "r", count=5)
+    assert found.flags[7] == Flag.SATURATED | Flag.MISSING
+    assert found.flags[9] == Flag.MISSING
+    assert np.isnan(found.power_w[[7, 9, 11]]).all()
+    assert (found.loss.saturated_count, found.loss.lost_count) == (1, 3)
+    assert found.loss.received_count + found.loss.lost_count == len(found.power_w)
+
+
+@pytest.mark.parametrize("command", ["SENS:ELOG:FUNC:VOLT ON", "SENS:ELOG:PER ", "FORM REAL"])
+def test_refused_setting_is_told(command: str) -> None:
+    """A module that cannot log both is taken for one that does, and a column is something else."""
+    reason = refused(DataLogger(), Faults(refused=(command,)))
+    assert "refuses how it should measure: Settings conflict" in reason
+
+
+def test_output_that_there_is_not_is_refused() -> None:
+    """The energy of another output is that of the device."""
+    assert "channel list" in refused(DataLogger(), channel=2)
+
+
+def test_error_before_us_is_not_ours(tmp_path: Path) -> None:
+    """Somebody's typing error of yesterday makes the instrument unusable."""
+    with Server(DataLogger(errors=['-113,"Undefined header"'])) as server:
+        made = meter(server)
+        opened(made)
+        made.close()
+
+
+def test_power_meter_gives_its_three_values(tmp_path: Path) -> None:
+    """Items are taken in the order of somebody else's settings, and volts become watts."""
+    model = WattMeter(power_w=lambda place: 40.0 + place, items={"1": "P,1", "9": "U,1"})
+    model.items.clear()
+    found, trouble = record(model, tmp_path / "r", count=4)
+    assert trouble is None
+    assert found.power_w[:4] == pytest.approx([40.0, 41.0, 42.0, 43.0], rel=1e-4)
+    assert found.current_a[0] == pytest.approx(40 / 230, rel=1e-4)
+    assert (found.begin_ns <= found.time_ns).all()
+    assert (found.begin_ns[1:] >= found.time_ns[:-1]).all(), "intervals do not overlap"
+
+
+def test_power_meter_without_data_says_so(tmp_path: Path) -> None:
+    """`INF` and `NAN` end the recording, or are numbers."""
+    faults = Faults(overload_at=(1,), no_value_at=(2,))
+    found, _ = record(WattMeter(faults=faults), tmp_path / "r", count=4)
+    assert list(found.flags[:3]) == [Flag.NONE, Flag.SATURATED | Flag.MISSING, Flag.MISSING]
+    assert found.loss.saturated_count == 1
+
+
+def test_power_meter_of_no_known_rate_is_refused() -> None:
+    """A value is asked for twice as often as there is one, or half as often."""
+    assert "updates at the rate 'AUTO': say one, as in rate=4" in refused(WattMeter(update="AUTO"))
+    with Server(WattMeter(update="AUTO")) as server:
+        made = meter(server, rate_hz=4.0)
+        assert opened(made).capability.rate_hz == pytest.approx(4.0)
+        made.close()
+
+
+def test_power_meter_that_answers_nonsense_has_no_value(tmp_path: Path) -> None:
+    """Two numbers of three are taken for the wrong ones."""
+    faults = Faults(wrong=((":NUMERIC:NORMAL:VALUE?", b"1.0E+00,2.0E+00"),))
+    with Server(WattMeter(), faults) as server:
+        made = meter(server)
+        opened(made)
+        with made.session(tmp_path / "r"):
+            pass
+        made.close()
+    assert set(decoded(tmp_path / "r").flags) == {Flag.MISSING}
+
+
+@pytest.mark.parametrize("identity", [SIGLENT, "HEWLETT-PACKARD,34401A,0,11-5-2"])
+def test_multimeter_is_asked_for_each_value(tmp_path: Path, identity: str) -> None:
+    """A meter without memory gives nothing, or current without its voltage."""
+    faults = Faults(overload_at=(3,))
+    model = Multimeter(identity=identity, faults=faults)
+    found, trouble = record(model, tmp_path / "r", count=4, supply_v=5.0, rate_hz=50.0)
+    assert trouble is None
+    assert found.power_w[0] == pytest.approx(0.5)
+    assert found.flags[2] == Flag.SATURATED | Flag.MISSING, "the first reading was the test"
+    assert model.is_configured
+
+
+def test_multimeter_with_memory_is_emptied_by_blocks(tmp_path: Path) -> None:
+    """A timer's values are taken for ones of the moment at which they were fetched."""
+    model = Multimeter(waveform=square, limit=500)
+    found, trouble = record(model, tmp_path / "r", count=5, supply_v=3.3, rate_hz=1000.0)
+    assert trouble is None
+    expected = square(np.arange(len(found.current_a)) / 1000)
+    assert found.current_a == pytest.approx(expected)
+    assert set(np.diff(found.time_ns)) == {1_000_000}
+
+
+def test_slow_multimeter_is_not_asked_faster_than_it_measures() -> None:
+    """Every second round is missed, and called a loss."""
+    reason = refused(Multimeter(identity=SIGLENT, reading_s=0.2), supply_v=3.3, rate_hz=10.0)
+    assert "takes too long for 10 readings a second" in reason
+
+
+def test_aperture_leaves_time_for_the_timer() -> None:
+    """An aperture as long as the period: every second value is late."""
+    assert [aperture_cycles(rate) for rate in (2000, 1000, 500, 100, 5, 0.01)] == [
+        *(0.02, 0.02, 0.06, 0.2, 1.0, 100.0),
+    ]
+
+
+def test_supply_of_a_multimeter_has_to_be_said() -> None:
+    """A voltage is made up."""
+    assert "34465A measures no voltage: say what" in refused(Multimeter())
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"),
+    [
+        (
+            "RIGOL TECHNOLOGIES,DP832,DP8C1,00.01.14",
+            "RIGOL TECHNOLOGIES DP832, which has no driver",
+        ),
+        ("220 ready", "answers '220 ready' to `*IDN?`"),
+    ],
+)
+def test_instrument_without_a_driver_is_named(identity: str, reason: str) -> None:
+    """Commands of another make are sent to a power supply that is on."""
+    assert reason in refused(DataLogger(identity=identity))
+
+
+def test_silent_instrument_is_named() -> None:
+    """A wrong port is waited for without an end, or shows a traceback."""
+    reason = refused(DataLogger(), Faults(mute=("*IDN?",)))
+    assert "::SOCKET does not answer `*IDN?` in 0.3 s" in reason
+
+
+def test_nobody_at_the_address_is_told() -> None:
+    """A typing error becomes a traceback."""
+    with Server(DataLogger()) as server:
+        address = server.address
+    answer = find_meter(f"scpi:{address}").open()
+    assert isinstance(answer, Missing)
+    assert address in answer.reason
+    nonsense = find_meter("scpi:nonsense").open()
+    assert isinstance(nonsense, Missing)
+    assert "no instrument at nonsense" in nonsense.reason
+    unnamed = find_meter("scpi").open()
+    assert isinstance(unnamed, Missing)
+    assert "name one, as in scpi:TCPIP::" in unnamed.reason
+
+
+def test_address_keeps_its_colons_and_its_comma() -> None:
+    """VISA's own punctuation is taken for ours, and another instrument is connected to."""
+    with Server(DataLogger()) as server:
+        made = find_meter(f"scpi:{server.address},rate=100,channel=1")
+        header = made.open()
+        made.close()
+    assert isinstance(header, Header)
+    assert header.capability.rate_hz == pytest.approx(100, rel=1e-2)
+    with pytest.raises(UsageError, match="no option 'nonsense'"):
+        find_meter("scpi:TCPIP::192.168.1.5::hislip0,4880::INSTR,nonsense=1")
+    answer = find_meter("scpi:NO::such::hislip0,4880::INSTR,rate=5").open()
+    assert isinstance(answer, Missing)
+    assert "no instrument at NO::such::hislip0,4880::INSTR" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("channel=0", "1 to 4, got 0"), ("channel=1.5", "1 to 4"), ("rate=-1", "above 0, got -1")],
+)
+def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:
+    """Output 0 is asked for its energy."""
+    with pytest.raises(UsageError, match=reason):
+        find_meter(f"scpi:TCPIP::127.0.0.1::5025::SOCKET,{options}")
+
+
+def test_too_many_records_a_second_are_refused() -> None:
+    """The instrument measures at another rate than the energy is computed with."""
+    assert "4883 records/s of current and voltage at most" in refused(DataLogger(), rate_hz=1e4)
+
+
+def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback instead of what to install."""
+    monkeypatch.setitem(sys.modules, "pyvisa", None)
+    answer = find_meter("scpi:TCPIP::127.0.0.1::1::SOCKET").open()
+    assert isinstance(answer, Missing)
+    assert answer.reason.endswith("SCPI meters need it: pip install 'edgebench[scpi]'")
+    assert "\n" not in answer.reason
+
+
+class Messages:
+    """An interface that carries whole messages, as USB does: a resource of pyvisa."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+        self.sent: list[bytes] = []
+
+    def write_raw(self, data: bytes) -> None:
+        """Keep it."""
+        self.sent.append(data)
+
+    def read_raw(self) -> bytes:
+        """The next one."""
+        return self.answers.pop(0)
+
+
+def test_interface_of_messages_is_read_message_by_message() -> None:
+    """Over USB, the rest of a block is waited for in the next message, which never comes."""
+    messages = Messages(b"#18" + bytes(8) + b"\n", b"WT310E\r\n")
+    link = Link(messages, "USB", is_stream=False)
+    assert link.ask_block("FETC?") == b"#18" + bytes(8) + b"\n"
+    assert link.ask("*IDN?") == b"WT310E"
+    assert messages.sent == [b"FETC?\n", b"*IDN?\n"]
+    with pytest.raises(TargetError, match=r"answers 'x' to `PER\?`, which is no number"):
+        Link(Messages(b"x\n"), "USB", is_stream=False).ask_number("PER?")
