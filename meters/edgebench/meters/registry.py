@@ -11,6 +11,8 @@ from pathlib import Path
 
 from edgebench.meters import battery, hwmon, iio, odpm, rpi5
 from edgebench.meters.base import Decoder, Header, Meter
+from edgebench.meters.joulescope import decoder as joulescope_decoder
+from edgebench.meters.joulescope import device as joulescope_device
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.options import Options
@@ -42,6 +44,12 @@ def _rapl(options: Options) -> Meter:
 
 
 DRIVERS: dict[str, Driver] = {
+    "joulescope": Driver(
+        joulescope_device.make_meter,
+        joulescope_decoder.make_decoder,
+        "Joulescope JS110, JS220, JS320",
+        is_external=True,
+    ),
     "lpm01a": Driver(
         lpm01a_device.make_meter,
         lpm01a_decoder.make_decoder,

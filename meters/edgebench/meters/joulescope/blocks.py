@@ -1,0 +1,99 @@
+"""Blocks of samples as pyjoulescope_driver publishes them, as bytes for the recording, and back.
+
+A block is of one signal. Its `sample_id` counts samples of the instrument's own rate, whatever the
+rate asked for: the next one should be `sample_id + len(data) * decimate_factor`. Digital inputs
+are packed, the first sample in the lowest bit of the first byte.
+
+Source: pyjoulescope_driver, binding.pyx (what a stream signal is to Python) and record.py (what a
+sample_id counts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgpack
+import numpy as np
+
+from edgebench.meters.base import Floats
+from edgebench.protocol.errors import MeasurementError
+
+CURRENT, VOLTAGE, POWER = "s/i/!data", "s/v/!data", "s/p/!data"
+KEYS = ("sample_id", "utc", "sample_rate", "decimate_factor", "time_map", "data")
+"""Of a published block, the ones that are kept."""
+INPUT_COUNT = 4
+_MESSAGE_MAX_BYTES = 1 << 26
+
+
+def input_topic(place: int) -> str:
+    """Data of a digital input."""
+    return f"s/gpi/{place}/!data"
+
+
+def control_topic(data_topic: str) -> str:
+    """What switches a signal on and off."""
+    return data_topic.replace("!data", "ctrl")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Samples of one signal."""
+
+    topic: str
+    first_tick: int
+    step: int
+    """Ticks between two samples."""
+    tick_hz: float
+    values: Floats
+    """Shape (n,); digital inputs are 0 and 1."""
+
+    @property
+    def end_tick(self) -> int:
+        """Where the next block should begin."""
+        return self.first_tick + self.step * len(self.values)
+
+
+def pack(topic: str, block: Mapping[str, Any]) -> bytes:
+    """A block as it was published, for the recording."""
+    kept = {key: block[key] for key in KEYS if key != "data"}
+    data = np.ascontiguousarray(block["data"])
+    kept |= {"topic": topic, "dtype": data.dtype.str, "data": data.tobytes()}
+    return cast(bytes, msgpack.packb(kept))
+
+
+class Unpacker:
+    """Bytes of a recording to blocks, wherever they were cut."""
+
+    def __init__(self) -> None:
+        self._unpacker = msgpack.Unpacker(max_buffer_size=_MESSAGE_MAX_BYTES)
+
+    def feed(self, data: bytes) -> Iterator[Block]:
+        """The blocks that are complete now.
+
+        Raises:
+            MeasurementError: these are no blocks.
+        """
+        try:
+            self._unpacker.feed(data)
+            for message in self._unpacker:
+                yield _block(message)
+        except (ValueError, LookupError, TypeError, msgpack.UnpackException) as exc:
+            raise MeasurementError(f"recording of a Joulescope is damaged: {exc}") from exc
+
+
+def _block(message: Mapping[str, Any]) -> Block:
+    raw = np.frombuffer(message["data"], np.dtype(message["dtype"]))
+    is_packed = raw.dtype == np.uint8
+    values = np.unpackbits(raw, bitorder="little") if is_packed else raw
+    step = int(message["decimate_factor"])
+    if step < 1:
+        raise ValueError(f"a decimate_factor of {step}")
+    return Block(
+        topic=str(message["topic"]),
+        first_tick=int(message["sample_id"]),
+        step=step,
+        tick_hz=float(message["sample_rate"]),
+        values=values.astype(np.float64),
+    )

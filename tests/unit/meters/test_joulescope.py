@@ -1,0 +1,363 @@
+"""The Joulescope by a driver that is made up; the vendor's recorder says whether it is one."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyjls
+import pyjoulescope_driver
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pyjoulescope_driver import binding
+from support.joulescope import FIRST_TICK, TICK_HZ, FakeDriver, Faults, Floats
+from support.recordings import Decoded, decoded
+
+from edgebench.meters.base import Flag, Header, LossReport, Missing, Packet, SampleBlock
+from edgebench.meters.joulescope import blocks as blocks_module
+from edgebench.meters.joulescope.blocks import CURRENT, POWER, control_topic, input_topic, pack
+from edgebench.meters.joulescope.decoder import JoulescopeDecoder, Settings
+from edgebench.meters.joulescope.device import Joulescope, Setup, load_driver
+from edgebench.meters.joulescope.stream import REMOVED_TOPIC, BlockStream
+from edgebench.meters.registry import find_meter
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+RATE_HZ = 100_000
+SETTINGS = Settings(input_count=2, limit_a=10.0, limit_v=15.0)
+ALL_ON = {
+    f"u/js220/002557/{control_topic(topic)}": 1
+    for topic in (CURRENT, "s/v/!data", POWER, input_topic(0), input_topic(1))
+}
+
+
+def ramp(time_s: Floats) -> Floats:
+    """10 mA and more."""
+    return 0.01 + time_s
+
+
+def edges(time_s: Floats) -> NDArray[np.uint8]:
+    """Input 1 is high from 10 ms to 15 ms, input 0 never."""
+    return np.where((time_s >= 0.01) & (time_s < 0.015), 2, 0).astype(np.uint8)
+
+
+def made(driver: FakeDriver, **setup: Any) -> Joulescope:
+    """Our meter over this driver."""
+    return Joulescope(lambda: driver, Setup(**setup))
+
+
+def opened(meter: Joulescope) -> Header:
+    """It is there."""
+    header = meter.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def record(driver: FakeDriver, path: Path, count: int) -> tuple[Decoded, str | None]:
+    """A session of so many blocks, and why it ended early."""
+    meter = made(driver)
+    opened(meter)
+    with meter.session(path) as session:
+        stream = session._transport
+        assert isinstance(stream, BlockStream)
+        for _ in range(count):
+            if driver.paths:
+                driver.push(1)
+        while stream._line and session.trouble is None:
+            time.sleep(0.002)
+    meter.close()
+    return decoded(path), session.recording().trouble
+
+
+def decode(
+    driver: FakeDriver, count: int, cuts: list[int] | None = None
+) -> tuple[list[SampleBlock], LossReport]:
+    """What these blocks are, cut into packets at these places."""
+    driver.published |= ALL_ON | {"u/js220/002557/h/fs": RATE_HZ}
+    data = b""
+    for number in range(count):
+        if number in driver.faults.lost_blocks:
+            continue
+        for topic, block in driver.blocks(number):
+            if (topic, number) not in driver.faults.lost_of:
+                data += pack(topic, block)
+    decoder = JoulescopeDecoder(SETTINGS, RATE_HZ)
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
+    found = []
+    for one, other in itertools.pairwise(places):
+        found += decoder.feed(Packet(0, 0, data[one:other]))
+    return found + decoder.finish(), decoder.loss()
+
+
+def joined(blocks: list[SampleBlock], name: str) -> Any:
+    """A column of all blocks."""
+    return np.concatenate([getattr(block, name) for block in blocks])
+
+
+def test_vendors_recorder_takes_the_made_up_driver_for_its_own(tmp_path: Path) -> None:
+    """Our fake has blocks of a language of its own, and our driver understands it."""
+    driver = FakeDriver(current=ramp, published={"u/js220/002557/h/fs": RATE_HZ})
+    recorder = pyjoulescope_driver.Record(driver, "u/js220/002557", signals="current,power")
+    recorder.open(str(tmp_path / "a.jls"))
+    driver.push(50)
+    recorder.close()
+    with pyjls.Reader(str(tmp_path / "a.jls")) as reader:
+        signal = reader.signal_lookup("power")
+        assert signal.sample_rate == RATE_HZ
+        power_w = reader.fsr(signal.signal_id, 0, signal.length)
+    expected = 3.3 * ramp(np.arange(50 * driver.block_samples) / RATE_HZ)
+    assert power_w == pytest.approx(expected, rel=1e-6)
+
+
+def test_vendors_driver_has_what_is_used() -> None:
+    """A release renames a key or a topic, and nothing is recorded."""
+    text = Path(binding.__file__).read_bytes()
+    topics = (
+        CURRENT,
+        POWER,
+        "s/v/!data",
+        "s/gpi/0/!data",
+        "s/gpi/3/!data",
+        "s/i/ctrl",
+        "s/gpi/3/ctrl",
+    )
+    settings = ("s/i/range/mode", "s/i/range/select", "h/fs", "c/fw/version", REMOVED_TOPIC)
+    for word in (*blocks_module.KEYS, *topics, *settings):
+        assert word.encode() in text, word
+    names = ("device_paths", "open", "close", "publish", "query", "subscribe", "unsubscribe")
+    for name in (*names, "finalize"):
+        assert callable(getattr(pyjoulescope_driver.Driver, name)), name
+
+
+def test_vendors_driver_without_an_instrument_says_so() -> None:
+    """An exception of the vendor's library is a traceback; none is connected where this runs."""
+    driver = load_driver()
+    try:
+        assert driver.device_paths() == []
+        stream = BlockStream(driver, "u/js220/000000", ())
+        stream.start()
+        stream.stop()  # which has to name the very object that listens
+        with pytest.raises(TimeoutError):
+            driver.open("u/js220/000000", "restore", 0.05)
+    finally:
+        driver.finalize()
+    answer = find_meter("joulescope").open()
+    assert isinstance(answer, Missing)
+    assert answer.reason == "no Joulescope is connected"
+
+
+def test_session_records_what_flowed(tmp_path: Path) -> None:
+    """The whole way: callbacks, spool, blocks, ticks."""
+    driver = FakeDriver(current=ramp, inputs=edges)
+    found, trouble = record(driver, tmp_path / "recording", 10)
+    assert trouble is None
+    count = 10 * driver.block_samples
+    expected = ramp(np.arange(count) / RATE_HZ)
+    assert found.power_w == pytest.approx(3.3 * expected, rel=1e-6)
+    assert found.current_a == pytest.approx(expected, rel=1e-6)
+    assert (np.diff(found.time_ns) == 10_000).all()
+    is_high = found.digital == 2
+    assert found.time_ns[is_high][[0, -1]].tolist() == [10_000_000, 14_990_000]
+    assert (found.loss.received_count, found.loss.lost_count) == (count, 0)
+
+
+def test_everything_is_given_back(tmp_path: Path) -> None:
+    """Signals stay on and fill USB, or the device under test loses its supply."""
+    driver = FakeDriver()
+    record(driver, tmp_path / "recording", 2)
+    path = driver.paths[0]
+    assert driver.opened == [(path, "restore")], "as it is: a default may switch the supply off"
+    assert driver.published[f"{path}/s/i/range/mode"] == "auto"
+    assert driver.published[f"{path}/h/fs"] == RATE_HZ
+    controls = [value for topic, value in driver.published.items() if topic.endswith("/ctrl")]
+    assert controls == [0] * 7
+    assert not any(driver.subscribed.values())
+    assert driver.closed == [path]
+    assert driver.is_final
+
+
+def test_first_joulescope_has_its_own_topics(tmp_path: Path) -> None:
+    """What chooses the range of a JS220 chooses how a JS110 smooths."""
+    driver = FakeDriver(paths=["u/js110/000123"])
+    meter = made(driver)
+    header = opened(meter)
+    meter.close()
+    assert driver.published["u/js110/000123/s/i/range/select"] == "auto"
+    assert "u/js110/000123/s/i/range/mode" not in driver.published
+    assert header.capability.digital_count == 2
+    assert (header.info.model, header.info.serial) == ("Joulescope JS110", "000123")
+
+
+def test_unplugged_instrument_keeps_what_it_measured(tmp_path: Path) -> None:
+    """A cable costs the session, or the session ends as if nothing had happened."""
+    driver = FakeDriver()
+    meter = made(driver)
+    opened(meter)
+    with meter.session(tmp_path / "recording") as session:
+        driver.push(5)
+        driver.unplug()
+        session._thread.join(10)
+    meter.close()
+    assert session.trouble == "Joulescope u/js220/002557 is gone"
+    assert decoded(tmp_path / "recording").loss.received_count == 5 * driver.block_samples
+
+
+@given(
+    st.lists(st.integers(1, 18), max_size=5, unique=True),
+    st.lists(st.integers(0, 20 * 100 - 1), max_size=5, unique=True),
+    st.lists(st.integers(0, 1 << 20), max_size=6),
+)
+def test_decoded_is_what_was_published(
+    lost_blocks: list[int], no_value_at: list[int], cuts: list[int]
+) -> None:
+    """A block that is lost moves everything behind it, or a loss is not in the report."""
+    faults = Faults(lost_blocks=tuple(lost_blocks), no_value_at=tuple(no_value_at))
+    driver = FakeDriver(current=ramp, inputs=edges, faults=faults, block_samples=100)
+    blocks, loss = decode(driver, 20, cuts)
+    index = joined(blocks, "time_ns") // 10_000
+    power_w = joined(blocks, "power_w")
+    is_known = ~np.isin(index, no_value_at)
+    expected = 3.3 * ramp(index / RATE_HZ)
+    np.testing.assert_allclose(power_w[is_known], expected[is_known], rtol=2**-22)  # float32
+    assert np.isnan(power_w[~is_known]).all()
+    assert (joined(blocks, "digital") == edges(index / RATE_HZ)).all()
+    assert loss.received_count + loss.lost_count == 20 * driver.block_samples
+    inside = {place // 100 for place in no_value_at} - set(lost_blocks)
+    missing = sum(place // 100 in inside for place in no_value_at)
+    assert loss.lost_count == len(lost_blocks) * driver.block_samples + missing
+    assert sum(gap.count for gap in loss.gaps) == len(lost_blocks) * driver.block_samples
+
+
+def test_current_beyond_the_range_is_flagged() -> None:
+    """The end of the converter is taken for the device's peak."""
+    blocks, loss = decode(FakeDriver(faults=Faults(beyond_at=(3,))), 1)
+    assert joined(blocks, "flags")[3] == Flag.SATURATED
+    assert loss.saturated_count == 1
+
+
+def test_signal_that_loses_a_block_costs_no_power() -> None:
+    """Power without its current is thrown away, or waits without an end."""
+    faults = Faults(lost_of=((CURRENT, 4),))
+    blocks, loss = decode(FakeDriver(current=ramp, faults=faults), 10)
+    assert loss.lost_count == 0
+    current_a = joined(blocks, "current_a").reshape(10, -1)
+    assert np.isnan(current_a[4]).all()
+    assert not np.isnan(np.delete(current_a, 4, axis=0)).any()
+    assert not np.isnan(joined(blocks, "power_w")).any()
+
+
+def test_input_that_is_not_known_makes_no_edge() -> None:
+    """A lost block of an input is an edge that never was, and a window of it."""
+    faults = Faults(lost_of=((input_topic(1), 2),))
+    driver = FakeDriver(inputs=lambda time_s: np.full(len(time_s), 2, np.uint8), faults=faults)
+    blocks, _ = decode(driver, 5)
+    assert set(joined(blocks, "digital")) == {2}
+    is_carried = (joined(blocks, "flags") & Flag.INTERPOLATED) != 0
+    assert np.flatnonzero(is_carried).tolist() == list(range(1600, 2400))
+
+
+def test_power_does_not_wait_for_ever() -> None:
+    """An input that sends nothing keeps all samples in memory until the end."""
+    faults = Faults(lost_of=tuple((input_topic(0), number) for number in range(200)))
+    driver = FakeDriver(faults=faults, published=dict(ALL_ON))
+    driver.published["u/js220/002557/h/fs"] = RATE_HZ
+    decoder = JoulescopeDecoder(SETTINGS, RATE_HZ)
+    given_count = 0
+    for number in range(200):
+        for topic, block in driver.blocks(number):
+            if (topic, number) not in faults.lost_of:
+                found = decoder.feed(Packet(0, 0, pack(topic, block)))
+                given_count += sum(len(one.time_ns) for one in found)
+    assert given_count >= (200 - 64) * driver.block_samples, "half a second is held back"
+
+
+def test_block_of_another_time_is_left_out() -> None:
+    """A block comes twice, and time goes backwards."""
+    driver = FakeDriver(published=ALL_ON | {"u/js220/002557/h/fs": RATE_HZ})
+    decoder = JoulescopeDecoder(SETTINGS, RATE_HZ)
+    for number in (0, 1, 1, 2):
+        for topic, block in driver.blocks(number):
+            decoder.feed(Packet(0, 0, pack(topic, block)))
+    decoder.finish()
+    loss = decoder.loss()
+    assert (loss.received_count, loss.desync_count) == (3 * driver.block_samples, 1)
+
+
+@pytest.mark.parametrize("data", [b"\xc1", b"\x01\x02", b"\x80", b"\x82\xa5topic\x01\xa4data\x01"])
+def test_damaged_recording_says_so(data: bytes) -> None:
+    """A flipped bit on the disk is a traceback."""
+    with pytest.raises(MeasurementError, match="recording of a Joulescope is damaged"):
+        JoulescopeDecoder(SETTINGS, RATE_HZ).feed(Packet(0, 0, data))
+
+
+@pytest.mark.parametrize(
+    ("driver", "serial", "reason"),
+    [
+        (FakeDriver(paths=[]), "", "no Joulescope is connected"),
+        (
+            FakeDriver(paths=["u/js220/1", "u/js220/2"]),
+            "",
+            "2 Joulescopes are connected, name one: 1, 2",
+        ),
+        (FakeDriver(), "9", "no Joulescope has the serial number '9': there are 002557"),
+        (FakeDriver(faults=Faults(is_mute=True)), "", "jsdrv_open timed out"),
+        (FakeDriver(faults=Faults(refused="h/fs")), "", "does not do as it is told"),
+    ],
+)
+def test_instrument_that_cannot_be_used_says_why(
+    driver: FakeDriver, serial: str, reason: str
+) -> None:
+    """The wrong one of two is recorded, or a person reads a traceback."""
+    answer = made(driver, serial=serial).open()
+    assert isinstance(answer, Missing)
+    assert reason in answer.reason
+    assert driver.is_final, "USB is let go of"
+
+
+def test_one_of_several_can_be_named() -> None:
+    """A bench with two instruments can use none."""
+    driver = FakeDriver(paths=["u/js220/1", "u/js110/2"])
+    for serial in ("2", "u/js110/2"):
+        meter = made(driver, serial=serial)
+        assert opened(meter).info.serial == "2"
+        meter.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("rate=3000", "1, 2 or 5 times"),
+        ("rate=x", "got 'x'"),
+        ("inputs=5", "0 to 4, got 5"),
+        ("supply=3.3", "no option 'supply'"),
+    ],
+)
+def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:
+    """A rate that there is not is another one."""
+    with pytest.raises(UsageError, match=reason):
+        find_meter(f"joulescope:002557,{options}")
+
+
+def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback instead of what to install."""
+    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
+    answer = find_meter("joulescope").open()
+    assert isinstance(answer, Missing)
+    assert answer.reason.endswith("Joulescopes need it: pip install 'edgebench[joulescope]'")
+
+
+def test_line_that_nobody_reads_ends() -> None:
+    """A disk that hangs fills the memory; the loss shows in the numbers of the next block."""
+    stream = BlockStream(FakeDriver(), "u/js220/002557", (POWER,))
+    stream._waiting_bytes = 1 << 28
+    driver = FakeDriver(published={f"u/js220/002557/{control_topic(POWER)}": 1})
+    [(topic, block)] = driver.blocks(0)
+    stream._on_block(f"u/js220/002557/{topic}", block)
+    assert not stream._line
+    assert block["sample_id"] == FIRST_TICK
+    assert block["sample_rate"] == TICK_HZ
