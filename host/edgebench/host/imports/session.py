@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.host.analysis.meter_checks import CALIBRATION_TOLD
-from edgebench.host.imports import csv_file, parquet_file, ppk2_file
+from edgebench.host.imports import csv_file, jls_file, parquet_file, ppk2_file
 from edgebench.host.imports.blocks import Rows, Tally
 from edgebench.host.session import Session, check_facts
 from edgebench.host.store.layout import POWER_FILE
@@ -87,6 +87,8 @@ def _open(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
     kind = _kind(path)
     if kind == "ppk2":
         return _from_ppk2(path, supply_v, facts)
+    if kind == "jls":
+        return _from_jls(path, supply_v, facts)
     if kind == "csv":
         layout = csv_file.read_layout(path, supply_v)
         rows = Rows(layout.columns, supply_v, lambda row: csv_file.line_of(layout, row))
@@ -106,7 +108,9 @@ def _kind(path: Path) -> str:
         return "ppk2"
     if magic == b"PAR1":
         return "parquet"
-    if path.suffix.lower() in (".ppk2", ".parquet"):
+    if magic == jls_file.MAGIC[:_MAGIC_BYTES]:
+        return "jls"
+    if path.suffix.lower() in (".ppk2", ".parquet", ".jls"):
         raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
     return "csv"
 
@@ -120,6 +124,20 @@ def _from_ppk2(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Sou
     header = _header(facts, found.rate_hz, is_averaging=found.is_averaging)
     inputs = replace(header.capability, digital_count=8)
     return Source(replace(header, capability=inputs), blocks, tally.loss)
+
+
+def _from_jls(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
+    found = jls_file.read_jls(path, supply_v)
+    tally = Tally()
+    blocks = jls_file.read_samples(found, supply_v, tally)
+    header = _header(facts | {"utc_first": found.utc_first}, found.rate_hz, is_averaging=False)
+    capability = replace(
+        header.capability,
+        channels=tuple(Channel(trace.name, BOUNDARY) for trace in found.traces),
+        is_uniform=True,
+        digital_count=jls_file.INPUT_COUNT if any(one.inputs for one in found.traces) else 0,
+    )
+    return Source(replace(header, capability=capability), blocks, lambda: found.loss(tally))
 
 
 def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any]) -> Source:
