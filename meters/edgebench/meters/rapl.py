@@ -4,7 +4,9 @@ Theory of operation. Each zone under /sys/class/powercap has a counter of micro-
 at `max_energy_range_uj`, zone by zone, and is updated about once a millisecond. Power is the
 difference of two readings over the time between them, so a value is a mean, never an instant.
 Only top-level zones are read: `core` and `uncore` are parts of `package`, and adding them up
-would count them twice. Since Linux 5.10 the counters are readable by root only (CVE-2020-8694).
+would count them twice. Since Linux 5.10 the counters are readable by root only, because fine
+readings tell what other processes compute (CVE-2020-8694). perf shows the same counters, and is
+closed to users by the same reasoning (perf_event_paranoid), so it is no way around.
 
 Source: https://docs.kernel.org/power/powercap/powercap.html
 """
@@ -34,6 +36,10 @@ RATE_HZ = 10.0
 UPDATE_S = 1e-3
 """The counter is this old at most."""
 MIN_WINDOW_S = 100 * UPDATE_S
+OPEN_THEM = (
+    "to let everybody here read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
+    "(until the next start; docs/meters.md has a rule for udev)"
+)
 _POWERCAP = "sys/class/powercap"
 _RANGES = "ranges_uj"
 
@@ -59,7 +65,7 @@ class Rapl:
             self._header = _describe(folders)
         except PermissionError as exc:
             self.close()
-            return Missing(f"RAPL counters are readable by root only: {exc.filename}")
+            return Missing(f"RAPL counters are readable by root only: {exc.filename}; {OPEN_THEM}")
         except (OSError, ValueError) as exc:
             self.close()
             return Missing(f"RAPL counters are not readable: {exc}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 from support.powercap import RANGE_UJ, Counter
 from support.recordings import Decoded, decoded
 
+from edgebench.meters import rapl
 from edgebench.meters.base import Flag, Missing
 from edgebench.meters.rapl import Rapl
 from edgebench.meters.registry import find_meter
@@ -88,20 +90,32 @@ def test_machine_without_counters_says_why(tmp_path: Path) -> None:
     assert "no RAPL zone" in opened.reason
 
 
-def test_counter_of_root_says_why(tmp_path: Path) -> None:
-    """Since 2020 the counters are root's; the user reads of a missing file."""
-    if os.geteuid() == 0:
-        folder = tmp_path / "sys/class/powercap/intel-rapl:0"
-        folder.mkdir(parents=True)
-        opened = Rapl(tmp_path).open()
-        assert isinstance(opened, Missing)
-        assert "not readable" in opened.reason
-        return
+def test_counter_of_root_says_why_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since 2020 the counters are root's; the user reads of a missing file, or gives up."""
+    counter = tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj"
     Counter(tmp_path)
-    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0)
+    counter.chmod(0)
+    if os.geteuid() == 0:  # whom no mode stops
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied", str(counter))
+
+        monkeypatch.setattr(rapl, "Files", refuse)
     opened = Rapl(tmp_path).open()
     assert isinstance(opened, Missing)
-    assert "root only" in opened.reason
+    assert f"root only: {counter}" in opened.reason
+    assert "sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj" in opened.reason
+    assert "\n" not in opened.reason
+
+
+def test_zone_without_its_counter_says_why(tmp_path: Path) -> None:
+    """A zone that is half there is a traceback."""
+    (tmp_path / "sys/class/powercap/intel-rapl:0").mkdir(parents=True)
+    opened = Rapl(tmp_path).open()
+    assert isinstance(opened, Missing)
+    assert "not readable" in opened.reason
 
 
 def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
