@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import array
 import fcntl
-import os
 import termios
-import threading
 import time
-import tty
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from support.pty_device import PortFaults, PtyDevice
+
 Floats = NDArray[np.float64]
-_TICK_S = 0.005
 BOARD_ID = "0A1B2C3D-4E5F6071-82930415"
 OVERCURRENT = b"\xf0\xf5\xff\xff"
 END = b"\xf0\xf4\xff\xff"
@@ -28,7 +25,7 @@ Waveform = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
+class Faults(PortFaults):
     """What goes wrong."""
 
     lost_samples: tuple[tuple[int, int], ...] = ()
@@ -39,15 +36,8 @@ class Faults:
     """Seconds whose stamp does not come."""
     records: tuple[tuple[int, bytes], ...] = ()
     """Bytes put in before the sample with this index."""
-    rate_error_ppm: float = 0.0
-    stall_at_s: float | None = None
-    stall_s: float = 0.2
-    """Nothing comes for so long, and then all of it at once."""
-    gone_after_s: float | None = None
     is_split: bool = False
     """Each byte is written by itself."""
-    stale: bytes = b""
-    """Before the first answer."""
     refused: tuple[tuple[str, str], ...] = ()
     """Commands that are refused, and why."""
     mute: tuple[str, ...] = ()
@@ -113,58 +103,19 @@ def _pieces(
 
 
 @dataclass(slots=True)
-class Lpm01aEmulator:
+class Lpm01aEmulator(PtyDevice):
     """One unit on a pseudo-terminal."""
 
     waveform: Waveform = field(default_factory=lambda: lambda time_s: np.full(len(time_s), 1e-3))
     faults: Faults = field(default_factory=Faults)
     limit: int | None = None
     """No more samples than this in a recording."""
-    path: str = ""
-    """Of the port, while it is there."""
-    emitted: int = 0
-    """Samples since the last start, the lost ones too."""
     commands: list[str] = field(default_factory=list[str])
-    started_s: float | None = None
-    """By the host's monotonic clock."""
     rate_hz: int = 100
     is_ascii: bool = True
     is_energy: bool = False
     voltage_v: float = 3.292
-    _master: int = -1
-    _slave_fd: int = -1
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-    _is_streaming: bool = False
     _heard: bytes = b""
-
-    def __enter__(self) -> Lpm01aEmulator:
-        self._master, self._slave_fd = os.openpty()
-        tty.setraw(self._slave_fd)
-        os.set_blocking(self._master, False)
-        self.path = os.ttyname(self._slave_fd)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-        self.unplug()
-
-    def unplug(self) -> None:
-        """The cable is pulled out."""
-        for name in ("_master", "_slave_fd"):
-            descriptor = getattr(self, name)
-            if descriptor >= 0:
-                os.close(descriptor)
-                setattr(self, name, -1)
 
     def wait_until_read(self) -> None:
         """Until all samples were sent and the host took them, or the cable is out."""
@@ -180,33 +131,14 @@ class Lpm01aEmulator:
             fcntl.ioctl(self._slave_fd, termios.FIONREAD, count)
         return count[0]
 
-    def _run(self) -> None:
-        while not self._over.wait(_TICK_S):
-            try:
-                self._hear()
-                self._stream()
-            except OSError:
-                return
-            if self._is_gone():
-                self.unplug()
-                return
-        with suppress(OSError):
-            self._hear()  # what was said last
+    @property
+    def port_faults(self) -> PortFaults:
+        """What goes wrong on the way."""
+        return self.faults
 
-    def _is_gone(self) -> bool:
-        after_s = self.faults.gone_after_s
-        return (
-            after_s is not None
-            and self.started_s is not None
-            and time.monotonic() - self.started_s > after_s
-        )
-
-    def _hear(self) -> None:
-        try:
-            self._heard += os.read(self._master, 4096)
-        except BlockingIOError:
-            return
-        *lines, self._heard = self._heard.split(b"\n")
+    def hear(self, data: bytes) -> None:
+        """Commands are lines."""
+        *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
             command = line.decode().strip()
             self.commands.append(command)
@@ -237,8 +169,7 @@ class Lpm01aEmulator:
             value = f" {round(self.voltage_v * 1000)}-03" if command == "volt get" else value
             self._send(f"\r\nPowerShield > ack {command}{value}\r\n\r\n".encode())
             if name == "start":
-                self._is_streaming, self.emitted = True, 0
-                self.started_s = time.monotonic()
+                self.start()
 
     def _refusal(self, command: str, reason: str) -> bytes:
         if self.faults.is_short:
@@ -256,14 +187,9 @@ class Lpm01aEmulator:
         elif name == "volt" and argument != "get":
             self.voltage_v = int(argument.removesuffix("m")) / 1000
 
-    def _stream(self) -> None:
-        if not self._is_streaming or self.started_s is None:
-            return
-        passed_s = time.monotonic() - self.started_s
-        stall = self.faults.stall_at_s
-        if stall is not None and stall <= passed_s < stall + self.faults.stall_s:
-            return
-        due = 1 + int(passed_s * self.rate_hz * (1 + self.faults.rate_error_ppm * 1e-6))
+    def stream(self) -> None:
+        """Samples up to now, the first one at once."""
+        due = 1 + self.due(self.rate_hz)
         due = due if self.limit is None else min(due, self.limit)
         if due <= self.emitted:
             return
@@ -279,9 +205,4 @@ class Lpm01aEmulator:
         self._send(data)
 
     def _send(self, data: bytes) -> None:
-        step = 1 if self.faults.is_split else 65536
-        while data and not self._over.is_set():
-            try:
-                data = data[os.write(self._master, data[:step]) :]
-            except BlockingIOError:  # the host does not read; a real unit would lose samples
-                time.sleep(0.001)
+        self.send(data, step=1 if self.faults.is_split else 65536)

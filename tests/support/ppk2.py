@@ -5,19 +5,16 @@ What it says, and how, is checked with two other people's clients in the tests.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-import tty
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.meters.ppk2.metadata import RANGES, Calibration
 from edgebench.meters.ppk2.words import RATE_HZ, calibration_table
+from support.pty_device import PortFaults, PtyDevice
 
 Floats = NDArray[np.float64]
 CALIBRATION = Calibration(
@@ -31,7 +28,6 @@ CALIBRATION = Calibration(
 )
 UP_TO_A = (50e-6, 500e-6, 5e-3, 60e-3)
 """Where a range ends and the next begins."""
-_TICK_S = 0.005
 
 Waveform = Callable[[Floats], tuple[Floats, NDArray[np.uint8]]]
 """Ampere and digital inputs at these seconds of the meter's clock."""
@@ -43,23 +39,14 @@ def constant(current_a: float) -> Waveform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
+class Faults(PortFaults):
     """What goes wrong."""
 
     lost_words: tuple[tuple[int, int], ...] = ()
     """Index of the first, and how many."""
     lost_bytes: tuple[tuple[int, int], ...] = ()
     """Index of the word in which they are lost, and how many, 1 to 3."""
-    rate_error_ppm: float = 0.0
-    delay_s: float = 0.0
-    """Every sample comes so much later than it was taken."""
-    stall_at_s: float | None = None
-    stall_s: float = 0.2
-    """Nothing comes for so long, and then all of it at once."""
-    gone_after_s: float | None = None
     metadata_pieces: int = 1
-    stale: bytes = b""
-    """Before the first answer."""
     not_a_number: tuple[str, ...] = ()
     """Constants that are `-nan`."""
     left_out: tuple[str, ...] = ()
@@ -123,91 +110,49 @@ def metadata_text(calibration: Calibration, faults: Faults) -> bytes:
 
 
 @dataclass(slots=True)
-class Ppk2Emulator:
+class Ppk2Emulator(PtyDevice):
     """One unit on a pseudo-terminal."""
 
     waveform: Waveform = field(default_factory=lambda: constant(1e-3))
     faults: Faults = field(default_factory=Faults)
     calibration: Calibration = CALIBRATION
     supply_v: float = 3.3
-    path: str = ""
-    """Of the port, while it is there."""
-    emitted: int = 0
-    """Samples since the last start, the lost ones too."""
     commands: list[bytes] = field(default_factory=list[bytes])
-    started_s: float | None = None
-    """By the host's monotonic clock."""
-    _master: int = -1
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-    _is_streaming: bool = False
     _asked: int = 0
 
-    def __enter__(self) -> Ppk2Emulator:
-        self._master, slave = os.openpty()
-        tty.setraw(slave)
-        os.set_blocking(self._master, False)
-        self.path = os.ttyname(slave)
-        self._slave_fd = slave
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
+    @property
+    def port_faults(self) -> PortFaults:
+        """What goes wrong on the way."""
+        return self.faults
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-        self.unplug()
-
-    def unplug(self) -> None:
-        """The cable is pulled out."""
-        for name in ("_master", "_slave_fd"):
-            descriptor = getattr(self, name)
-            if descriptor >= 0:
-                os.close(descriptor)
-                setattr(self, name, -1)
-
-    _slave_fd: int = -1
-
-    def _run(self) -> None:
-        while not self._over.wait(_TICK_S):
-            try:
-                self._hear()
-                self._stream()
-            except OSError:
-                return
-            if self._is_gone():
-                self.unplug()
-                return
-
-    def _is_gone(self) -> bool:
-        after_s = self.faults.gone_after_s
-        return (
-            after_s is not None
-            and self.started_s is not None
-            and time.monotonic() - self.started_s > after_s
-        )
-
-    def _hear(self) -> None:
-        try:
-            data = os.read(self._master, 4096)
-        except BlockingIOError:
-            return
+    def hear(self, data: bytes) -> None:
+        """Commands have the length that their first byte says."""
         while data:
             length = {0x0D: 3, 0x0C: 2, 0x11: 2, 0x25: 6}.get(data[0], 1)
             command, data = data[:length], data[length:]
             self.commands.append(command)
             self._obey(command)
 
+    def stream(self) -> None:
+        """Words up to now."""
+        due = self.due(RATE_HZ)
+        if due <= self.emitted:
+            return
+        index = np.arange(self.emitted, due)
+        current_a, digital = self.waveform(index / RATE_HZ)
+        words = words_for(
+            current_a,
+            digital,
+            first_index=self.emitted,
+            calibration=self.calibration,
+            supply_v=self.supply_v,
+        )
+        self.emitted, first = due, self.emitted
+        self.send(damaged(words, self.faults, first))
+
     def _obey(self, command: bytes) -> None:
         if command[0] == 0x06:
-            self._is_streaming, self.emitted = True, 0
-            self.started_s = time.monotonic()
+            self.start()
         elif command[0] == 0x07:
             self._is_streaming = False
         elif command[0] == 0x0D:
@@ -224,36 +169,6 @@ class Ppk2Emulator:
         )
         pieces = np.array_split(np.frombuffer(text, np.uint8), self.faults.metadata_pieces)
         for piece in pieces:
-            self._send(piece.tobytes())
+            self.send(piece.tobytes())
             if len(pieces) > 1:
                 time.sleep(0.02)
-
-    def _stream(self) -> None:
-        if not self._is_streaming or self.started_s is None:
-            return
-        passed_s = time.monotonic() - self.started_s
-        stall = self.faults.stall_at_s
-        if stall is not None and stall <= passed_s < stall + self.faults.stall_s:
-            return
-        taken_s = passed_s - self.faults.delay_s
-        due = int(taken_s * RATE_HZ * (1 + self.faults.rate_error_ppm * 1e-6))
-        if due <= self.emitted:
-            return
-        index = np.arange(self.emitted, due)
-        current_a, digital = self.waveform(index / RATE_HZ)
-        words = words_for(
-            current_a,
-            digital,
-            first_index=self.emitted,
-            calibration=self.calibration,
-            supply_v=self.supply_v,
-        )
-        self.emitted, first = due, self.emitted
-        self._send(damaged(words, self.faults, first))
-
-    def _send(self, data: bytes) -> None:
-        while data and not self._over.is_set():
-            try:
-                data = data[os.write(self._master, data) :]
-            except BlockingIOError:  # the host does not read; a real unit would lose words
-                time.sleep(0.001)
