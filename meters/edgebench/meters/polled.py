@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -27,9 +26,9 @@ from edgebench.meters.base import (
     Header,
     LossReport,
     Packet,
-    Recording,
     SampleBlock,
 )
+from edgebench.meters.recorder import Recorder
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import TargetError
 
@@ -83,18 +82,13 @@ class Files:
         return (before_ns + self._clock_ns()) // 2, content
 
 
-class PolledSession:
+class PolledSession(Recorder):
     """Calls `read` at a fixed rate in a thread of its own."""
 
     def __init__(self, read: Read, header: Header, path: Path) -> None:
+        super().__init__(header, path)
         self._read = read
-        self._header = header
-        self._path = path
         self._period_s = 1 / header.capability.rate_hz
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="meter", daemon=True)
-        self.trouble: str | None = None
-        """Why nothing more is recorded; None while all is well."""
 
     def __enter__(self) -> PolledSession:
         self._writer = SpoolWriter(self._path, self._header)
@@ -108,17 +102,12 @@ class PolledSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_over.set()
-        self._thread.join()
+        self._join()
         if self.trouble is None:
             self._keep()  # the end of the last
         self._writer.close()
 
-    def recording(self) -> Recording:
-        """What was recorded; after the block has ended."""
-        return Recording(self._path, self._header, self.trouble)
-
-    def _poll(self) -> None:
+    def _work(self) -> None:
         next_s = time.monotonic() + self._period_s
         while not self._is_over.wait(max(0.0, next_s - time.monotonic())):
             self._keep()
@@ -129,16 +118,10 @@ class PolledSession:
         try:
             readings = self._read()
         except TargetError as exc:
-            self.trouble = str(exc)
-            self._is_over.set()
+            self._end(str(exc))
             return
         times = [time_ns for time_ns, _ in readings]
-        data = cast(bytes, msgpack.packb(readings))
-        try:
-            self._writer.append(Packet(times[0], times[-1], data))
-        except OSError as exc:
-            self.trouble = f"recording cannot be written: {exc.strerror}: {self._path}"
-            self._is_over.set()
+        self._append(Packet(times[0], times[-1], cast(bytes, msgpack.packb(readings))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

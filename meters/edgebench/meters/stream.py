@@ -5,13 +5,13 @@ Decoding waits until somebody wants samples: work beside the read is what loses 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from edgebench.meters.base import Header, Packet, Recording
+from edgebench.meters.base import Header, Packet
+from edgebench.meters.recorder import Recorder
 from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.transport import Transport
 from edgebench.protocol.errors import TargetError
@@ -22,7 +22,7 @@ SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
 
 
-class StreamSession:
+class StreamSession(Recorder):
     """Starts a stream, moves it to a file, stops it."""
 
     def __init__(
@@ -35,16 +35,11 @@ class StreamSession:
         stop: Callable[[], None],
         silent_s: float = SILENT_S,
     ) -> None:
+        super().__init__(header, path)
         self._transport = transport
-        self._header = header
-        self._path = path
         self._start = start
         self._stop = stop
         self._silent_s = silent_s
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._move, name="meter", daemon=True)
-        self.trouble: str | None = None
-        """Why nothing more is recorded; None while all is well."""
 
     def __enter__(self) -> StreamSession:
         self._writer = SpoolWriter(self._path, self._header)
@@ -63,20 +58,15 @@ class StreamSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_over.set()
-        self._thread.join()
+        self._join()
         try:
             self._stop()
         except TargetError as exc:
-            self.trouble = self.trouble or str(exc)
+            self._end(str(exc))
         finally:
             self._writer.close()
 
-    def recording(self) -> Recording:
-        """What was recorded; after the block has ended."""
-        return Recording(self._path, self._header, self.trouble)
-
-    def _move(self) -> None:
+    def _work(self) -> None:
         heard_ns = time.perf_counter_ns()
         try:
             while not self._is_over.is_set():
@@ -84,12 +74,9 @@ class StreamSession:
                 data = self._transport.read(_READ_S)
                 now_ns = time.perf_counter_ns()
                 if data:
-                    self._writer.append(Packet(before_ns, now_ns, data))
+                    self._append(Packet(before_ns, now_ns, data))
                     heard_ns = now_ns
                 elif now_ns - heard_ns > self._silent_s * 1e9:
-                    self.trouble = f"the meter sent nothing for {self._silent_s:g} s"
-                    return
+                    self._end(f"the meter sent nothing for {self._silent_s:g} s")
         except TargetError as exc:
-            self.trouble = str(exc)
-        except OSError as exc:
-            self.trouble = f"recording cannot be written: {exc.strerror}: {self._path}"
+            self._end(str(exc))
