@@ -11,10 +11,9 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgpack
 import numpy as np
@@ -124,9 +123,8 @@ class PolledSession(Recorder):
         self._append(Packet(times[0], times[-1], cast(bytes, msgpack.packb(readings))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One value of one channel."""
+class Point(NamedTuple):
+    """One value of one channel; a tuple, since there is one for each round and rail."""
 
     channel: int
     time_ns: int
@@ -148,7 +146,9 @@ class PolledDecoder(ABC):
         self._rounds = 0
         self._missing = 0
         self._saturated = 0
-        self._times: tuple[int, int] | None = None
+        self._late_ns = 1.5e9 / capability.rate_hz
+        """A round so long behind the last is not the next."""
+        self._last_ns: int | None = None
         self._gaps: list[Gap] = []
 
     @abstractmethod
@@ -161,8 +161,6 @@ class PolledDecoder(ABC):
         self._watch(packet.first_rx_ns)
         for point in self.points(readings):
             self._points[point.channel].append(point)
-            self._missing += Flag.MISSING in point.flags
-            self._saturated += Flag.SATURATED in point.flags
         self._rounds += 1
         return self.finish() if self._rounds % _ROUNDS == 0 else []
 
@@ -174,36 +172,39 @@ class PolledDecoder(ABC):
 
     def loss(self) -> LossReport:
         """Rounds that were missed, and values that could not be read, in values."""
-        channels = len(self._index)
-        received = sum(self._index) + sum(map(len, self._points))
-        missed = channels * sum(gap.count for gap in self._gaps)
+        waiting = [point for points in self._points for point in points]
+        missing = self._missing + sum(Flag.MISSING in point.flags for point in waiting)
+        saturated = self._saturated + sum(Flag.SATURATED in point.flags for point in waiting)
+        missed = len(self._index) * sum(gap.count for gap in self._gaps)
         return LossReport(
-            received_count=received - self._missing,
-            lost_count=missed + self._missing,
+            received_count=sum(self._index) + len(waiting) - missing,
+            lost_count=missed + missing,
             gaps=tuple(self._gaps),
-            saturated_count=self._saturated,
+            saturated_count=saturated,
         )
 
     def _watch(self, time_ns: int) -> None:
         """Note the rounds that should have been between this one and the last."""
-        first_ns, last_ns = self._times or (time_ns, time_ns)
-        period_ns = 1e9 / self._capability.rate_hz
-        missed = round((time_ns - last_ns) / period_ns) - 1
-        if missed > 0:
-            self._gaps.append(Gap(last_ns, time_ns, missed, "rounds missed"))
-        self._times = first_ns, time_ns
+        if self._last_ns is not None and time_ns - self._last_ns > self._late_ns:
+            missed = round((time_ns - self._last_ns) * self._capability.rate_hz / 1e9) - 1
+            if missed > 0:
+                self._gaps.append(Gap(self._last_ns, time_ns, missed, "rounds missed"))
+        self._last_ns = time_ns
 
     def _block(self, channel: int, points: list[Point]) -> SampleBlock:
         begins = [point.begin_ns for point in points if point.begin_ns is not None]
         index0 = self._index[channel]
         self._index[channel] += len(points)
+        flags = np.array([int(point.flags) for point in points], np.uint8)
+        self._missing += int(np.count_nonzero(flags & np.uint8(Flag.MISSING)))
+        self._saturated += int(np.count_nonzero(flags & np.uint8(Flag.SATURATED)))
         return SampleBlock(
             channel=channel,
             index0=index0,
             begin_ns=np.array(begins, np.int64) if len(begins) == len(points) else None,
             time_ns=np.array([point.time_ns for point in points], np.int64),
             power_w=np.array([point.power_w for point in points]),
-            flags=np.array([int(point.flags) for point in points], np.uint8),
+            flags=flags,
             current_a=_column([point.current_a for point in points]),
             voltage_v=_column([point.voltage_v for point in points]),
         )

@@ -198,20 +198,21 @@ class RailDecoder(PolledDecoder):
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """A point for each rail; none of a counter that has nothing new."""
-        found: list[Point | None] = []
-        rest = iter(readings)
+        found: list[Point] = []
+        first = 0
         for channel, plan in enumerate(self._plans):
-            mine = [next(rest) for _ in plan.scales]
-            time_ns = sum(reading[0] for reading in mine) // len(mine)
-            values = [number(content) for _, content in mine]
-            read = [value for value in values if value is not None]
+            mine = readings[first : first + len(plan.scales)]
+            first += len(mine)
+            time_ns = sum([reading[0] for reading in mine]) // len(mine)
+            read = [value for _, content in mine if (value := number(content)) is not None]
             if plan.kind == "energy":
-                found.append(self._mean(channel, time_ns, read))
-            elif len(read) < len(values):
+                mean = self._mean(channel, time_ns, read)
+                found += [] if mean is None else [mean]
+            elif len(read) < len(mine):
                 found.append(_missing(channel, time_ns))
             else:
                 found.append(self._instant(channel, time_ns, read))
-        return [point for point in found if point is not None]
+        return found
 
     def _instant(self, channel: int, time_ns: int, values: list[int]) -> Point:
         plan = self._plans[channel]
