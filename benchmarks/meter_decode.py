@@ -8,9 +8,10 @@ anew for each round; what counts is the ratio within a round.
     ppk2-api    its parser of a chunk, as its users call it
     ppk2lab     its parser, conversion and filter, as its capture does
 
-Both do what ours does: framing, calibration, the filter over range switches, logic inputs. Then
-ten streams of a PPK2 at full rate, one after the other on one core, for as many seconds as asked:
-a second of all ten has to be decoded in less than a second.
+Both do what ours does: framing, calibration, the filter over range switches, logic inputs. Slower
+meters are held against the loops that one writes first, which check nothing. Then ten streams of a
+PPK2 at full rate, one after the other on one core, for as many seconds as asked: a second of all
+ten has to be decoded in less than a second.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,17 @@ from common import (
     table,
 )
 from numpy.typing import NDArray
+from obvious_meters import (
+    Stream,
+    binary_stream,
+    ina_stream,
+    loop_binary,
+    loop_ina,
+    loop_text,
+    ours_ina,
+    ours_lpm01a,
+    text_stream,
+)
 from ppk2_api.ppk2_api import PPK2_API
 from ppk2lab.calibration import Calibration as OtherCalibration
 from ppk2lab.calibration import RangeCalibration, SpikeFilter
@@ -84,8 +97,32 @@ def main() -> None:
         ]
         for name in sides
     ]
-    lines = [table(["PPK2", "million samples/s", "time, ours = 1"], rows), "", ten_streams(options)]
+    lines = [table(["PPK2", "million samples/s", "time, ours = 1"], rows), ""]
+    lines += [slower_meters(options), "", ten_streams(options)]
     report("Decoding meters", lines, began)
+
+
+def slower_meters(options: argparse.Namespace) -> str:
+    """Our decoders beside the obvious loops."""
+    binary, text, ina = binary_stream(3), text_stream(20), ina_stream(300)
+    pairs: dict[str, tuple[Stream, Callable[[], object], Callable[[], object]]] = {
+        "LPM01A, binary": (
+            *(binary, lambda: ours_lpm01a(binary, is_ascii=False), lambda: loop_binary(binary)),
+        ),
+        "LPM01A, text": (
+            *(text, lambda: ours_lpm01a(text, is_ascii=True), lambda: loop_text(text)),
+        ),
+        "INA226 by hwmon": (ina, lambda: ours_ina(ina), lambda: loop_ina(ina)),
+    }
+    rows = []
+    for name, (stream, ours_of_it, loop) in pairs.items():
+        sides = {"ours": partial(seconds_of, ours_of_it), "loop": partial(seconds_of, loop)}
+        found = interleave(sides, options.rounds, patience_s=options.patience)
+        rates = (spread([stream.sample_count / 1e6 / s for s in found[side]]) for side in sides)
+        ratio = paired_ratios(found["loop"], found["ours"]).text(1)
+        rows.append([name, *(rate.text(3) for rate in rates), ratio])
+    heads = ["meter", "ours, million samples/s", "obvious loop", "time of the loop, ours = 1"]
+    return table(heads, rows)
 
 
 def words(count: int) -> bytes:

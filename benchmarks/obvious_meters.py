@@ -1,0 +1,144 @@
+"""Streams of slower meters, and the loops that one writes first to read them.
+
+    LPM01A, binary   100 kHz of 16-bit words, a stamp once a second
+    LPM01A, text     5 kHz of lines, a stamp once a second
+    INA226           hwmon: current and power of one rail, two files a round
+
+The loops do what a script does: they check nothing, count no losses and keep no times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import msgpack
+import numpy as np
+
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
+from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
+from edgebench.meters.lpm01a.settings import Settings, Setup
+from edgebench.meters.rails import Plan, RailDecoder
+from edgebench.protocol.codec import to_plain
+
+SUPPLY_V = 3.3
+BINARY_HZ, TEXT_HZ, INA_HZ = 100_000, 5_000, 60
+_ACK = b"\r\nPowerShield > ack start\r\n\r\n"
+_STAMP_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What comes of a meter, read by read, and how many samples that is."""
+
+    packets: list[Packet]
+    sample_count: int
+
+
+def binary_stream(seconds: int) -> Stream:
+    """Tenths of a second of words."""
+    draw = np.random.default_rng(2)
+    data = [_ACK]
+    for second in range(seconds):
+        data.append(b"\xf0\xf3" + (second * 1000).to_bytes(4, "big") + b"\x07\xff\xff")
+        mantissa = draw.integers(0x100, 0x1000, BINARY_HZ)
+        data.append((draw.integers(2, 6, BINARY_HZ) << 12 | mantissa).astype(">u2").tobytes())
+    return Stream(_packets(b"".join(data), BINARY_HZ // 10 * 2), seconds * BINARY_HZ)
+
+
+def text_stream(seconds: int) -> Stream:
+    """Tenths of a second of lines."""
+    draw = np.random.default_rng(3)
+    data = [_ACK]
+    for second in range(seconds):
+        data.append(b"TimeStamp: %03ds 000ms, buff 07%%\r\n" % second)
+        mantissa = draw.integers(1000, 10_000, TEXT_HZ).tolist()
+        data += [b"%04d-%02d\r\n" % (one, 5 + one % 3) for one in mantissa]
+    return Stream(_packets(b"".join(data), TEXT_HZ // 10 * 9), seconds * TEXT_HZ)
+
+
+def ina_stream(seconds: int) -> Stream:
+    """Rounds of readings."""
+    draw = np.random.default_rng(4)
+    power_uw = draw.integers(1_000_000, 8_000_000, seconds * INA_HZ).tolist()
+    packets = []
+    for place, power in enumerate(power_uw):
+        time_ns = round(place * 1e9 / INA_HZ)
+        readings = [(time_ns, b"%d\n" % power), (time_ns, b"%d\n" % (power // 5000))]
+        data = cast(bytes, msgpack.packb(readings))
+        packets.append(Packet(time_ns, time_ns, data))
+    return Stream(packets, len(packets))
+
+
+def _packets(data: bytes, size: int) -> list[Packet]:
+    return [Packet(0, 0, data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
+    """By the driver's decoder."""
+    rate_hz = TEXT_HZ if is_ascii else BINARY_HZ
+    setup = Setup(rate_hz=rate_hz, is_ascii=is_ascii)
+    decoder = Lpm01aDecoder(Settings(setup=setup, supply_v=SUPPLY_V))
+    for packet in stream.packets:
+        decoder.feed(packet)
+    decoder.finish()
+    received = decoder.loss().received_count
+    assert received == stream.sample_count, f"{received} of {stream.sample_count} samples"
+
+
+def ours_ina(stream: Stream) -> None:
+    """By the driver's decoder."""
+    plan = Plan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
+    decoder = RailDecoder(
+        Header(
+            driver="hwmon",
+            info=MeterInfo(vendor="", model="ina226"),
+            capability=Capability(
+                driver="hwmon",
+                channels=(Channel("VDD_IN", "board"),),
+                rate_hz=INA_HZ,
+                is_averaging=False,
+                clock_domain="host:monotonic",
+            ),
+            facts={"rails": [to_plain(plan)], "update_ns": 35_000_000},
+        )
+    )
+    for packet in stream.packets:
+        decoder.feed(packet)
+    decoder.finish()
+    received = decoder.loss().received_count
+    assert received == stream.sample_count, f"{received} of {stream.sample_count} samples"
+
+
+def loop_binary(stream: Stream) -> list[float]:
+    """Two bytes at a time."""
+    data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
+    power_w, at = [], 0
+    while at + 1 < len(data):
+        if data[at] == 0xF0 and data[at + 1] == 0xF3:
+            at += _STAMP_BYTES
+            continue
+        word = data[at] << 8 | data[at + 1]
+        power_w.append((word & 0xFFF) * 16.0 ** -(word >> 12) * SUPPLY_V)
+        at += 2
+    return power_w
+
+
+def loop_text(stream: Stream) -> list[float]:
+    """A line at a time."""
+    data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
+    power_w = []
+    for line in data.decode().splitlines():
+        if not line.startswith("TimeStamp"):
+            mantissa, exponent = line.split("-")
+            power_w.append(int(mantissa) * 10.0 ** -int(exponent) * SUPPLY_V)
+    return power_w
+
+
+def loop_ina(stream: Stream) -> list[tuple[int, float, float]]:
+    """A round at a time."""
+    found = []
+    for packet in stream.packets:
+        (time_ns, power), (_, current) = msgpack.unpackb(packet.data)
+        found.append((time_ns, int(power) * 1e-6, int(current) * 1e-3))
+    return found
