@@ -48,9 +48,10 @@ def _add_record(action: argparse.ArgumentParser) -> None:
 
 def _add_import(action: argparse.ArgumentParser) -> None:
     action.description = (
-        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, Parquet (also "
-        "power.parquet of another run), or a CSV with a header line. Columns name their unit: "
-        "t_s or time_ms, with power_W, or current_mA and voltage_V, and flags."
+        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a log of PTDaemon "
+        "or of a PowerShield, Parquet (also power.parquet of another run), or a CSV with a header "
+        "line. Columns name their unit: t_s or time_ms, with power_W, or current_mA and "
+        "voltage_V, and flags."
     )
     action.add_argument("file", metavar="FILE", help="as in: trace.csv")
     action.add_argument(

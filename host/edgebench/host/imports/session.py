@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.host.analysis.meter_checks import CALIBRATION_TOLD
-from edgebench.host.imports import csv_file, jls_file, parquet_file, ppk2_file
+from edgebench.host.imports import (
+    csv_file,
+    jls_file,
+    lpm01a_log,
+    parquet_file,
+    ppk2_file,
+    ptdaemon_file,
+)
 from edgebench.host.imports.blocks import Rows, Tally
 from edgebench.host.session import Session, check_facts
 from edgebench.host.store.layout import POWER_FILE
@@ -29,6 +36,8 @@ DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 _MAGIC_BYTES = 4
+_HEAD_BYTES = 4096
+"""In which a log without a magic number is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,13 @@ def _open(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
         return _from_ppk2(path, supply_v, facts)
     if kind == "jls":
         return _from_jls(path, supply_v, facts)
+    if kind == "ptdaemon":
+        if supply_v is not None:
+            raise FileRefused("--supply has no use: the file has its power")
+        rows = Rows(ptdaemon_file.COLUMNS, None, lambda row: f"sample {row + 1}")
+        return _from_rows(ptdaemon_file.read_rows(path, rows), rows, facts)
+    if kind == "lpm01a":
+        return _from_log(path, supply_v, facts)
     if kind == "csv":
         layout = csv_file.read_layout(path, supply_v)
         rows = Rows(layout.columns, supply_v, lambda row: csv_file.line_of(layout, row))
@@ -103,7 +119,8 @@ def _open(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
 def _kind(path: Path) -> str:
     """By what it begins with; the name only says what it should have been."""
     with path.open("rb") as file:
-        magic = file.read(_MAGIC_BYTES)
+        head = file.read(_HEAD_BYTES)
+    magic = head[:_MAGIC_BYTES]
     if magic[:2] == b"PK":
         return "ppk2"
     if magic == b"PAR1":
@@ -112,7 +129,9 @@ def _kind(path: Path) -> str:
         return "jls"
     if path.suffix.lower() in (".ppk2", ".parquet", ".jls"):
         raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
-    return "csv"
+    if ptdaemon_file.FIRST_LINE.match(head):
+        return "ptdaemon"
+    return "lpm01a" if lpm01a_log.IS_LOG.search(head) else "csv"
 
 
 def _from_ppk2(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
@@ -138,6 +157,21 @@ def _from_jls(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Sour
         digital_count=jls_file.INPUT_COUNT if any(one.inputs for one in found.traces) else 0,
     )
     return Source(replace(header, capability=capability), blocks, lambda: found.loss(tally))
+
+
+def _from_log(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
+    log = lpm01a_log.read_log(path, supply_v)
+    decoder = log.decoder()
+    told = log.capability
+    header = _header(
+        facts | {"supply_v": log.settings.supply_v}, told.rate_hz, is_averaging=told.is_averaging
+    )
+    header = replace(
+        header,
+        capability=replace(header.capability, is_uniform=True, loss_detection=told.loss_detection),
+    )
+    blocks = lpm01a_log.read_samples(log, decoder)
+    return Source(header, blocks, lambda: lpm01a_log.loss_of(decoder))
 
 
 def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any]) -> Source:

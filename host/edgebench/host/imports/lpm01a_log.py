@@ -1,0 +1,108 @@
+"""Logs of a PowerShield's serial port: what it answered, then its samples as text.
+
+    PowerShield > ack output energy          current or energy: has to be there
+    PowerShield > ack volt 3300m             or --supply; energy needs neither
+    PowerShield > ack freq 1k                or what two stamps have between them
+    TimeStamp: 000s 000ms, buff 00%
+    6409-07
+
+The bytes are read by the driver's own decoder, losses and stamps included.
+
+Source: ST UM2243; meters/lpm01a/ascii.py for the lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgebench.meters.base import Capability, LossReport, Packet, SampleBlock, blocks_of
+from edgebench.meters.lpm01a.datasheet import capability
+from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
+from edgebench.meters.lpm01a.settings import RATES_HZ, Settings, Setup, check
+from edgebench.protocol.errors import FileRefused, UsageError
+
+HEAD_BYTES = 1 << 20
+"""In which the settings have to be, and two stamps if the rate is not."""
+CHUNK_BYTES = 1 << 16
+IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
+_OUTPUT = re.compile(rb"ack output (energy|current)")
+_RATE = re.compile(rb"ack freq (\d+)(k?)\b")
+_SUPPLY = re.compile(rb"ack volt (\d+)m\b")
+_STAMP = re.compile(rb"TimeStamp\D{1,4}(\d+)s\D{1,3}(\d+)ms")
+_SAMPLE = re.compile(rb"^\d{4}[+-]\d{2}\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the log says of its settings."""
+
+    path: Path
+    settings: Settings
+
+    @property
+    def capability(self) -> Capability:
+        """Of the unit that wrote it; which one it was is not told."""
+        return capability("lpm01a", self.settings.setup, "")
+
+    def decoder(self) -> Lpm01aDecoder:
+        """Of its samples."""
+        return Lpm01aDecoder(self.settings)
+
+
+def read_log(path: Path, supply_v: float | None) -> Log:
+    """Find the settings.
+
+    Raises:
+        FileRefused: it does not say what its numbers are.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    output = _OUTPUT.findall(head)
+    if not output:
+        raise FileRefused("a log of a PowerShield without `ack output`: current, or energy?")
+    is_energy = output[-1] == b"energy"
+    said = _SUPPLY.findall(head)
+    if said and supply_v is not None:
+        raise FileRefused(f"--supply has no use: the log says {int(said[-1]) / 1000:g} V")
+    known_v = int(said[-1]) / 1000 if said else supply_v
+    if known_v is None and not is_energy:
+        raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
+    setup = Setup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
+    try:
+        check(setup)
+    except UsageError as exc:
+        raise FileRefused(str(exc)) from exc
+    # Energy is not multiplied by it; the limit of the range is, and 3.3 V is the highest.
+    return Log(path, Settings(setup=setup, supply_v=3.3 if known_v is None else known_v))
+
+
+def read_samples(log: Log, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
+    """All samples, a piece of the file at a time."""
+    with log.path.open("rb") as file:
+        packets = (Packet(0, 0, data) for data in iter(lambda: file.read(CHUNK_BYTES), b""))
+        yield from blocks_of(decoder, packets)
+
+
+def loss_of(decoder: Lpm01aDecoder) -> LossReport:
+    """What its stamps say; when the bytes came is not in the log."""
+    return replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None)
+
+
+def _rate_hz(head: bytes) -> int:
+    said = _RATE.findall(head)
+    if said:
+        number, kilo = said[-1]
+        return int(number) * (1000 if kilo else 1)
+    stamps = list(_STAMP.finditer(head))
+    if len(stamps) < 2:
+        raise FileRefused("no rate: neither `ack freq` nor two stamps in it")
+    first, second = ((int(one[1]) * 1000 + int(one[2])) / 1000 for one in stamps[:2])
+    count = len(_SAMPLE.findall(head, stamps[0].end(), stamps[1].start()))
+    if second <= first or not count:
+        raise FileRefused("no rate: no samples between the first two stamps")
+    seen_hz = count / (second - first)
+    # A few lines of that second may be lost: the unit has no rates in between.
+    return min(RATES_HZ, key=lambda rate_hz: abs(rate_hz - seen_hz))
