@@ -105,4 +105,5 @@ def _rate_hz(head: bytes) -> int:
         raise FileRefused("no rate: no samples between the first two stamps")
     seen_hz = count / (second - first)
     # A few lines of that second may be lost: the unit has no rates in between.
-    return min(RATES_HZ, key=lambda rate_hz: abs(rate_hz - seen_hz))
+    nearest: int = min(RATES_HZ, key=lambda rate_hz: abs(rate_hz - seen_hz))
+    return nearest
