@@ -1,0 +1,39 @@
+"""`edgebench meters` with an instrument on a socket."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.commands import Run
+from support.scpi import DataLogger, Faults, Server
+
+
+def test_instrument_is_described_and_recorded(edgebench: Run, tmp_path: Path) -> None:
+    """It works from Python, and the command line takes its address apart."""
+    with Server(DataLogger(waveform=lambda time_s: np.full(len(time_s), 0.2))) as server:
+        name = f"scpi:{server.address},rate=500"
+        said = edgebench("meters", "info", name)
+        assert said.code == 0
+        for words in ("N6705C", "MY56000123", "each the mean since the last", "assumed"):
+            assert words in said.out, words
+        folder = tmp_path / "session"
+        said = edgebench(
+            "meters", "record", name, "--duration", "1s", "--output", str(folder), "--json"
+        )
+    assert said.code == 0, said.err
+    [channel] = json.loads(said.out)["channels"]
+    assert channel["power_w_mean"] == pytest.approx(0.66, rel=1e-5)
+    assert channel["name"] == "output 1"
+
+
+def test_instrument_that_refuses_is_one_line_and_a_hint(edgebench: Run) -> None:
+    """A person at a bench reads a traceback of pyvisa."""
+    with Server(DataLogger(), Faults(refused=("SENS:ELOG:FUNC:VOLT",))) as server:
+        said = edgebench("meters", "info", f"scpi:{server.address}")
+    assert said.code == 2
+    assert "refuses how it should measure: Settings conflict" in said.err
+    assert "hint:" in said.err
+    assert "Traceback" not in said.err

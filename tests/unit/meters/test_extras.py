@@ -1,0 +1,45 @@
+"""Libraries of single instruments: asked for by their driver alone, and named as they are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.imports import jls_file
+from edgebench.meters.joulescope import device as joulescope
+from edgebench.meters.scpi import link as scpi
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[3]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial")
+
+
+@pytest.mark.parametrize("command", [scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL])
+def test_command_that_is_shown_installs_something(command: str) -> None:
+    """An extra was renamed, and the command in the message installs nothing."""
+    match = re.fullmatch(r"pip install 'edgebench\[(\w+)\]'", command)
+    assert match is not None
+    assert EXTRAS[match[1]]
+    assert match[1] in EXTRAS["dev"][0], "the tests need it"
+    assert f"| `{match[1]}` |" in (ROOT / "docs/dependencies.md").read_text()
+
+
+def test_table_of_meters_needs_none_of_them() -> None:
+    """An agent without a meter does not start, or starts half a second later."""
+    code = (
+        "import sys, edgebench.meters.registry, edgebench.host.imports.session; "
+        f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert said.stdout == "[]\n"
