@@ -23,6 +23,8 @@ class PortFaults:
     """What goes wrong between any instrument and the host."""
 
     rate_error_ppm: float = 0.0
+    delay_s: float = 0.0
+    """Every sample comes so much later than it was taken."""
     stall_at_s: float | None = None
     stall_s: float = 0.2
     """Nothing comes for so long, and then all of it at once."""
@@ -100,7 +102,8 @@ class PtyDevice(ABC):
         stall = self.port_faults.stall_at_s
         if stall is not None and stall <= passed_s < stall + self.port_faults.stall_s:
             return self.emitted
-        return int(passed_s * rate_hz * (1 + self.port_faults.rate_error_ppm * 1e-6))
+        taken_s = max(0.0, passed_s - self.port_faults.delay_s)
+        return int(taken_s * rate_hz * (1 + self.port_faults.rate_error_ppm * 1e-6))
 
     def send(self, data: bytes, step: int = 65536) -> None:
         """To the host, so many bytes in a write."""

@@ -32,6 +32,7 @@ from edgebench.host.analysis.run_windows import (
     View,
     idle_windows,
     in_a_row,
+    in_words,
     phase_window,
 )
 from edgebench.host.analysis.site import Site, site_of
@@ -243,8 +244,8 @@ def _per_query(view: View, record: RunRecord, timed: Timed, power_w: float) -> Q
     typical_s = float(np.median(end_ns - begin_ns)) / 1e9
     if typical_s < view.min_window_s:
         return QueryEnergy(
-            refused=f"an inference takes {typical_s * 1e3:.4g} ms, this meter, synchronised to "
-            f"{view.alignment.error_ns / 1e6:.3g} ms, resolves {view.min_window_s * 1e3:.4g} ms"
+            refused=f"an inference takes {in_words(typical_s)}, this meter, synchronised to "
+            f"{in_words(view.alignment.error_ns / 1e9)}, resolves {in_words(view.min_window_s)}"
         )
     energies_j = view.energies_j(begin_ns, end_ns)
     edge_s = view.alignment.error_ns / 1e9 / math.sqrt(3)

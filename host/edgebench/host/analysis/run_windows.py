@@ -84,8 +84,8 @@ class View:
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
             raise MeasurementError(
-                f"window of {duration_s:.4g} s is too short: this meter, synchronised to "
-                f"{self.alignment.error_ns / 1e6:.3g} ms, needs {self.min_window_s:.4g} s"
+                f"window of {in_words(duration_s)} is too short: this meter, synchronised to "
+                f"{in_words(self.alignment.error_ns / 1e9)}, needs {in_words(self.min_window_s)}"
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
         windows = [self.power.window(name, begin, end) for name in self.site.channels]
@@ -107,6 +107,18 @@ class View:
             found += self.power.cumulative_j(name, times)
         energies: NDArray[np.float64] = found[len(begin_ns) :] - found[: len(begin_ns)]
         return energies
+
+
+def in_words(duration_s: float) -> str:
+    """A duration with a unit that fits.
+
+    >>> in_words(8.08e-6), in_words(0.0429), in_words(1.5), in_words(0)
+    ('8.08 µs', '42.9 ms', '1.5 s', '0 s')
+    """
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if duration_s >= size:
+            return f"{duration_s / size:.3g} {unit}"
+    return f"{duration_s * 1e9:.3g} ns" if duration_s > 0 else "0 s"
 
 
 def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:

@@ -27,6 +27,8 @@ from edgebench.host.store.index import DAMAGED, INVALID, Row
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
 RUNS_WIDTH = 120
+SYNTHETIC = "synthetic"
+"""Boundary of a meter that measures nothing."""
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -173,7 +175,8 @@ def _energy(document: dict[str, Any]) -> str:
     energy = document["metrics"].get("energy")
     if energy is None or energy["gross_j_per_inference"] is None:
         return ABSENT
-    return format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
+    shown = format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
+    return f"{shown}, synthetic" if energy["boundary"] == SYNTHETIC else shown
 
 
 def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:

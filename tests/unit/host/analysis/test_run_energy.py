@@ -199,7 +199,7 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
     ("changes", "reason"),
     [
         ({"clock": None}, "synchronisation: probes: the device's clock was not probed"),
-        ({"timed": queries(1e-6)}, "window of 0.0001 s is too short: this meter"),
+        ({"timed": queries(1e-6)}, "window of 100 µs is too short: this meter"),
         (
             {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
             "window reaches 4 s before what the meter recorded",

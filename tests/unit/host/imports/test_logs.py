@@ -15,7 +15,7 @@ from support.tools import need_shared
 from edgebench.host.imports.session import import_file
 from edgebench.host.session import Session
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.power import PowerFile
+from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag
 from edgebench.protocol.errors import FileRefused
 
