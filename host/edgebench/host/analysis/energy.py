@@ -59,6 +59,8 @@ class EnergyWindow:
     """Highest power less the lowest."""
     edge_error_s: float = 0.0
     """Standard uncertainty of each end, by the synchronisation of the clocks."""
+    sample_s: float = 0.0
+    """What a sample stands for: its interval, or what the meter smooths over."""
     spike_j: float = 0.0
     """That the driver's filter over switches of its range took away."""
     drift_w: float = 0.0
@@ -175,6 +177,8 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
     missing    lost time · (highest - lowest power) / sqrt(12)
+    sampling   each end lies in a sample, in which the power may have been anything that it was:
+               interval · (highest - lowest power) / sqrt(12), twice
     range switches  what a filter took away was the meter's own, or not: / sqrt(3)
     drift      of the idle power, rectangular between before and after: / sqrt(12)
     """
@@ -188,6 +192,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "counter": math.sqrt(2) * counter_j,
         "noise": _noise_j(window, terms),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
+        "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "range switches": abs(window.spike_j) / math.sqrt(3),
         "drift": window.duration_s * window.drift_w / math.sqrt(12),
     }

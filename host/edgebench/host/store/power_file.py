@@ -125,6 +125,7 @@ class PowerFile:
         energy_j = self.energy_j(channel, begin_ns, end_ns)
         duration_s = (end_ns - begin_ns) / 1e9
         parts = list(self._parts(channel, begin_ns, end_ns))
+        capability = self.header.capability
         mean_w = energy_j / duration_s
         volts_v = [part.volts_v for part in parts if part.volts_v is not None]
         given_v = self.header.facts.get("supply_v")
@@ -137,6 +138,7 @@ class PowerFile:
             edge_power_w=(mean_w, mean_w),
             ranges=_range_parts(parts, energy_j, duration_s),
             missing_s=self._missing_s(begin_ns, end_ns),
+            sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
             power_w_span=max(part.max_w for part in parts) - min(part.min_w for part in parts),
         )

@@ -108,6 +108,16 @@ def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) 
     assert found.gross.u_comparative < 0.01 * found.gross.u_absolute
 
 
+def test_sample_at_each_end_is_part_of_the_uncertainty(tmp_path: Path) -> None:
+    """A meter that looks ten times a second seems to know where a window ends."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 10)
+    slow = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=10.0))
+    components = numbers_of(found_in(slow)).gross.components
+    # The sample behind the last inference is inside the window's last interval.
+    expected_j = (2 / 12) ** 0.5 * 0.1 * (WORK_W - IDLE_W) / COUNT
+    assert components["sampling of the window"] == pytest.approx(expected_j, rel=0.01)
+
+
 def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
     """The device is warmer afterwards, and net energy looks exact."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
