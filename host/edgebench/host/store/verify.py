@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from edgebench.host.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
 from edgebench.host.store.files import (
@@ -14,11 +20,18 @@ from edgebench.host.store.files import (
     read_record,
     read_traces,
 )
-from edgebench.host.store.layout import Store
+from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.power import write_power
+from edgebench.meters.base import Recording
+from edgebench.meters.spool import read_header
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
+from edgebench.protocol.traces import METER_FILE
 
 RATIO_TOLERANCE = 1e-9
 """Means may differ in the last digits between numpy versions; everything else must be equal."""
+
+SINGLE_TOLERANCE = 1e-6
+"""Of columns in single precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     expected = record.worker.query_count, record.worker.warmup_query_count
     if rows != expected:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
+    if not _follows_from_spool(directory):
+        return [Difference("power.parquet", "as stored", "not what raw/meter.spool decodes to")]
     clock = fit_clock(read_clock(directory), record)
     try:
         made_utc = created_utc(run_id) or str(document.get("created_utc"))
@@ -62,6 +77,47 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     except OSError as exc:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
     return list(_differences("", document, json.loads(json.dumps(computed))))
+
+
+def _follows_from_spool(directory: Path) -> bool:
+    """Whether the samples are those of the meter's raw bytes; a missing file shows by itself."""
+    spool, stored = directory / RAW_DIRECTORY / METER_FILE, directory / POWER_FILE
+    if not (spool.exists() and stored.exists()):
+        return True
+    with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
+        write_power(Path(folder), Recording(spool, read_header(spool)))
+        return _have_same_rows(stored, Path(folder) / POWER_FILE)
+
+
+def _have_same_rows(one: Path, other: Path) -> bool:
+    """Compared a row group at a time: an hour of a fast meter is larger than memory."""
+    try:
+        with pq.ParquetFile(one) as mine, pq.ParquetFile(other) as theirs:
+            count = mine.num_row_groups
+            return count == theirs.num_row_groups and all(
+                _is_same_table(mine.read_row_group(number), theirs.read_row_group(number))
+                for number in range(count)
+            )
+    except pa.ArrowException as exc:
+        raise RunDamaged(f"power of the run is not readable: {exc}: {one}") from exc
+
+
+def _is_same_table(one: Any, other: Any) -> bool:
+    """Numbers may differ in their last digits between machines, as everywhere."""
+    if len(one) != len(other) or one.schema != other.schema:
+        return False
+    return all(
+        _is_close(one[name], other[name])
+        if pa.types.is_floating(one.schema.field(name).type)
+        else one[name].equals(other[name])
+        for name in one.schema.names
+    )
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    tolerance = SINGLE_TOLERANCE if one.type == pa.float32() else RATIO_TOLERANCE
+    mine, theirs = (np.asarray(column.to_numpy(), np.float64) for column in (one, other))
+    return bool(np.allclose(mine, theirs, rtol=tolerance, atol=0.0, equal_nan=True))
 
 
 def _differences(path: str, stored: Any, computed: Any) -> list[Difference]:
