@@ -14,8 +14,11 @@ from edgebench.meters.arrival import ArrivalLine
 from edgebench.protocol.clock import ClockModel
 
 
-class SyncMethod(str, Enum):
-    """How the two clocks were laid over each other; best first where all can be had."""
+class SyncMethod(Enum):
+    """How the two clocks were laid over each other; best first where all can be had.
+
+    Not a str: it is stored with the facts of a run, and would come back as one.
+    """
 
     SHARED_CLOCK = "shared_clock"
     """The meter's samples have times of the device's own clock."""

@@ -83,7 +83,11 @@ def find_sync(
     clocks: Clocks,
     wanted: SyncMethod | None = None,
 ) -> Sync:
-    """Try every method, or the one that is wanted; the best is the one with the least error."""
+    """Try every method; the best is the one with the least error, or the one that is wanted.
+
+    A method that is wanted is held against the others all the same: what they contradict is not
+    true for being asked for.
+    """
     methods = _Methods(power, channel, marks, clocks)
     found: list[Alignment] = []
     tried: list[Tried] = []
@@ -97,10 +101,10 @@ def find_sync(
             tried.append(Tried(method, None, str(exc)))
             continue
         tried.append(Tried(method, alignment.error_ns))
-        if wanted in (None, method):
-            found.append(alignment)
+        found.append(alignment)
     found, tried = _without_contradicted(found, tried)
-    best = min(found, key=lambda one: one.error_ns, default=None)
+    usable = [one for one in found if wanted in (None, one.method)]
+    best = min(usable, key=lambda one: one.error_ns, default=None)
     return Sync(best, tuple(tried), wanted)
 
 
