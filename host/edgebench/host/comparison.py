@@ -173,12 +173,14 @@ def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str,
     pairs = _pairs(baseline, candidate)
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     before, after = pairs or (list(baseline), list(candidate))
-    _values(before, metric)  # a metric that does not exist is told before one without direction
+    # A metric that does not exist is told before one without direction.
+    values = np.concatenate([_values(before, metric), _values(after, metric)])
     rules = Rules(
         design=design,
         better=_better(metric, before),
         margin_ratio=margin_ratio,
-        instrument_ratio=_instrument_ratio(metric, before, after),
+        # An energy that is not positive is refused where the ratio is made.
+        instrument_ratio=_instrument_ratio(metric, before, after) if values.min() > 0 else 0.0,
     )
     return _Prepared(before, after, metric, rules, found)
 
