@@ -20,7 +20,8 @@ from support.tools import need_runtime
 
 from edgebench.agent.worker.sync_line import LOW_NS
 from edgebench.host.client import Client
-from edgebench.host.measure import Beside, collect, new_run_id, open_model
+from edgebench.host.collect import Beside, collect
+from edgebench.host.measure import new_run_id, open_model
 from edgebench.meters.spool import read_packets
 from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import UsageError

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from edgebench.host.analysis.comparability import check_keys
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
+from edgebench.host.collect import collect_waiting
 from edgebench.host.comparison import Compared, compare_groups, split_sides
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.measure import collect_waiting
 from edgebench.host.metering import open_metering
 from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first

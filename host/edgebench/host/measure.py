@@ -12,38 +12,24 @@ from typing import Any
 
 from edgebench.host.analysis.measurement import HostFacts, Pair, ReferenceAccuracy
 from edgebench.host.client import Client
+from edgebench.host.collect import Beside, collect
 from edgebench.host.dataset import Dataset
 from edgebench.host.digests import file_sha256
-from edgebench.host.document import RUN_ID_TIME, build_document, created_utc, fit_clock
+from edgebench.host.document import RUN_ID_TIME
 from edgebench.host.metering import Metering
 from edgebench.host.store.files import (
-    file_digests,
-    read_clock,
-    read_record,
-    read_traces,
-    unpack_traces,
     write_clock,
-    write_document,
-    write_events,
     write_facts,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.host.store.power import write_power
-from edgebench.meters.base import Recording
-from edgebench.meters.registry import find_decoder
-from edgebench.meters.spool import read_header
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
-    EdgebenchError,
-    MeasurementError,
-    RemoteProtocolError,
-    StoreError,
     TargetError,
     UsageError,
     error_from_code,
 )
 from edgebench.protocol.messages import Progress, RunEnded, Telemetry
-from edgebench.protocol.record import RUN_ID, Phase, RunRecord
+from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
 
@@ -133,13 +119,7 @@ def measure(
         try:
             if session:
                 stack.enter_context(session)
-            client.start_run(
-                run_id,
-                spec,
-                sha256=model.sha256,
-                model_name=model.name,
-                size_bytes=model.size_bytes,
-            )
+            _start(client, run_id, model, spec)
         except (TargetError, UsageError):  # not admitted, or the meter is gone
             store.forget_expected(run_id)
             raise
@@ -156,6 +136,16 @@ def measure(
     if document is None:
         raise error_from_code(ended.code, ended.error or "the run failed without a reason")
     return document
+
+
+def _start(client: Client, run_id: str, model: Model, spec: RunSpec) -> None:
+    client.start_run(
+        run_id,
+        spec,
+        sha256=model.sha256,
+        model_name=model.name,
+        size_bytes=model.size_bytes,
+    )
 
 
 PROBED_WARMUP_S = 0.5
@@ -180,14 +170,6 @@ def _is_time_to_probe(notice: Progress) -> bool:
     return notice.phase is Phase.SPOOLING
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What the host itself recorded while a run went on; nothing, when it was away."""
-
-    probes: list[list[ClockProbe]]
-    recording: Recording | None = None
-
-
 def host_facts(
     dataset: Dataset | None,
     reference: ReferenceAccuracy | None,
@@ -208,49 +190,6 @@ def host_facts(
     )
 
 
-def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
-    """Store a finished run that waits on the device; None when it had measured nothing.
-
-    The device forgets the run only after it is safe here.
-
-    Raises:
-        StoreError: the store cannot be written.
-        RemoteProtocolError: the device calls a run what no host of ours would.
-    """
-    if not RUN_ID.fullmatch(run_id):
-        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
-    with store.incoming(run_id) as directory:
-        client.fetch_run(run_id, directory / RAW_DIRECTORY)
-        record = read_record(directory)
-        if record.run_id != run_id:
-            raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        document = None
-        if record.worker is not None:
-            document = _put_together(directory, record, beside)
-    client.acknowledge(run_id)
-    return document
-
-
-def collect_waiting(
-    client: Client, store: Store, on_doubt: Callable[[str, EdgebenchError], None]
-) -> list[dict[str, Any]]:
-    """Store the runs that finished while no host was there; their documents.
-
-    A run whose traces make no sense stays where it is, and `on_doubt` hears of it: it must not
-    keep anybody from measuring.
-    """
-    documents = []
-    for run_id in client.list_runs().finished:
-        try:
-            document = collect(client, store, run_id, Beside([]))
-        except (MeasurementError, RemoteProtocolError, StoreError) as exc:
-            on_doubt(run_id, exc)
-            continue
-        if document is not None:
-            documents.append(document)
-    return documents
-
-
 def _wait_for_end(client: Client, run_id: str, on_notice: OnNotice) -> tuple[RunEnded, bool]:
     """The end of the run, and whether the user asked for it."""
     is_interrupted = False
@@ -265,38 +204,6 @@ def _wait_for_end(client: Client, run_id: str, on_notice: OnNotice) -> tuple[Run
                 raise  # the second time, the user does not want to wait
             is_interrupted = True
             client.request_cancel(run_id)
-
-
-def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[str, Any]:
-    queries = unpack_traces(directory, record)
-    # A run that another command started left its first probes and its facts here, if it was ours.
-    probes = beside.probes or read_clock(directory)
-    write_clock(directory, probes)
-    if recording := beside.recording or _fetched_recording(directory, record):
-        write_power(directory, recording)
-    write_events(directory, record.events)
-    document = build_document(
-        record,
-        read_traces(directory, record, queries),
-        created_utc=created_utc(record.run_id) or _now().isoformat(timespec="seconds"),
-        clock=fit_clock(probes, record),
-    )
-    document |= {"files": file_digests(directory)}
-    write_document(directory, document)
-    return document
-
-
-def _fetched_recording(directory: Path, record: RunRecord) -> Recording | None:
-    """What a meter of the agent's recorded; a damaged file gives no energy, and costs no run."""
-    path = directory / RAW_DIRECTORY / METER_FILE
-    if record.metered is None or not path.exists():
-        return None
-    try:
-        header = read_header(path)
-        find_decoder(header)
-    except MeasurementError:
-        return None
-    return Recording(path, header, record.metered.trouble)
 
 
 def new_run_id() -> str:
