@@ -32,6 +32,7 @@ from edgebench.host.analysis.warmup import SteadyClass, SteadyState
 from edgebench.protocol.record import (
     AbsentSensor,
     HarnessFacts,
+    LoadCode,
     MemoryFacts,
     OperatorPlacement,
     OperatorTime,
@@ -39,6 +40,7 @@ from edgebench.protocol.record import (
     OutputFacts,
     RuntimeFacts,
     Scheduling,
+    SyncFacts,
 )
 from edgebench.protocol.spec import Engine, Scenario
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, ExpectedCluster
@@ -92,6 +94,14 @@ ENERGY = RunEnergy(
 def energy(**fields: Any) -> Change:
     """What came of the meter's recording."""
     return lambda evidence: replace(evidence, energy=replace(ENERGY, **fields))
+
+
+def unseen(evidence: Evidence) -> Evidence:
+    """A code was played, and the meter did not see it."""
+    code = LoadCode((0, 1, 2), (True, False))
+    by_arrival = Alignment(SyncMethod.ARRIVAL, ClockLine(0, 0.0), 2e6)
+    tried = (Tried(SyncMethod.CODED_LOAD, None, "not seen"),)
+    return worker(sync=SyncFacts(codes=(code,)))(energy(sync=Sync(by_arrival, tried))(evidence))
 
 
 def no_meter(evidence: Evidence) -> Evidence:
@@ -465,6 +475,14 @@ def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Chang
     assert "\n" not in rule.detail
     also = {MILDER[name]} if name in MILDER else set()
     assert {failed.id for failed in verdict.failures} == {name} | also
+
+
+def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
+    """A meter that is wired to another board gives joules of this one."""
+    verdict = judge(unseen(good()))
+    assert verdict.state is State.SUSPECT
+    assert [failed.id for failed in verdict.failures] == ["energy_sync"]
+    assert "is it wired to this device?" in verdict.failures[0].detail
 
 
 @pytest.mark.parametrize(("name", "change"), UNKNOWN, ids=[case[0] for case in UNKNOWN])

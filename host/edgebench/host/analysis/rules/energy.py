@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO, IDLE_STEADY_RATIO
+from edgebench.host.analysis.sync.alignment import SyncMethod
 
 _NO_METER = "no meter was asked for"
 
@@ -22,7 +23,7 @@ def meter(evidence: Evidence) -> tuple[bool | None, str]:
 
 
 def sync(evidence: Evidence) -> tuple[bool | None, str]:
-    """The meter's clock was laid over the device's."""
+    """The meter's clock was laid over the device's, and it sees what the device does."""
     energy = evidence.energy
     if energy is None:
         return None, _NO_METER
@@ -31,7 +32,10 @@ def sync(evidence: Evidence) -> tuple[bool | None, str]:
     best = energy.sync.best
     if best is None:
         return False, energy.sync.refusal
-    return True, f"{best.method.value}, within {best.error_ns / 1e6:.3g} ms"
+    text = f"{best.method.value}, within {best.error_ns / 1e6:.3g} ms"
+    if best.method is SyncMethod.ARRIVAL and evidence.worker.sync.codes:
+        return False, f"{text}: the meter does not see the device work; is it wired to this device?"
+    return True, text
 
 
 def idle(evidence: Evidence) -> tuple[bool | None, str]:
