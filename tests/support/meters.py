@@ -1,0 +1,104 @@
+"""Every meter that there is, with something behind it to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from edgebench.meters.base import Meter
+from edgebench.meters.joulescope.device import Joulescope, Setup
+from edgebench.meters.registry import find_meter
+from support.boards import BOARDS, make_board
+from support.joulescope import FakeDriver
+from support.lpm01a import Lpm01aEmulator
+from support.ppk2 import Ppk2Emulator
+from support.rounds import make_folder
+from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter
+
+Wait = Callable[[], None]
+"""Lets a meter measure for a while."""
+Bench = Callable[[Path, Wait], AbstractContextManager[tuple[Meter, Wait]]]
+"""A meter under this root, and how it is let measure."""
+_SIGLENT = "Siglent Technologies,SDM3065X,SDM36FBX5R0123,3.01.01.10"
+
+
+def _named(text: str) -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        yield find_meter(text.format(root=root)), wait
+
+    return bench
+
+
+def _on_board(name: str, text: str) -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        yield find_meter(text.format(root=make_board(root, BOARDS[name]))), wait
+
+    return bench
+
+
+@contextmanager
+def _ppk2(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with Ppk2Emulator() as emulator:
+        yield find_meter(f"ppk2:{emulator.path},supply=3.3"), wait
+
+
+@contextmanager
+def _lpm01a(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with Lpm01aEmulator() as emulator:
+        yield find_meter(f"lpm01a:{emulator.path},supply=3.3,rate=10k"), wait
+
+
+@contextmanager
+def _joulescope(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    driver = FakeDriver()
+
+    def measure() -> None:
+        driver.push(5)
+        wait()
+
+    yield Joulescope(lambda: driver, Setup()), measure
+
+
+def _scpi(make: Callable[[], Model], options: str = "") -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        with Server(make()) as server:
+            yield find_meter(f"scpi:{server.address}{options}"), wait
+
+    return bench
+
+
+@contextmanager
+def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
+    make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
+    yield find_meter(f"battery:{root}"), wait
+
+
+@contextmanager
+def _odpm(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    files = {"name": "s2mpg10-odpm", "energy_value": "t=176103444\nCH0(T=176103444)[S1M], 45602150"}
+    make_folder(root / "sys/bus/iio/devices/iio:device0", files)
+    yield find_meter(f"odpm:{root}"), wait
+
+
+BENCHES: dict[str, Bench] = {
+    "ppk2": _ppk2,
+    "lpm01a": _lpm01a,
+    "joulescope": _joulescope,
+    "scpi data logger": _scpi(DataLogger),
+    "scpi power meter": _scpi(WattMeter),
+    "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3"),
+    "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
+    "rapl": _on_board("x86_laptop", "rapl:{root}"),
+    "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
+    "iio": _on_board("jetson_nano", "iio:{root}"),
+    "rpi5": _on_board("raspberry_pi_5", "rpi5:{root}"),
+    "battery": _battery,
+    "odpm": _odpm,
+    "synthetic": _named("synthetic:square,low=0.2,high=1.0"),
+}
+"""By driver, and what it is connected to."""
