@@ -4,7 +4,7 @@
     LPM01A, text     5 kHz of lines, a stamp once a second
     INA226           hwmon: current and power of one rail, two files a round
 
-The loops do what a script does: they check nothing, count no losses and keep no times.
+The loops do what a script does: they check nothing and count no losses.
 """
 
 from __future__ import annotations
