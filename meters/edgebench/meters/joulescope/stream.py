@@ -16,7 +16,7 @@ from edgebench.meters.joulescope.blocks import control_topic, pack
 from edgebench.protocol.errors import TargetError
 
 WAITING_MAX_BYTES = 1 << 28
-"""A minute of all signals at 100 kHz, and four of the inputs at 2 MHz."""
+"""Two minutes of power at 100 kHz with four inputs at 2 MHz."""
 REMOVED_TOPIC = "@/!remove"
 """Published with the path of a device that is unplugged."""
 
