@@ -34,34 +34,48 @@ def write_jls(
         utc: Places of samples, and their times, seconds since 1970.
     """
     with Writer(str(path)) as writer:
-        number = 0
-        for source_id, parts in enumerate(sources, 1):
-            writer.source_def(
-                source_id=source_id,
-                name=f"JS220-00{source_id}",
-                vendor="Jetperch",
-                model="JS220",
-                version="",
-                serial_number=f"00{source_id}",
-            )
-            for name, pieces in parts.items():
-                number += 1
-                ratio = input_ratio if name.startswith("gpi") else 1
-                writer.signal_def(
-                    signal_id=number,
-                    source_id=source_id,
-                    signal_type=SignalType.FSR,
-                    data_type=DataType.U1 if name.startswith("gpi") else DataType.F32,
-                    sample_rate=rate_hz * ratio,
-                    name=name,
-                    units=UNITS.get(name, ""),
-                )
-                for place, samples in pieces:
-                    _write(writer, number, name, (FIRST + place) * ratio, samples)
-                for place, time_s in utc:
-                    stamp = round((time_s - time64.EPOCH) * time64.SECOND)
-                    writer.utc(number, (FIRST + place) * ratio, stamp)
+        signals = _define(writer, sources, rate_hz, input_ratio)
+        for number, (name, pieces) in enumerate(signals, 1):
+            ratio = input_ratio if name.startswith("gpi") else 1
+            for place, samples in pieces:
+                _write(writer, number, name, (FIRST + place) * ratio, samples)
+            for place, time_s in utc:
+                stamp = round((time_s - time64.EPOCH) * time64.SECOND)
+                writer.utc(number, (FIRST + place) * ratio, stamp)
     return path
+
+
+def _define(
+    writer: Any, sources: tuple[Parts, ...], rate_hz: int, input_ratio: int
+) -> list[tuple[str, list[tuple[int, NDArray[Any]]]]]:
+    """All sources and signals; the signals in the order of their numbers.
+
+    Before any sample: pyjls 0.9.7 defines a signal with Python's lock held, and waits for its own
+    thread, which may be waiting for Python's lock to log a gap.
+    """
+    found = [(name, pieces) for parts in sources for name, pieces in parts.items()]
+    number = 0
+    for source_id, parts in enumerate(sources, 1):
+        writer.source_def(
+            source_id=source_id,
+            name=f"JS220-00{source_id}",
+            vendor="Jetperch",
+            model="JS220",
+            version="",
+            serial_number=f"00{source_id}",
+        )
+        for name in parts:
+            number += 1
+            writer.signal_def(
+                signal_id=number,
+                source_id=source_id,
+                signal_type=SignalType.FSR,
+                data_type=DataType.U1 if name.startswith("gpi") else DataType.F32,
+                sample_rate=rate_hz * (input_ratio if name.startswith("gpi") else 1),
+                name=name,
+                units=UNITS.get(name, ""),
+            )
+    return found
 
 
 def _write(writer: Any, number: int, name: str, first: int, samples: NDArray[Any]) -> None:
