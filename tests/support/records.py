@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from edgebench.host.analysis.queries import Queries
 from edgebench.host.document import build_document, created_utc, fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.power import write_power
+from edgebench.meters.base import Recording
 from edgebench.protocol import record as r
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
@@ -27,6 +29,8 @@ from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 RUN_ID = "20260102-030405-0123abcd"
 CREATED_UTC = "2026-01-02T03:04:05+00:00"
 WARMUP_COUNT = 10
+BEGIN_NS = 1_000_000
+"""Of the first query, device clock."""
 SENSORS = ("cpu.all.busy_ratio", "thermal.cpu.0.temp_c")
 
 DEVICE = DeviceDescription(
@@ -103,9 +107,11 @@ def moment(after_ns: int, **fields: Any) -> r.Moment:
     return replace(found, **fields)
 
 
-def queries_of(latency_ns: NDArray[np.int64], warmup_count: int = WARMUP_COUNT) -> Queries:
+def queries_of(
+    latency_ns: NDArray[np.int64], warmup_count: int = WARMUP_COUNT, begin_ns: int = BEGIN_NS
+) -> Queries:
     """Queries with these latencies, one right after another; copying takes no time."""
-    end_ns = 1_000_000 + np.cumsum(latency_ns, dtype=np.int64)
+    end_ns = begin_ns + np.cumsum(latency_ns, dtype=np.int64)
     start_ns = end_ns - latency_ns
     sample = np.arange(len(latency_ns), dtype=np.int64) % 16
     return Queries(start_ns, start_ns, start_ns, end_ns, end_ns, sample, warmup_count)
@@ -144,9 +150,9 @@ def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunReco
     )
 
 
-def query_trace(latency_ns: NDArray[np.int64]) -> bytes:
+def query_trace(latency_ns: NDArray[np.int64], begin_ns: int = BEGIN_NS) -> bytes:
     """The packed query trace, as an agent spools it."""
-    made = queries_of(latency_ns)
+    made = queries_of(latency_ns, begin_ns=begin_ns)
     columns = [getattr(made, column.name) for column in traces.QUERY_COLUMNS]
     packed: bytes = np.concatenate(columns).astype("<i8").tobytes()
     return packed
@@ -179,11 +185,12 @@ def spool_files(
     record: r.RunRecord,
     latency_ns: NDArray[np.int64],
     more_answers: Mapping[str, NDArray[Any]] | None = None,
+    begin_ns: int = BEGIN_NS,
 ) -> None:
     """Write what an agent spools of a run."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / traces.RECORD_FILE).write_text(json.dumps(to_plain(record)))
-    (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns))
+    (directory / traces.QUERIES_FILE).write_bytes(query_trace(latency_ns, begin_ns))
     (directory / traces.TELEMETRY_FILE).write_bytes(telemetry_trace())
     kept: dict[str, Any] = answers() | dict(more_answers or {})
     np.savez(directory / traces.ANSWERS_FILE, **kept)
@@ -212,18 +219,38 @@ def store_run(store: Store, run_id: str = RUN_ID, *, is_judged: bool = False) ->
     latency_ns = latencies()
     worker = worker_record(latency_ns)
     record = run_record(judged_record(worker) if is_judged else worker, run_id)
-    with store.incoming(run_id) as directory:
+    facts = JUDGED if is_judged else HostFacts()
+    return put_into_store(store, record, latency_ns, facts=facts)
+
+
+def put_into_store(
+    store: Store,
+    record: r.RunRecord,
+    latency_ns: NDArray[np.int64],
+    *,
+    facts: HostFacts,
+    probes: list[list[ClockProbe]] | None = None,
+    begin_ns: int = BEGIN_NS,
+    write_recording: Callable[[Path], Recording] | None = None,
+) -> Path:
+    """Store what an agent spooled, a host knows and a meter recorded; the run's directory."""
+    is_judged = facts.dataset is not None
+    groups = probes or clock_probes()
+    with store.incoming(record.run_id) as directory:
         more = dataset_answers() if is_judged else {}
-        spool_files(directory / RAW_DIRECTORY, record, latency_ns, more)
+        spool_files(directory / RAW_DIRECTORY, record, latency_ns, more, begin_ns)
         queries = files.unpack_traces(directory, record)
-        files.write_clock(directory, clock_probes())
+        files.write_clock(directory, groups)
+        if write_recording:
+            write_power(directory, write_recording(directory / RAW_DIRECTORY / traces.METER_FILE))
         files.write_events(directory, record.events)
-        clock = fit_clock(clock_probes(), record)
-        made_utc = created_utc(run_id) or CREATED_UTC
-        facts, labels = (JUDGED, {"y": LABELS}) if is_judged else (HostFacts(), {})
-        files.write_facts(directory, facts, labels)
-        run_traces = files.read_traces(directory, record, queries)
-        document = build_document(record, run_traces, created_utc=made_utc, clock=clock)
+        files.write_facts(directory, facts, {"y": LABELS} if is_judged else {})
+        document = build_document(
+            record,
+            files.read_traces(directory, record, queries),
+            created_utc=created_utc(record.run_id) or CREATED_UTC,
+            clock=fit_clock(groups, record),
+        )
         document |= {"files": files.file_digests(directory)}
         files.write_document(directory, document)
-    return store.directory(run_id)
+    return store.directory(record.run_id)

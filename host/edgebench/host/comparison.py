@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
-from edgebench.protocol.errors import MeasurementError, NotComparable, UsageError
+from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
 
 DEFAULT_MARGIN_RATIO = 0.01
 """Changes smaller than this do not matter, unless the user says otherwise.
@@ -58,7 +58,7 @@ SHORT_NAMES = {
     "net_energy_j": "energy.net_j_per_inference",
 }
 """Metrics that may be called by less than their place in run.json."""
-_NET = "energy.net_"
+_ENERGY, _NET = "energy.", "energy.net_"
 
 Document = Mapping[str, Any]
 
@@ -174,7 +174,7 @@ def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str,
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     before, after = pairs or (list(baseline), list(candidate))
     # A metric that does not exist is told before one without direction.
-    values = np.concatenate([_values(before, metric), _values(after, metric)])
+    values = _values([*before, *after], metric)
     rules = Rules(
         design=design,
         better=_better(metric, before),
@@ -195,15 +195,15 @@ def _instrument_ratio(
     """What a meter may make of the ratio of two energies; its common errors cancel.
 
     Raises:
-        NotComparable: two meters, or two boundaries: nothing cancels, and the joules are others.
+        MetersDiffer: two meters, or two boundaries: nothing cancels, and the joules are others.
     """
-    if not metric.startswith("energy."):
+    if not metric.startswith(_ENERGY):
         return 0.0
     energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
     places = {(one["meter"], one["boundary"]) for one in energies}
     if len(places) > 1:
         shown = " / ".join(sorted(f"{meter}, {boundary}" for meter, boundary in places))
-        raise NotComparable(f"runs cannot be compared, they differ in the meter ({shown})", [])
+        raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
     prefix = "net_" if metric.startswith(_NET) else ""
     name = "net_j_per_inference" if prefix else "gross_j_per_inference"
     ratios = [
@@ -215,14 +215,48 @@ def _instrument_ratio(
     return math.hypot(*ratios)
 
 
+def _no_energy(document: Document, metric: str) -> str | None:
+    """Why a run has no such number; None where it may have it. Older runs know no energy."""
+    energy = document["metrics"].get("energy")
+    if energy is None:
+        return "it was made without a meter"
+    if energy["refused"] is not None:
+        return str(energy["refused"])
+    return energy["net_refused"] if metric.startswith(_NET) else None
+
+
+def _is_energy_missing(document: Document, metrics: Sequence[str]) -> bool:
+    names = [name for name in map(_full_name, metrics) if name.startswith(_ENERGY)]
+    return any(_no_energy(document, name) is not None for name in names)
+
+
 def _coverage(documents: Sequence[Document]) -> float:
     """The factor k by which the runs' uncertainties were expanded."""
     return float(documents[0]["metrics"]["energy"]["coverage_factor"])
 
 
-def split_sides(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
-    """The runs of a paired comparison by side, without pairs that lack a valid run."""
-    good = [document for document in documents if document["verdict"]["state"] != "invalid"]
+def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
+    """Refuse metrics that no run could have, before runs are made for them.
+
+    Raises:
+        UsageError: nobody knows which direction is good, or it takes a meter.
+    """
+    for metric in map(_full_name, metrics):
+        if metric not in HIGHER_IS_BETTER and not metric.startswith(LOWER_IS_BETTER):
+            raise UsageError(_no_direction(metric))
+        if metric.startswith(_ENERGY) and not is_metered:
+            raise UsageError(f"metric {metric} needs a meter: --meter METER")
+
+
+def split_sides(
+    documents: Sequence[Document], metrics: Sequence[str] = ()
+) -> tuple[list[Document], list[Document]]:
+    """The runs of a paired comparison by side, without pairs of which one has no such number."""
+    good = [
+        document
+        for document in documents
+        if document["verdict"]["state"] != "invalid" and not _is_energy_missing(document, metrics)
+    ]
     sides = {
         side: {d["pair"]["number"]: d for d in good if d["pair"]["side"] == side}
         for side in ("baseline", "candidate")
@@ -297,7 +331,11 @@ def _better(metric: str, documents: Sequence[Document]) -> Better:
         return Better.HIGHER
     if metric.startswith(LOWER_IS_BETTER):
         return Better.LOWER
-    raise UsageError(f"metric {metric!r} has no better or worse; compare latency_ns.p50")
+    raise UsageError(_no_direction(metric))
+
+
+def _no_direction(metric: str) -> str:
+    return f"metric {metric!r} has no better or worse; compare latency_ns.p50"
 
 
 def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
@@ -306,6 +344,8 @@ def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
 
 def _value(document: Document, metric: str) -> float:
     value: Any = document["metrics"]
+    if metric.startswith(_ENERGY) and (reason := _no_energy(document, metric)):
+        raise MeasurementError(f"run {document['run_id']} has no {metric}: {reason}")
     for name in metric.split("."):
         if not isinstance(value, Mapping) or name not in value:
             raise UsageError(f"unknown metric {metric!r}; see edgebench show RUN --json")

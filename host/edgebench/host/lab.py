@@ -13,7 +13,7 @@ from edgebench.host.analysis.comparability import check_keys
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
 from edgebench.host.collect import collect_waiting
-from edgebench.host.comparison import Compared, compare_groups, split_sides
+from edgebench.host.comparison import Compared, check_metrics, compare_groups, split_sides
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
@@ -230,7 +230,7 @@ class Lab:
             candidate: The same.
             pairs: Runs of each; below 6 no difference can be significant.
             margin_ratio: Changes smaller than this do not matter; None: 1 %.
-            metrics: Numbers to compare, as `latency_ns.p50`.
+            metrics: Numbers to compare, as `latency_ns.p50` or `energy_j`.
             allowed: Keys in which the sides may differ; see `comparability.KEYS`.
             on: Names of devices; each is compared on its own.
             runtime: As for `bench`.
@@ -251,6 +251,7 @@ class Lab:
         if pairs < 1:
             raise UsageError(f"pairs must be >= 1, got {pairs}")
         check_keys(allowed)  # before twenty runs are made for nothing
+        check_metrics(metrics or (), is_metered=meter is not None)
         models = find_model(str(baseline)), find_model(str(candidate))
         settings = _settings(preset, settings, limits, None)
         metering = open_metering(
@@ -275,7 +276,7 @@ class Lab:
         groups: dict[str, list[dict[str, Any]]] = {}
         for run in runs:
             groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)
-        sides = [split_sides(documents) for documents in groups.values()]
+        sides = [split_sides(documents, metrics or ()) for documents in groups.values()]
         if not all(baseline for baseline, _ in sides) or not sides:
             raise MeasurementError("no pair of valid runs is left to compare")
         found = compare_groups(

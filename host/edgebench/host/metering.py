@@ -12,7 +12,8 @@ from edgebench.host.session import open_meter
 from edgebench.meters.base import Header, Meter
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import MeterNotServed, UsageError
 
 AGENT_PREFIX = "agent:"
 """Before the name of a meter that the device's own agent serves."""
@@ -43,9 +44,28 @@ class Metering:
         if self.meter is not None:
             self.meter.close()
 
+    @property
+    def served_name(self) -> str | None:
+        """Of a meter of the agent's, as the agent knows it; None for one of the host's."""
+        return self.name.removeprefix(AGENT_PREFIX) if self.meter is None else None
+
+    def require_served(self, system: SystemDescription) -> None:
+        """Check that an agent has the meter, if it is to be the agent's.
+
+        Raises:
+            MeterNotServed: it has not.
+        """
+        wanted = self.served_name
+        if wanted is not None and wanted not in system.meters:
+            raise MeterNotServed(
+                f"meter {wanted} is not served by the agent of {system.device.name}, which serves "
+                f"{', '.join(system.meters) or 'none'}",
+                wanted,
+            )
+
     def settings(self) -> dict[str, Any]:
         """Fields of `RunSpec`: what the device does for the meter."""
-        agents = self.name.removeprefix(AGENT_PREFIX) if self.meter is None else None
+        agents = self.served_name
         return {
             "meter": agents,
             "idle_duration_s": self._idle_s(),

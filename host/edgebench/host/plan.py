@@ -133,6 +133,8 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
     """
     client.acquire()
     system = client.describe()
+    if plan.metering:
+        plan.metering.require_served(system)
     for report in system.runtimes:
         if plan.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)

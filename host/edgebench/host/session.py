@@ -14,7 +14,7 @@ from edgebench.host.store.power import PowerFacts, write_power
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Header, Meter, Missing
 from edgebench.meters.registry import find_meter
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.errors import NoSuchMeter, StoreError
 from edgebench.protocol.traces import METER_FILE
 
 TICK_S = 0.1
@@ -60,12 +60,13 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     """Find and open the meter that `--meter` names.
 
     Raises:
-        UsageError: no driver has that name, or the meter cannot be used.
+        NoSuchMeter: no driver has that name, or the meter cannot be used.
+        UsageError: an option is wrong.
     """
     meter = find_meter(text)
     header = meter.open()
     if isinstance(header, Missing):
-        raise UsageError(f"meter {meter.name} cannot be used: {header.reason}")
+        raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
     return meter, header
 
 

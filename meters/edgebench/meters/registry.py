@@ -24,7 +24,7 @@ from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
 from edgebench.meters.synthetic import device as synthetic_device
-from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, UsageError
+from edgebench.protocol.errors import MeasurementError, NoSuchMeter, RemoteProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def find_meter(text: str) -> Meter:
     """The meter that this text names; it is not opened yet.
 
     Raises:
-        UsageError: no driver has that name, or an option is wrong.
+        NoSuchMeter: no driver has that name.
+        UsageError: an option is wrong.
     """
     name, _, rest = text.partition(":")
     return _driver(name).make(Options.parse(name, rest))
@@ -99,14 +100,14 @@ def is_external(text: str) -> bool:
     """Whether the meter that this text names may measure another machine than the one it is on.
 
     Raises:
-        UsageError: no driver has that name.
+        NoSuchMeter: no driver has that name.
     """
     return _driver(text.partition(":")[0]).is_external
 
 
 def _driver(name: str) -> Driver:
     if name not in DRIVERS:
-        raise UsageError(f"unknown meter {name!r}: there are {', '.join(DRIVERS)}")
+        raise NoSuchMeter(f"unknown meter {name!r}: there are {', '.join(DRIVERS)}")
     return DRIVERS[name]
 
 

@@ -4,8 +4,11 @@
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSuchDevice             no known device has that name, or several have
+    │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
+    │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   └── NotComparable            runs differ in more than what is compared
+    │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
@@ -91,6 +94,19 @@ class NoSuchDevice(UsageError):
     """No known device, or several, match a name."""
 
 
+class NoSuchMeter(UsageError):
+    """No driver has the name of a meter, or the meter is not there."""
+
+
+class MeterNotServed(UsageError):
+    """An agent was asked for a meter that its owner did not name."""
+
+    def __init__(self, text: str, meter: str) -> None:
+        super().__init__(text)
+        self.meter = meter
+        """As `edgebench-agent serve --meter` takes it."""
+
+
 class FileRefused(UsageError):
     """A file to import is damaged, says too little, or is none of the known kinds."""
 
@@ -102,6 +118,13 @@ class NotComparable(UsageError):
         super().__init__(text)
         self.allow = " ".join(f"--allow {key}" for key in keys)
         """Options that allow it."""
+
+
+class MetersDiffer(NotComparable):
+    """Energies of two meters, or of two boundaries: nothing allows to compare them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, [])
 
 
 class TargetError(EdgebenchError):

@@ -185,6 +185,7 @@ def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) ->
     found, _ = lab.bench_against(
         _only_model(options),
         options.against,
+        metrics=options.metric,
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
         **({"pairs": options.pairs} if options.pairs is not None else {}),
@@ -222,7 +223,7 @@ def _only_model(options: argparse.Namespace) -> str:
 def _refuse_without_against(options: argparse.Namespace) -> None:
     from edgebench.protocol.errors import UsageError
 
-    for name in ("pairs", "fail_on", "allow"):
+    for name in ("pairs", "metric", "fail_on", "allow"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} needs --against B")
 

@@ -23,12 +23,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--against", nargs="+", required=True, metavar="CANDIDATE", help="ids of runs"
     )
-    made.add_argument(
-        "--metric",
-        action="append",
-        metavar="M",
-        help="number in run.json, under metrics (default: what the scenario is about)",
-    )
     add_judgement(made.add_argument)
     add_store(made)
     add_json(made)
@@ -36,7 +30,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_judgement(add: Add) -> None:
-    """--fail-on and --allow."""
+    """--metric, --fail-on and --allow."""
+    metric = "number in run.json, under metrics, or energy_j (default: what the scenario is about)"
+    add("--metric", action="append", metavar="M", help=metric + "; may be repeated")
     add("--fail-on", type=percent, metavar="3%", help="changes smaller than this do not matter")
     add(
         "--allow",

@@ -7,6 +7,12 @@ from edgebench.protocol import errors as e
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (e.NoSuchDevice, "see which devices there are: edgebench devices"),
+    (e.NoSuchMeter, "see which meters there are, and why others are not: edgebench meters"),
+    (
+        e.MeterNotServed,
+        "name it where that agent is started: edgebench-agent serve --meter {error.meter}, or in "
+        "EDGEBENCH_METERS",
+    ),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
@@ -16,6 +22,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.GovernorRefused,
         "measure with what it has: edgebench bench MODEL; or start its agent as root, where it may",
+    ),
+    (
+        e.MetersDiffer,
+        "measure both sides with one meter: edgebench bench A --against B --meter METER",
     ),
     (
         e.NotComparable,
