@@ -87,6 +87,7 @@ def _sync(sync: Sync) -> dict[str, Any]:
     best = sync.best
     return {
         "method": best.method.value if best else None,
+        "asked": sync.wanted.value if sync.wanted else None,
         "error_ns": best.error_ns if best else None,
         "residual_ns": best.residual_ns if best else None,
         "mark_count": best.mark_count if best else None,

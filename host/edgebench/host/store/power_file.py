@@ -35,7 +35,7 @@ from edgebench.host.store.power import (
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Header, LossReport
 from edgebench.protocol.codec import from_plain
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, StoreError
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamaged
 
 _DIGITAL_BITS = 8
 
@@ -52,7 +52,7 @@ class PowerFile:
         """The recording of a run.
 
         Raises:
-            StoreError: there is none, or it is not readable.
+            RunDamaged: there is none, or it is not readable.
         """
         return cls(directory / POWER_FILE, read_power_facts(directory))
 
@@ -90,7 +90,7 @@ class PowerFile:
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond what was recorded.
-            StoreError: the file is damaged.
+            RunDamaged: the file is damaged.
         """
         _outline(self.facts.of(channel)).check(begin_ns, end_ns)
         begin_j, end_j = self.cumulative_j(channel, np.array([begin_ns, end_ns]))
@@ -101,7 +101,7 @@ class PowerFile:
 
         Raises:
             MeasurementError: a time is outside of what was recorded.
-            StoreError: the file is damaged.
+            RunDamaged: the file is damaged.
         """
         groups = self._numbered(channel)
         outline = _outline([group for _, group in groups])
@@ -120,7 +120,7 @@ class PowerFile:
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond what was recorded.
-            StoreError: the file is damaged.
+            RunDamaged: the file is damaged.
         """
         energy_j = self.energy_j(channel, begin_ns, end_ns)
         duration_s = (end_ns - begin_ns) / 1e9
@@ -203,7 +203,7 @@ class PowerFile:
             with pq.ParquetFile(self.path) as file:
                 return file.read_row_group(number, columns)
         except (OSError, pa.ArrowException) as exc:
-            raise StoreError(f"power of the run is not readable: {exc}: {self.path}") from exc
+            raise RunDamaged(f"power of the run is not readable: {exc}: {self.path}") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ def read_power_facts(directory: Path) -> PowerFacts:
     """What power.parquet says of itself.
 
     Raises:
-        StoreError: there is none, or it is not readable.
+        RunDamaged: there is none, or it is not readable.
     """
     return read_facts_of(directory / POWER_FILE)
 
@@ -287,10 +287,14 @@ def read_facts_of(path: Path) -> PowerFacts:
     """The same of a file of another name.
 
     Raises:
-        StoreError: it is not readable, or not one of ours.
+        RunDamaged: it is not readable, or not one of ours.
     """
     try:
-        plain = json.loads(pq.read_metadata(path).metadata[KEY.encode()])
-        return from_plain(plain, PowerFacts)
+        text = (pq.read_metadata(path).metadata or {}).get(KEY.encode())
+        if text is None:
+            raise RunDamaged(f"power of the run is not readable: no account of its meter: {path}")
+        return from_plain(json.loads(text), PowerFacts)
+    except RunDamaged:
+        raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, EdgebenchError) as exc:
-        raise StoreError(f"power of the run is not readable: {exc}: {path}") from exc
+        raise RunDamaged(f"power of the run is not readable: {exc}: {path}") from exc

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.metered import store_metered_run
 from support.records import RUN_ID, store_run
 
 from edgebench.host.show.hints import hint_for
@@ -42,6 +43,14 @@ def judged(tmp_path: Path) -> Store:
     """A store with one good run that has an accuracy, and a reference to hold it against."""
     made = Store(tmp_path / "judged")
     store_run(made, is_judged=True)
+    return made
+
+
+@pytest.fixture
+def metered(tmp_path: Path) -> Store:
+    """A store with one run that has an energy."""
+    made = Store(tmp_path / "metered")
+    store_metered_run(made)
     return made
 
 
@@ -473,3 +482,118 @@ def test_trace_that_is_not_readable_is_named_once(
         verify(store, RUN_ID)
     assert str(caught.value).count(str(path)) == 1
     assert "--store" not in hint_for(caught.value)
+
+
+def test_metered_run_is_verified(metered: Store) -> None:
+    """Every energy is doubted."""
+    assert verify(metered, RUN_ID) == []
+    energy = metered.document(RUN_ID)["metrics"]["energy"]
+    assert energy["gross_j_per_inference"] > energy["net_j_per_inference"] > 0
+    assert energy["sync"]["method"] == "coded_load"
+
+
+@pytest.mark.slow
+def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
+    """Joules are made less by hand, or their uncertainty is."""
+    path = metered.directory(RUN_ID) / RUN_FILE
+    document = json.loads(path.read_text())
+    energy = document["metrics"]["energy"]
+    missed = []
+    for place in [("metrics", "energy", *rest) for rest, _ in leaves(energy)]:
+        path.write_text(json.dumps(with_change(document, place)))
+        if not is_noticed(metered):
+            missed.append(".".join(map(str, place)))
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("second", "key"),
+    [
+        (1.0, "metrics.energy.power_w_idle_before"),
+        (1.8, "metrics.energy.phases.load"),
+        (3.25, "metrics.energy.gross_j_per_inference"),
+        (5.0, "metrics.energy.power_w_idle_after"),
+    ],
+)
+def test_changed_power_changes_the_energy(metered: Store, second: float, key: str) -> None:
+    """One sample of the meter is made less, the digests are written anew, and nobody notices."""
+    path = metered.directory(RUN_ID) / "power.parquet"
+    table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
+    rows = table.to_pylist()
+    rows[round(second * 1000)]["watts_w"] *= 0.9
+    kept = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
+    pq.write_table(pa.Table.from_pylist(rows, table.schema.with_metadata(kept)), path)
+    assert any(name.startswith(key) for name in noticed_keys(metered))
+
+
+@pytest.mark.parametrize("name", ["power.parquet", "raw/meter.spool", "raw/host.json"])
+def test_changed_file_of_a_metered_run_is_noticed(metered: Store, name: str) -> None:
+    """The raw bytes of the meter are replaced by those of another run."""
+    path = metered.directory(RUN_ID) / name
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert is_noticed(metered)
+
+
+def test_missing_power_of_a_metered_run_is_noticed(metered: Store) -> None:
+    """The trace is deleted, and its energy is still verified."""
+    (metered.directory(RUN_ID) / "power.parquet").unlink()
+    assert "metrics.energy.refused" in noticed_keys(metered)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key"),
+    [
+        ("meter", None, "metrics.energy"),
+        ("sync", "arrival", "metrics.energy.sync.method"),
+        ("sync", "coded_load", "metrics.energy.sync.asked"),
+        ("sync", "edge", "metrics.energy.refused"),
+        ("battery_capacity_j", 1.0, "metrics.energy.battery.inference_count"),
+        ("battery_capacity_j", None, "metrics.energy.battery"),
+    ],
+)
+def test_changed_question_changes_the_energy(
+    metered: Store, name: str, value: object, key: str
+) -> None:
+    """What was asked of the meter is edited, the digests are written anew, and nobody notices."""
+    path = metered.directory(RUN_ID) / "raw" / "host.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    assert any(found.startswith(key) for found in noticed_keys(metered))
+
+
+def test_unknown_way_to_synchronise_is_one_line(metered: Store) -> None:
+    """A host.json of a newer edgebench ends in a traceback."""
+    path = metered.directory(RUN_ID) / "raw" / "host.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sync": "telepathy"}))
+    with pytest.raises(RunDamaged, match="host facts of the run are not readable"):
+        verify(metered, RUN_ID)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_changed_mark_changes_the_energy(metered: Store, number: int) -> None:
+    """The marks of the device are moved by a chip, and the window with them."""
+    path = metered.directory(RUN_ID) / "raw" / "record.json"
+    record = json.loads(path.read_text())
+    edges = record["worker"]["sync"]["codes"][number]["edges_ns"]
+    edges[:] = [edge + 1_000_000 for edge in edges]
+    path.write_text(json.dumps(record))
+    found = noticed_keys(metered)
+    assert "metrics.energy.gross_j_per_inference" in found
+    assert any(name.startswith("conditions.marks") for name in found)
+
+
+@pytest.mark.slow
+def test_every_value_of_the_marks_is_in_the_document(metered: Store) -> None:
+    """One edge of a code is edited, the digests are written anew, and the run is verified."""
+    directory = metered.directory(RUN_ID)
+    path, untouched = directory / "raw" / "record.json", (directory / RUN_FILE).read_text()
+    record = json.loads(path.read_text())
+    places = [("worker", "sync", *rest) for rest, _ in leaves(record["worker"]["sync"])]
+    assert len(places) > 100
+    missed = []
+    for place in places[::7]:
+        path.write_text(json.dumps(with_change(record, place)))
+        with_new_digests(directory)
+        if not is_noticed(metered):
+            missed.append(".".join(map(str, place)))
+        (directory / RUN_FILE).write_text(untouched)
+    assert missed == []
