@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.agents import AgentProcess, Host
-
-from edgebench.agent.control import ask
-from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.messages import Status, StatusAsk
+from support.agents import AgentProcess, Host, end_local_agent
 
 # Started in the background of a script, this process and its children would ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,7 +29,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """
     made = Host(tmp_path_factory.mktemp("host") / "h")
     yield made
-    _end_local_agent(made)
+    end_local_agent(made)
 
 
 @pytest.fixture
@@ -43,14 +37,3 @@ def paired(agent: AgentProcess, host: Host) -> Host:
     """A host that is paired with the agent, which it knows as `board`."""
     host.lab.pair(agent.pairing_string())
     return host
-
-
-def _end_local_agent(host: Host) -> None:
-    socket = host.folder / "data" / "edgebench" / "agent" / "agent.sock"
-    if not socket.exists():
-        return
-    try:
-        status = asyncio.run(ask(socket, StatusAsk(), Status))
-        os.kill(status.pid, signal.SIGTERM)
-    except (EdgebenchError, ProcessLookupError):
-        return

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
-from support.agents import Host
+from support.agents import Host, end_local_agent
 from support.commands import QUICK, Measured, Run, Said
 from support.tools import need_runtime
 
-from edgebench.agent.control import ask
 from edgebench.host.cli.main import main
-from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.messages import Status, StatusAsk
-from edgebench.protocol.paths import CONTROL_SOCKET
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +19,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     host = Host(tmp_path_factory.mktemp("measured"))
     result = host.run("bench", "digits_int8.tflite", "--runtime", "litert", *QUICK, "--json")
     yield Measured(host, result.stdout, result.stderr, result.returncode)
-    state = host.folder / "data" / "edgebench" / "agent"
-    with suppress(EdgebenchError, ProcessLookupError):
-        os.kill(asyncio.run(ask(state / CONTROL_SOCKET, StatusAsk(), Status)).pid, signal.SIGTERM)
+    end_local_agent(host)
 
 
 @pytest.fixture

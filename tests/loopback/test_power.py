@@ -1,58 +1,92 @@
-"""Power that a meter records reaches the store."""
+"""Power that a meter records reaches the store, and becomes joules or a reason why not."""
 
 from __future__ import annotations
 
 import json
-import math
-import threading
-import time
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.agents import Host
+from support.agents import AgentProcess, Host
+from support.commands import METERED
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator
+from support.tools import need_runtime
 
 from edgebench.host.store.power_file import read_power_facts
 
 pytestmark = pytest.mark.alone
 
 WATTS = 10.0
+MODEL = "digits_int8.tflite"
+GONE_S = 1.0
+"""After the start of the recording; a run is idle for half a second, works for as long, is idle
+again, and loads its model in between."""
+SQUARE = "synthetic:square,low=0.5,high=1.5,period=0.1"
 
 
-def test_power_is_recorded_beside_a_run(host: Host, tmp_path: Path) -> None:
-    """The trace of the meter does not reach the store, or not on the clock of the queries."""
-    counter = Counter(tmp_path / "root")
-    ended = threading.Event()
-
-    def burn() -> None:
-        begin_s = time.monotonic()
-        while not ended.wait(0.005):
-            counter.show(int(WATTS * 1e6 * (time.monotonic() - begin_s)))
-
-    thread = threading.Thread(target=burn)
-    thread.start()
-    try:
-        result = host.run(
-            *("bench", "digits_int8.tflite", "--duration", "1s", "--warmup", "1"),
-            *("--meter", f"rapl:{tmp_path / 'root'}", "--json"),
-        )
-    finally:
-        ended.set()
-        thread.join()
-    assert result.returncode in (0, 3), result.stderr
+def document_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The only run that `bench --json` printed."""
     (document,) = json.loads(result.stdout)["runs"]
-    directory = host.lab.store.directory(document["run_id"])
-    table = pq.read_table(directory / "power.parquet")
-    watts = [watt for watt in table["watts_w"].to_pylist() if not math.isnan(watt)]
-    assert len(watts) >= 10
-    assert WATTS / 3 < sorted(watts)[len(watts) // 2] < 3 * WATTS
-    queries = host.lab.run().queries
+    found: dict[str, Any] = document
+    return found
+
+
+def rules_of(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Outcome and detail by rule."""
+    return {one["id"]: (one["outcome"], one["detail"]) for one in document["verdict"]["rules"]}
+
+
+def is_number(name: str, value: object) -> bool:
+    """Whether this key of `metrics.energy` says anything about joules."""
+    return value is not None and name not in (
+        *("meter", "checks", "refused", "boundary", "channels", "sync"),
+    )
+
+
+def store_root(host: Host) -> Path:
+    """Of the host's store."""
+    return host.folder / "data" / "edgebench"
+
+
+def incoming(host: Host) -> list[Path]:
+    """What is left of runs that did not reach the store."""
+    folder = store_root(host) / "incoming"
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def test_constant_power_gives_its_joules(host: Host, tmp_path: Path) -> None:
+    """The window, the count or a unit is wrong: joules an inference are power times mean time."""
+    counter = Counter(tmp_path / "root")
+    words = ("bench", MODEL, *METERED, "--duration", "2.5s", "--idle", "3s")
+    with counter.burning(WATTS):
+        result = host.run(*words, "--meter", f"rapl:{tmp_path / 'root'}", "--json")
+    document = document_of(result)
+    energy = document["metrics"]["energy"]
+    assert result.returncode == 0, (result.stderr, energy)
+    run = host.lab.run()
+    timed = run.queries[document["metrics"]["warmup"]["query_count"] :]
+    mean_s = (timed["end_ns"] - timed["start_ns"]).mean() / 1e9
+    assert energy["gross_j_per_inference"] == pytest.approx(WATTS * mean_s, rel=0.05)
+    assert energy["inference_count"] == len(timed)
+    assert energy["energy_delay_js"] == pytest.approx(energy["gross_j_per_inference"] * mean_s)
+    assert energy["sync"]["method"] == "probes"
+    assert energy["boundary"] == "package"
+    idle_w = [energy["power_w_idle_before"], energy["power_w_idle_after"]]
+    assert idle_w == pytest.approx([WATTS, WATTS], rel=0.05)
+    assert energy["power_w_mean"] == pytest.approx(WATTS, rel=0.05)
+    assert abs(energy["net_j_per_inference"]) < 0.1 * energy["gross_j_per_inference"]
+    table = pq.read_table(run_directory(host, document) / "power.parquet")
     times = table["time_ns"].to_pylist()
-    assert times[0] < queries["start_ns"].iloc[0] < queries["end_ns"].iloc[-1] < times[-1]
-    facts = json.loads(pq.read_metadata(directory / "power.parquet").metadata[b"edgebench"])
-    assert facts["header"]["capability"]["clock_domain"] == "host:monotonic"
+    assert times[0] < run.queries["start_ns"].iloc[0] < run.queries["end_ns"].iloc[-1] < times[-1]
+
+
+def run_directory(host: Host, document: dict[str, Any]) -> Path:
+    """Where a run is stored."""
+    return host.lab.store.directory(document["run_id"])
 
 
 def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
@@ -81,18 +115,159 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
     assert (paired.lab.store.directory(run.id) / "raw/meter.spool").exists()
 
 
-def test_meter_that_is_pulled_out_costs_no_latency(paired: Host) -> None:
-    """A loose cable on the meter loses the measurement beside it."""
-    with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
-        run = paired.lab.bench(
-            "digits_int8.tflite",
-            on=["board"],
-            runtime="litert",
-            duration_s=1.5,
-            min_query_count=10,
-            meter=f"ppk2:{emulator.path},supply=3.3",
-        )[0]
-    assert run.metrics["latency_ns"]["count"] > 10
-    facts = read_power_facts(paired.lab.store.directory(run.id))
-    assert facts.loss.trouble is not None
-    assert "is gone" in facts.loss.trouble
+class Cable:
+    """The port of a meter by the name that udev gives it, until it is taken away."""
+
+    def __init__(self, folder: Path, emulator: Ppk2Emulator) -> None:
+        self._path = folder / "ttyACM0"
+        self._path.symlink_to(emulator.path)
+        self.meter = f"ppk2:{self._path},supply=3.3"
+
+    def remove(self) -> None:
+        """A pseudo-terminal's own name may be another's by now."""
+        self._path.unlink()
+
+
+def assert_energy_is_refused(document: dict[str, Any]) -> None:
+    """Everything but the energy is there."""
+    metrics = document["metrics"]
+    energy = metrics["energy"]
+    assert metrics["latency_ns"]["count"] > 10
+    assert metrics["latency_ns"]["p50"] > 0
+    assert "is gone" in energy["refused"]
+    assert [name for name, value in energy.items() if is_number(name, value)] == []
+    assert document["verdict"]["state"] == "suspect"
+    rules = rules_of(document)
+    outcome, detail = rules["meter"]
+    assert outcome == "fail"
+    assert "is gone" in detail
+    assert rules["energy"][0] == "fail"
+    assert rules["complete"][0] == "pass"
+
+
+def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: Path) -> None:
+    """A loose cable loses the latencies, or joules of half a run are printed."""
+    need_runtime("ai-edge-litert")
+    with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
+        cable = Cable(tmp_path, emulator)
+        words = ("bench", MODEL, *METERED, "--meter", cable.meter, "--json")
+        result = host.run(*words)
+        assert result.returncode == 3, result.stderr
+        document = document_of(result)
+        assert_energy_is_refused(document)
+        assert "is gone" in result.stderr
+        facts = read_power_facts(run_directory(host, document))
+        assert facts.loss.trouble is not None
+        assert "is gone" in facts.loss.trouble
+        verified = host.run("verify", document["run_id"])
+        assert verified.returncode == 0, verified.stdout
+        shown = host.run("show", document["run_id"]).stdout
+        assert "refused: complete: serial port" in shown
+        cable.remove()
+        again = host.run(*words)
+    assert again.returncode == 2
+    error, hint = [line for line in again.stderr.splitlines() if not line.startswith("run: ")]
+    assert error.startswith("error: meter ppk2 cannot be used: serial port ")
+    assert hint == "hint: see which meters there are, and why others are not: edgebench meters"
+    assert incoming(host) == []
+    assert host.lab.store.run_ids() == [document["run_id"]]
+
+
+def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) -> None:
+    """The table of an hour is lost, as the meter is gone before the last model."""
+    need_runtime("ai-edge-litert")
+    with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
+        meter = f"ppk2:{emulator.path},supply=3.3"
+        result = host.run("bench", MODEL, "digits_fp32.tflite", *METERED, "--meter", meter)
+    assert result.returncode == 1, result.stderr
+    (row,) = [line for line in result.stdout.splitlines() if MODEL in line]
+    header = next(line for line in result.stdout.splitlines() if "energy" in line)
+    end = header.index("energy") + len("energy")
+    assert row[:end].split()[-1] == "—"
+    assert "digits_fp32.tflite" not in result.stdout
+    lines = result.stderr.splitlines()
+    (suspect,) = [line for line in lines if line.startswith("suspect: ")]
+    assert "is gone" in suspect
+    error, hint = lines[-2:]
+    assert error.startswith("error: meter does not record: serial port ")
+    assert "edgebench meters" in hint
+    assert "Traceback" not in result.stderr
+    assert incoming(host) == []
+    (run_id,) = host.lab.store.run_ids()
+    assert_energy_is_refused(host.lab.store.document(run_id))
+
+
+@pytest.fixture
+def served(host: Host, tmp_path: Path) -> Iterator[Host]:
+    """A host that is paired with an agent that serves meters, one of which is not there."""
+    need_runtime("ai-edge-litert")
+    counter = Counter(tmp_path / "root")
+    names = (SQUARE, f"rapl:{tmp_path / 'root'}", f"rapl:{tmp_path / 'empty'}")
+    options = ["--name", "board", *(word for name in names for word in ("--meter", name))]
+    agent = AgentProcess(tmp_path / "agent", options=options).start()
+    try:
+        host.lab.pair(agent.pairing_string())
+        with counter.burning(WATTS):
+            yield host
+    finally:
+        agent.kill()
+
+
+def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A run there, with this meter of the agent's."""
+    return host.run(
+        *("bench", MODEL, "--on", "board", *METERED, "--meter", f"agent:{meter}", *words, "--json")
+    )
+
+
+def test_meter_that_the_agent_polls_has_the_device_s_clock(served: Host, tmp_path: Path) -> None:
+    """A meter beside the device is moved by probes, or its bytes give no energy here."""
+    result = on_board(served, f"rapl:{tmp_path / 'root'}", "--duration", "2.5s", "--idle", "3s")
+    document = document_of(result)
+    energy = document["metrics"]["energy"]
+    assert result.returncode == 0, (result.stderr, energy)
+    assert (energy["sync"]["method"], energy["sync"]["error_ns"]) == ("shared_clock", 0)
+    assert energy["power_w_mean"] == pytest.approx(WATTS, rel=0.05)
+    assert energy["net_j_per_inference"] is not None
+    assert served.run("verify", document["run_id"]).returncode == 0
+
+
+def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> None:
+    """A stream that the agent recorded is refused for want of a clock."""
+    result = on_board(served, SQUARE, "--battery", "1kJ")
+    document = document_of(result)
+    energy = document["metrics"]["energy"]
+    assert result.returncode == 0, (result.stderr, energy)
+    assert energy["sync"]["method"] in ("arrival", "coded_load")
+    assert energy["power_w_mean"] == pytest.approx(1.0, rel=0.1)
+    assert energy["battery"]["capacity_j"] == 1000.0
+    assert energy["boundary"] == "synthetic"
+    assert len(document["conditions"]["marks"]["codes"]) == 2
+    assert served.run("verify", document["run_id"]).returncode == 0
+
+
+def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: Host) -> None:
+    """A model is sent and the device waits, and then there is no energy."""
+    result = on_board(served, "hwmon")
+    assert (result.returncode, result.stdout) == (2, '{\n "runs": []\n}\n')
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(
+        f"error: meter hwmon is not served by the agent of board, which serves {SQUARE}, rapl:"
+    )
+    assert "edgebench-agent serve --meter hwmon" in hint
+    assert incoming(served) == []
+    assert served.lab.store.run_ids() == []
+
+
+def test_served_meter_that_is_missing_costs_the_energy_alone(served: Host, tmp_path: Path) -> None:
+    """A board without counters loses its latencies, or nobody learns why there are no joules."""
+    result = on_board(served, f"rapl:{tmp_path / 'empty'}")
+    assert result.returncode == 3, result.stderr
+    document = document_of(result)
+    energy, rules = document["metrics"]["energy"], rules_of(document)
+    assert document["metrics"]["latency_ns"]["p50"] > 0
+    assert energy["refused"] == "this kernel shows no RAPL zone under /sys/class/powercap"
+    assert rules["meter"] == ("fail", energy["refused"])
+    assert (document["verdict"]["state"], rules["complete"][0]) == ("suspect", "pass")
+    assert energy["refused"] in result.stderr
+    assert served.run("verify", document["run_id"]).returncode == 0

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgebench.agent.control import ask
 from edgebench.host.lab import Lab
+from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.identity import (
     PAIRING_VALID_S,
     SECRET_BYTES,
@@ -170,6 +172,15 @@ class Host:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+
+def end_local_agent(host: Host) -> None:
+    """End the agent that a command of this host started, by its pid."""
+    socket = host.folder / "data" / "edgebench" / "agent" / CONTROL_SOCKET
+    if not socket.exists():
+        return
+    with suppress(EdgebenchError, ProcessLookupError):
+        os.kill(asyncio.run(ask(socket, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = 30.0) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 RANGE_UJ = 262143328850
 """max_energy_range_uj of many Intel processors."""
+_TICK_S = 0.002
 
 
 class Counter:
@@ -16,9 +21,29 @@ class Counter:
         self._folder.mkdir(parents=True)
         (self._folder / "name").write_text(f"{name}\n")
         (self._folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+        (self._folder / "energy_uj").touch()
         self.show(0)
 
     def show(self, energy_uj: object) -> None:
-        """Set the counter, in place: the driver keeps the file open."""
-        with (self._folder / "energy_uj").open("w") as file:
+        """Set the counter, in place: the driver keeps the file open, and must not find it empty."""
+        with (self._folder / "energy_uj").open("r+") as file:
             file.write(f"{energy_uj}\n")
+            file.truncate()
+
+    @contextmanager
+    def burning(self, power_w: float) -> Iterator[None]:
+        """Count up as a processor that takes this power all the time."""
+        over = threading.Event()
+        begin_s = time.monotonic()
+
+        def burn() -> None:
+            while not over.wait(_TICK_S):
+                self.show(int(power_w * 1e6 * (time.monotonic() - begin_s)))
+
+        thread = threading.Thread(target=burn, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

@@ -22,8 +22,10 @@ from edgebench.host.store.files import (
     write_facts,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.meters.base import MeterSession
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
+    MeterLost,
     TargetError,
     UsageError,
     error_from_code,
@@ -118,7 +120,7 @@ def measure(
     with ExitStack() as stack:
         try:
             if session:
-                stack.enter_context(session)
+                _begin(stack, session)
             _start(client, run_id, model, spec)
         except (TargetError, UsageError):  # not admitted, or the meter is gone
             store.forget_expected(run_id)
@@ -146,6 +148,18 @@ def _start(client: Client, run_id: str, model: Model, spec: RunSpec) -> None:
         model_name=model.name,
         size_bytes=model.size_bytes,
     )
+
+
+def _begin(stack: ExitStack, session: MeterSession) -> None:
+    """Let a meter record until the stack is closed.
+
+    Raises:
+        MeterLost: it was open, and is gone: nobody's device has failed.
+    """
+    try:
+        stack.enter_context(session)
+    except TargetError as exc:
+        raise MeterLost(f"meter does not record: {exc}") from exc
 
 
 PROBED_WARMUP_S = 0.5

@@ -16,6 +16,7 @@
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
+    │   ├── MeterLost                an energy meter that was there is gone
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
@@ -167,6 +168,10 @@ class GovernorRefused(TargetError):
     """The CPU governor that was asked for is not offered, or may not be set."""
 
     code = ErrorCode.GOVERNOR_REFUSED
+
+
+class MeterLost(TargetError):
+    """An energy meter that was open does not begin another recording."""
 
 
 class LeaseHeld(TargetError):

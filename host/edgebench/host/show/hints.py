@@ -31,6 +31,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.NotComparable,
         "if just this is to be compared: edgebench compare … --against … {error.allow}",
     ),
+    (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (e.LeaseHeld, "wait for it, or end it: edgebench-agent stop (on the device)"),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
