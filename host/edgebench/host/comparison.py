@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
-from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
+from edgebench.host.energy_comparison import ENERGY, instrument_ratio, no_energy
+from edgebench.protocol.errors import MeasurementError, UsageError
 
 DEFAULT_MARGIN_RATIO = 0.01
 """Changes smaller than this do not matter, unless the user says otherwise.
@@ -58,7 +58,6 @@ SHORT_NAMES = {
     "net_energy_j": "energy.net_j_per_inference",
 }
 """Metrics that may be called by less than their place in run.json."""
-_ENERGY, _NET = "energy.", "energy.net_"
 
 Document = Mapping[str, Any]
 
@@ -180,7 +179,7 @@ def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str,
         better=_better(metric, before),
         margin_ratio=margin_ratio,
         # An energy that is not positive is refused where the ratio is made.
-        instrument_ratio=_instrument_ratio(metric, before, after) if values.min() > 0 else 0.0,
+        instrument_ratio=instrument_ratio(metric, before, after) if values.min() > 0 else 0.0,
     )
     return _Prepared(before, after, metric, rules, found)
 
@@ -189,50 +188,9 @@ def _full_name(metric: str) -> str:
     return SHORT_NAMES.get(metric, metric)
 
 
-def _instrument_ratio(
-    metric: str, baseline: Sequence[Document], candidate: Sequence[Document]
-) -> float:
-    """What a meter may make of the ratio of two energies; its common errors cancel.
-
-    Raises:
-        MetersDiffer: two meters, or two boundaries: nothing cancels, and the joules are others.
-    """
-    if not metric.startswith(_ENERGY):
-        return 0.0
-    energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
-    places = {(one["meter"], one["boundary"]) for one in energies}
-    if len(places) > 1:
-        shown = " / ".join(sorted(f"{meter}, {boundary}" for meter, boundary in places))
-        raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
-    prefix = "net_" if metric.startswith(_NET) else ""
-    name = "net_j_per_inference" if prefix else "gross_j_per_inference"
-    ratios = [
-        max(one["metrics"]["energy"][f"{prefix}u95_comparative_j"] for one in side)
-        / min(one["metrics"]["energy"][name] for one in side)
-        / _coverage(side)
-        for side in (baseline, candidate)
-    ]
-    return math.hypot(*ratios)
-
-
-def _no_energy(document: Document, metric: str) -> str | None:
-    """Why a run has no such number; None where it may have it. Older runs know no energy."""
-    energy = document["metrics"].get("energy")
-    if energy is None:
-        return "it was made without a meter"
-    if energy["refused"] is not None:
-        return str(energy["refused"])
-    return energy["net_refused"] if metric.startswith(_NET) else None
-
-
 def _is_energy_missing(document: Document, metrics: Sequence[str]) -> bool:
-    names = [name for name in map(_full_name, metrics) if name.startswith(_ENERGY)]
-    return any(_no_energy(document, name) is not None for name in names)
-
-
-def _coverage(documents: Sequence[Document]) -> float:
-    """The factor k by which the runs' uncertainties were expanded."""
-    return float(documents[0]["metrics"]["energy"]["coverage_factor"])
+    names = [name for name in map(_full_name, metrics) if name.startswith(ENERGY)]
+    return any(no_energy(document, name) is not None for name in names)
 
 
 def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
@@ -244,7 +202,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
     for metric in map(_full_name, metrics):
         if metric not in HIGHER_IS_BETTER and not metric.startswith(LOWER_IS_BETTER):
             raise UsageError(_no_direction(metric))
-        if metric.startswith(_ENERGY) and not is_metered:
+        if metric.startswith(ENERGY) and not is_metered:
             raise UsageError(f"metric {metric} needs a meter: --meter METER")
 
 
@@ -344,7 +302,7 @@ def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
 
 def _value(document: Document, metric: str) -> float:
     value: Any = document["metrics"]
-    if metric.startswith(_ENERGY) and (reason := _no_energy(document, metric)):
+    if metric.startswith(ENERGY) and (reason := no_energy(document, metric)):
         raise MeasurementError(f"run {document['run_id']} has no {metric}: {reason}")
     for name in metric.split("."):
         if not isinstance(value, Mapping) or name not in value:

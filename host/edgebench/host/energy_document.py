@@ -60,6 +60,7 @@ def _uncertainty(found: Uncertain | None, prefix: str) -> dict[str, Any]:
         f"{prefix}u95_absolute_j": found.u95_absolute if found else None,
         f"{prefix}u95_comparative_j": found.u95_comparative if found else None,
         f"{prefix}components_j": found.components if found else None,
+        f"{prefix}common_j": found.common if found else None,
     }
 
 
@@ -76,6 +77,7 @@ def _no_numbers() -> dict[str, None]:
     return dict.fromkeys(
         (
             *("gross_j_per_inference", "u95_absolute_j", "u95_comparative_j", "components_j"),
+            *("common_j", "net_common_j"),
             *("net_j_per_inference", "net_u95_absolute_j", "net_u95_comparative_j"),
             *("net_components_j", "coverage_factor", "power_w_mean", "power_w_mean_u95_absolute"),
             *("inferences_per_j", "inferences_per_s_per_w", *_AS_THEY_ARE),

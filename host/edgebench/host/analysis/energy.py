@@ -10,8 +10,10 @@ the same variable in every window, so that an offset cancels in the net energy a
 noise, edges and missing samples are a window's own. Within a range the gain errors add up linearly,
 not as if each sample had one of its own.
 
-Two uncertainties come of it: the absolute one, of all terms, and the comparative one, without the
-terms that are the same in two runs with the same meter: only that can rank models.
+Two uncertainties come of it: the absolute one, of all terms, and the comparative one, without what
+changes every energy of the same meter by the same ratio. How two runs compare follows from the
+signed effect of each variable on both: an offset cancels as far as their powers are alike, and the
+gain of a range as far as both were in it.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -63,6 +65,8 @@ class EnergyWindow:
     """What a sample stands for: its interval, or what the meter smooths over."""
     spike_j: float = 0.0
     """That the driver's filter over switches of its range took away."""
+    channel_count: int = 1
+    """Channels that are added up; each has the meter's offset, and all of them the same sign."""
     drift_w: float = 0.0
     """Of an idle power: between before and after, and nobody knows how it went in between."""
 
@@ -77,7 +81,10 @@ class Uncertain:
     u_absolute: float
     """Standard, of all terms."""
     u_comparative: float
-    """Standard, without the terms that are the same in two runs with this meter."""
+    """Standard, without what is the same ratio of any energy that this meter measures."""
+    common: dict[str, float] = field(default_factory=dict[str, float])
+    """Effect of each variable that two runs with this meter share, signed, at one standard
+    deviation; the rest of the components are this run's own."""
 
     @property
     def u95_absolute(self) -> float:
@@ -97,10 +104,14 @@ class MeterErrors:
         from uncertainties import ufloat
 
         self._terms = [
-            (term, ufloat(0.0, term.standard, tag=_name(term))) for term in terms if term.standard
+            (term, ufloat(0.0, term.standard, tag=_name(term)))
+            for term in terms
+            if term.standard and term.kind is not Kind.RESOLUTION
         ]
+        self._terms_of_all = list(terms)
         self._make: Any = ufloat
         self._common = {_name(term) for term in terms if term.is_common}
+        self._ratios = {_name(term) for term in terms if term.is_common and term.kind in _RATIOS}
 
     def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> Uncertain:
         """Energy of a window over the inferences in it."""
@@ -118,9 +129,7 @@ class MeterErrors:
         return self._uncertain(self._energy(window, "window") / window.duration_s)
 
     def _energy(self, window: EnergyWindow, name: str) -> Any:
-        parts = window.ranges or {
-            ALL_RANGES: RangePart(energy_j=window.energy_j, duration_s=window.duration_s)
-        }
+        parts = _parts(window)
         energy: Any = window.energy_j
         for term, error in self._terms:
             for r, part in parts.items():
@@ -131,22 +140,27 @@ class MeterErrors:
     def _own(self, window: EnergyWindow, name: str) -> Any:
         """Errors that no other window shares."""
         total: Any = 0.0
-        for what, standard_j in _own_errors(window, [term for term, _ in self._terms]).items():
+        for what, standard_j in _own_errors(window, self._terms_of_all).items():
             if standard_j:
                 total += self._make(0.0, standard_j, tag=f"{what} of the {name}")
         return total
 
     def _uncertain(self, found: Any) -> Uncertain:
         components: dict[str, float] = {}
-        for variable, error in getattr(found, "error_components", dict)().items():
-            if error:
-                components[variable.tag] = math.hypot(components.get(variable.tag, 0.0), error)
-        own = [error for name, error in components.items() if name not in self._common]
+        common: dict[str, float] = {}
+        for variable, slope in getattr(found, "derivatives", {}).items():
+            effect = float(slope) * float(variable.std_dev)
+            if effect:
+                components[variable.tag] = math.hypot(components.get(variable.tag, 0.0), effect)
+                if variable.tag in self._common:
+                    common[variable.tag] = effect
+        rest = [error for name, error in components.items() if name not in self._ratios]
         return Uncertain(
             value=float(getattr(found, "nominal_value", found)),
             components=components,
             u_absolute=math.hypot(*components.values()),
-            u_comparative=math.hypot(*own),
+            u_comparative=math.hypot(*rest),
+            common=common,
         )
 
 
@@ -155,19 +169,27 @@ def _name(term: UncertaintyTerm) -> str:
     return f"{term.kind.value}{where}"
 
 
+def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
+    whole = RangePart(energy_j=window.energy_j, duration_s=window.duration_s)
+    return window.ranges or {ALL_RANGES: whole}
+
+
 def _effect(term: UncertaintyTerm, error: Any, window: EnergyWindow, part: RangePart) -> Any:
     """What an error of the meter adds to the energy of one range."""
     if term.kind in _RATIOS:
         return part.energy_j * error
-    if term.kind not in (Kind.OFFSET, Kind.RESOLUTION):
+    if term.kind is not Kind.OFFSET:
         return 0.0
-    if term.unit is Unit.AMPERE:
-        return window.supply_v * part.duration_s * error
-    if term.unit is Unit.WATT:
-        return part.duration_s * error
-    if term.unit is Unit.VOLT:
-        return part.energy_j / window.supply_v * error
-    return 0.0
+    return _level_j(term.unit, window, part) * window.channel_count * error
+
+
+def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
+    """Joules that one unit more would have made in a part of a window."""
+    if unit is Unit.AMPERE:
+        return window.supply_v * part.duration_s
+    if unit is Unit.WATT:
+        return part.duration_s
+    return part.energy_j / window.supply_v if unit is Unit.VOLT else 0.0
 
 
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
@@ -180,7 +202,8 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     sampling   each end lies in a sample, in which the power may have been anything that it was:
                interval · (highest - lowest power) / sqrt(12), twice
     range switches  what a filter took away was the meter's own, or not: / sqrt(3)
-    drift      of the idle power, rectangular between before and after: / sqrt(12)
+    drift      of the idle power: of two values that differ by d, the mean has d / 2
+    resolution of the signal in each range: another signal has another error
     """
     power_w = math.hypot(*window.edge_power_w)
     edge_s = math.hypot(
@@ -194,8 +217,21 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "range switches": abs(window.spike_j) / math.sqrt(3),
-        "drift": window.duration_s * window.drift_w / math.sqrt(12),
+        "drift": window.duration_s * window.drift_w / 2,
+        "resolution": _resolution_j(window, terms),
     }
+
+
+def _resolution_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
+    """Each range and each channel has an error of its own."""
+    found = [
+        term.standard * _level_j(term.unit, window, part)
+        for term in terms
+        if term.kind is Kind.RESOLUTION
+        for number, part in _parts(window).items()
+        if term.range in (None, number)
+    ]
+    return math.sqrt(window.channel_count) * math.hypot(*found)
 
 
 def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:

@@ -18,6 +18,7 @@ Horowitz, Indermaur & Gonzalez, Low-power digital design (1994), for the energy-
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,10 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 from edgebench.protocol.spec import Scenario
+
+IDLE_WINDOWS = 2
+"""Before and after: from one of them nobody knows how the idle power changed."""
+logger = logging.getLogger(__name__)
 
 IDLE_LIMIT_RATIO = 0.1
 """Of the net power, by which idle before and after may differ …"""
@@ -93,8 +98,8 @@ class Numbers:
     """Joules an inference."""
     power_w: Uncertain
     """Mean."""
-    power_w_peak: float
-    """Highest sample."""
+    power_w_peak: float | None
+    """Highest sample; None where several channels are added up."""
     energy_delay_js: float
     net: Uncertain | None = None
     net_refused: str | None = None
@@ -159,6 +164,10 @@ def find_energy(
         return replace(found, numbers=_numbers(view, record, timed, asked))
     except MeasurementError as exc:
         return replace(found, refused=str(exc))
+    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
+        # Whatever is wrong with a recording or with us: it costs no latency.
+        logger.exception("energy of run %s", record.run_id)
+        return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
 
 
 def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbers:
@@ -189,13 +198,13 @@ def _with_net(
 ) -> Numbers:
     """With what the device takes when idle, and without it."""
     idles: list[EnergyWindow] = []
-    reason = "the device was not idle beside the run"
+    reason = "the device was not idle both before and after the run"
     for times in idle_windows(events):
         try:
             idles.append(view.window(*times))
         except MeasurementError as exc:
             reason = str(exc)
-    if not idles:
+    if len(idles) < IDLE_WINDOWS:
         return replace(found, net_refused=reason)
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
@@ -204,7 +213,7 @@ def _with_net(
         net=errors.net_per_inference(window, idle, found.inference_count),
         power_w_idle=idle.energy_j / idle.duration_s,
         power_w_idle_before=powers_w[0],
-        power_w_idle_after=powers_w[-1] if len(powers_w) > 1 else None,
+        power_w_idle_after=powers_w[-1],
     )
 
 

@@ -22,6 +22,10 @@ EDGE_LIMIT_RATIO = 0.05
 """Of a window, by which its ends may be wrong: beyond, its energy says more about them."""
 MIN_SAMPLES = 20
 """In a window, below which its energy says more about the meter than about the device."""
+MISSING_LIMIT_RATIO = 1e-3
+"""Of a window, that may have no sample; the same limit as that of a recording."""
+EDGE_PIECES = 8
+"""Into which the time in which an end may lie is cut, to see how high the power is there."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
 """Left out of an idle window: the device comes to rest, and its end is known to a bound only."""
 
@@ -88,14 +92,41 @@ class View:
                 f"{in_words(self.alignment.error_ns / 1e9)}, needs {in_words(self.min_window_s)}"
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
-        windows = [self.power.window(name, begin, end) for name in self.site.channels]
-        edge_s = self.alignment.error_ns / 1e9 / math.sqrt(3)
-        return replace(_sum(windows), edge_error_s=edge_s)
+        window = _sum([self.power.window(name, begin, end) for name in self.site.channels])
+        if window.missing_s > MISSING_LIMIT_RATIO * window.duration_s:
+            raise MeasurementError(
+                f"{window.missing_s / window.duration_s:.2%} of the window has no sample, limit "
+                f"{MISSING_LIMIT_RATIO:.1%}"
+            )
+        return replace(
+            window,
+            edge_error_s=self.alignment.error_ns / 1e9 / math.sqrt(3),
+            edge_power_w=(self._edge_w(begin, window), self._edge_w(end, window)),
+        )
 
-    def peak_w(self, begin_ns: int, end_ns: int) -> float:
-        """Highest sample between two device times."""
+    def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
+        """Highest sample between two device times; None for a sum, whose parts peak apart."""
+        if len(self.site.channels) > 1:
+            return None
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
-        return sum(self.power.peak_w(name, begin, end) for name in self.site.channels)
+        return self.power.peak_w(self.site.channels[0], begin, end)
+
+    def _edge_w(self, meter_ns: int, window: EnergyWindow) -> float:
+        """Power that an end may gain or lose: the highest of where it may be, or the mean."""
+        mean_w = window.energy_j / window.duration_s
+        around_ns = max(1, round(self.alignment.error_ns))
+        highest_w = 0.0
+        for name in self.site.channels:
+            first_ns, last_ns = self.power.span_ns(name)
+            begin_ns, end_ns = (
+                max(first_ns, meter_ns - around_ns),
+                min(last_ns, meter_ns + around_ns),
+            )
+            times = np.linspace(begin_ns, end_ns, EDGE_PIECES + 1).astype(np.int64)
+            pieces_j = np.diff(self.power.cumulative_j(name, times))
+            passed_s = np.maximum(np.diff(times), 1) / 1e9
+            highest_w += float((pieces_j / passed_s).max())
+        return max(mean_w, highest_w)
 
     def energies_j(
         self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
@@ -129,11 +160,11 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
     return replace(
         first,
         energy_j=sum(window.energy_j for window in windows),
-        edge_power_w=(
-            sum(window.edge_power_w[0] for window in windows),
-            sum(window.edge_power_w[1] for window in windows),
-        ),
         ranges={},
+        channel_count=len(windows),
+        missing_s=max(window.missing_s for window in windows),
+        sample_s=max(window.sample_s for window in windows),
+        spike_j=sum(window.spike_j for window in windows),
         power_w_span=sum(window.power_w_span for window in windows),
     )
 

@@ -56,7 +56,8 @@ def _net(energy: dict[str, Any]) -> str:
 def _power(energy: dict[str, Any]) -> str:
     mean, idle, peak = (energy[f"power_w_{name}"] for name in ("mean", "idle", "peak"))
     rest = "" if idle is None else f", idle {format_watts(idle)}"
-    return f"mean {format_watts(mean)}{rest}, highest sample {format_watts(peak)}"
+    highest = "" if peak is None else f", highest sample {format_watts(peak)}"
+    return f"mean {format_watts(mean)}{rest}{highest}"
 
 
 def _uncertainty(energy: dict[str, Any]) -> str:

@@ -125,7 +125,7 @@ def test_budget_of_a_microcontroller_is_the_known_one() -> None:
     parts = vector["expected"]["u_components_J"]
     terms = [
         term(Kind.GAIN, 0.10, range=3),
-        term(Kind.RESOLUTION, 50e-6, Unit.AMPERE, range=3),
+        term(Kind.OFFSET, 50e-6, Unit.AMPERE, range=3),
         term(Kind.GAIN, 0.15, range=4),
         term(Kind.VOLTAGE, 0.01),
         term(Kind.TIMEBASE, 50e-6),
@@ -143,7 +143,7 @@ def test_budget_of_a_microcontroller_is_the_known_one() -> None:
     assert found.value == pytest.approx(vector["expected"]["energy_per_inference_J"])
     for name, key in (
         ("gain of range 3", "current_gain_typ_10pct_rect"),
-        ("resolution of range 3", "current_offset_50uA_rect"),
+        ("offset of range 3", "current_offset_50uA_rect"),
         ("voltage", "voltage_setpoint_1pct_rect"),
         ("timebase", "timebase_50ppm_rect"),
         ("edges of the window", "edge_quantisation_2_edges_10us"),
@@ -154,7 +154,11 @@ def test_budget_of_a_microcontroller_is_the_known_one() -> None:
     with_repeats = math.hypot(found.u_absolute, parts["type_A_0p5pct_5runs"])
     assert with_repeats == pytest.approx(vector["expected"]["u_c_J"], rel=1e-9)
     assert 2 * with_repeats == pytest.approx(vector["expected"]["U_k2_J"], rel=1e-9)
-    assert found.u_comparative < 0.001 * found.u_absolute, "the meter's own errors cancel"
+    own = [u for name, u in found.components.items() if name not in found.common]
+    repeats = parts["type_A_0p5pct_5runs"]
+    # Of two models in the same range, at the same power: all that they share cancels.
+    ratio = math.sqrt(2) * math.hypot(repeats, *own) / found.value
+    assert 100 * ratio == pytest.approx(vector["expected"]["u_ratio_same_range_pct"], rel=1e-4)
 
 
 def test_offset_cancels_in_the_net_energy_and_gain_does_not() -> None:
@@ -173,6 +177,21 @@ def test_offset_cancels_in_the_net_energy_and_gain_does_not() -> None:
     gain = MeterErrors([normal(Kind.GAIN, d["gain_err"], Unit.RATIO)])
     net = gain.net_per_inference(active, idle, d["N"])
     assert net.u_absolute == pytest.approx(d["gain_err"] * net.value)
+
+
+def test_resolution_of_two_signals_does_not_cancel() -> None:
+    """Net energy of a meter with coarse steps is printed as exact."""
+    step = MeterErrors([term(Kind.RESOLUTION, 0.05, Unit.WATT)])
+    net = step.net_per_inference(steady(2.3, 10.0), steady(2.0, 4.0), 1)
+    assert net.u_absolute == pytest.approx(math.sqrt(2) * 0.05 * 10 / 3**0.5)
+
+
+def test_sum_of_channels_has_the_offset_of_each() -> None:
+    """Six rails are as sure as one."""
+    errors = MeterErrors([term(Kind.OFFSET, 0.2, Unit.WATT), term(Kind.RESOLUTION, 0.1, Unit.WATT)])
+    found = errors.gross_per_inference(steady(9.0, 10.0, channel_count=4), 1)
+    assert found.components["offset"] == pytest.approx(4 * 0.2 * 10 / 3**0.5)
+    assert found.components["resolution of the window"] == pytest.approx(2 * 0.1 * 10 / 3**0.5)
 
 
 def test_offset_of_another_range_does_not_cancel() -> None:

@@ -16,7 +16,8 @@ from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.run_energy import Asked, Numbers, RunEnergy, find_energy
 from edgebench.host.analysis.run_windows import Timed
 from edgebench.host.analysis.sync.alignment import SyncMethod
-from edgebench.meters.base import Channel, LossReport
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import Channel, Gap, LossReport
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.record import MeterFacts
 from edgebench.protocol.spec import Scenario
@@ -105,7 +106,12 @@ def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) 
     assert found.net is not None
     assert found.net.components.get("offset", 0.0) < 1e-9 * offset
     assert found.net.components["gain"] == pytest.approx(found.net.value * gain, rel=1e-3)
-    assert found.gross.u_comparative < 0.01 * found.gross.u_absolute
+    # What changes any energy by the same ratio is not in the comparative one; an offset is.
+    assert found.gross.u_comparative == pytest.approx(offset, rel=0.05)
+    assert found.gross.common == {
+        "gain": pytest.approx(found.gross.value * gain, rel=1e-3),
+        "offset": pytest.approx(offset, rel=1e-3),
+    }
 
 
 def test_sample_at_each_end_is_part_of_the_uncertainty(tmp_path: Path) -> None:
@@ -128,7 +134,7 @@ def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
     assert found.power_w_idle_after == pytest.approx(IDLE_W + 0.5)
     assert found.power_w_idle == pytest.approx(IDLE_W + 0.25)
     assert found.net is not None
-    assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 12**0.5 * QUERY_S)
+    assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 2 * QUERY_S)
 
 
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
@@ -143,8 +149,50 @@ def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     )
     assert found is not None
     assert numbers_of(found).net is None
-    assert numbers_of(found).net_refused == "the device was not idle beside the run"
+    assert numbers_of(found).net_refused == "the device was not idle both before and after the run"
     assert numbers_of(found).phases["load"].refused is not None
+
+
+def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
+    """With less known of the idle power, net energy looks more certain."""
+    found = numbers_of(found_in(trace(tmp_path, until_s=15.4)))
+    assert found.net is None
+    assert found.net_refused is not None
+    assert "behind what the meter recorded" in found.net_refused
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+
+
+def test_highest_sample_of_a_sum_is_not_told(tmp_path: Path) -> None:
+    """Two rails that take turns are said to peak together."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
+    meter = header(*rails, facts={"total_rails": ["a", "b"]})
+    power = recorded(tmp_path, time_ns, power_w, power_w, of=with_term(meter))
+    assert numbers_of(found_in(power)).power_w_peak is None
+
+
+def test_recording_that_makes_no_sense_costs_no_latency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the energy throws the latencies of a run away."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("zero-size array")
+
+    power = trace(tmp_path)
+    monkeypatch.setattr(PowerFile, "window", fail)
+    found = found_in(power)
+    assert found.refused == "energy cannot be computed: ValueError: zero-size array"
+
+
+def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
+    """A tenth of a percent of the recording is missing, and all of it in one window."""
+    gap = Gap(10 * SECOND_NS, 10 * SECOND_NS + 15_000_000, 15, "lost")
+    loss = LossReport(received_count=20_000, lost_count=15, gaps=(gap,))
+    found = found_in(trace(tmp_path, loss=loss))
+    assert found.refused is not None
+    assert found.refused.startswith("0.15% of the window has no sample, limit 0.1%")
 
 
 def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:

@@ -506,24 +506,16 @@ def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
     assert missed == []
 
 
-@pytest.mark.parametrize(
-    ("second", "key"),
-    [
-        (1.0, "metrics.energy.power_w_idle_before"),
-        (1.8, "metrics.energy.phases.load"),
-        (3.25, "metrics.energy.gross_j_per_inference"),
-        (5.0, "metrics.energy.power_w_idle_after"),
-    ],
-)
-def test_changed_power_changes_the_energy(metered: Store, second: float, key: str) -> None:
+@pytest.mark.parametrize("second", [1.0, 1.8, 3.25, 5.0])
+def test_changed_power_is_noticed(metered: Store, second: float) -> None:
     """One sample of the meter is made less, the digests are written anew, and nobody notices."""
     path = metered.directory(RUN_ID) / "power.parquet"
     table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
     rows = table.to_pylist()
-    rows[round(second * 1000)]["watts_w"] *= 0.9
+    rows[round(second * 1000)]["watts_w"] *= 0.999
     kept = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
     pq.write_table(pa.Table.from_pylist(rows, table.schema.with_metadata(kept)), path)
-    assert any(name.startswith(key) for name in noticed_keys(metered))
+    assert noticed_keys(metered) == {"power.parquet"}
 
 
 @pytest.mark.parametrize("name", ["power.parquet", "raw/meter.spool", "raw/host.json"])

@@ -111,21 +111,55 @@ def find_sync(
 def _without_contradicted(
     found: list[Alignment], tried: list[Tried]
 ) -> tuple[list[Alignment], list[Tried]]:
-    """Drop arrivals that the marks of the device contradict: a buffer on the way never shows."""
-    marked = [one for one in found if one.mark_count]
-    arrival = next((one for one in found if one.method is SyncMethod.ARRIVAL), None)
-    if not marked or arrival is None:
-        return found, tried
-    best = min(marked, key=lambda one: one.error_ns)
-    when = best.line.reference_ns
-    off_ns = abs(int(best.line.to_meter(when) - arrival.line.to_meter(when)))
-    if off_ns <= best.error_ns + arrival.error_ns:
-        return found, tried
-    reason = f"samples wait {off_ns / 1e6:.3g} ms on their way, as {best.method.value} shows"
+    """Drop what another method shows to be wrong.
+
+    A wire is believed before a pattern in the power, and either before arrivals, since a buffer on
+    the way never shows in those.
+    """
+    by_method = {one.method: one for one in found}
+    wrong: dict[SyncMethod, str] = {}
+    for stronger, weaker in _PRECEDENCE:
+        one, other = by_method.get(stronger), by_method.get(weaker)
+        if one is None or other is None or stronger in wrong or weaker in wrong:
+            continue
+        if reason := _contradiction(one, other):
+            loser = weaker if weaker is not SyncMethod.ARRIVAL or _is_late(one, other) else stronger
+            wrong[loser] = reason
     return (
-        [one for one in found if one is not arrival],
-        [Tried(one.method, None, reason) if one.method is arrival.method else one for one in tried],
-    )
+        [one for one in found if one.method not in wrong],
+        [replace(one, error_ns=None, reason=wrong[one.method]) if one.method in wrong else one
+         for one in tried],
+    )  # fmt: skip
+
+
+_PRECEDENCE = (
+    (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
+    (SyncMethod.EDGE, SyncMethod.ARRIVAL),
+    (SyncMethod.CODED_LOAD, SyncMethod.ARRIVAL),
+)
+
+
+def _contradiction(one: Alignment, other: Alignment) -> str | None:
+    """By how much two methods are apart, if by more than both may be wrong."""
+    off_ns = _later_ns(one, other)
+    if abs(off_ns) <= one.error_ns + other.error_ns:
+        return None
+    if other.method is not SyncMethod.ARRIVAL:
+        return f"{abs(off_ns) / 1e6:.3g} ms off {one.method.value}"
+    if off_ns > 0:
+        return f"samples wait {off_ns / 1e6:.3g} ms on their way, as {one.method.value} shows"
+    return f"samples would have come {-off_ns / 1e6:.3g} ms before they were taken"
+
+
+def _later_ns(one: Alignment, other: Alignment) -> int:
+    """How much later a moment is in the meter's trace by one method than by the other."""
+    when_ns = one.line.reference_ns
+    return int(one.line.to_meter(when_ns) - other.line.to_meter(when_ns))
+
+
+def _is_late(marked: Alignment, arrival: Alignment) -> bool:
+    """Whether samples came after they were taken, as they must."""
+    return _later_ns(marked, arrival) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +228,14 @@ class _Methods:
         if not self.marks.pulses:
             raise MeasurementError(self.marks.error or "the device has no line to the meter")
         period_ns = 1e9 / self.power.header.capability.rate_hz
-        slope = self._guess().slope if self.power.arrival else None
-        return align_edges(self.marks, self.power.falling_edges(), period_ns, slope)
+        return align_edges(self.marks, self.power.falling_edges(), period_ns, self._slope())
+
+    def _slope(self) -> float | None:
+        """Of the meter's clock, as arrivals tell it; the pulses themselves need no other clock."""
+        try:
+            return self._guess().slope if self.power.arrival else None
+        except MeasurementError:
+            return None
 
     def _code(self) -> Alignment:
         if not self.marks.codes:

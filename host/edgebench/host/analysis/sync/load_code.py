@@ -36,15 +36,29 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
-"""How far the meter's buffers may have made the first guess wrong."""
+"""How far the meter's buffers may have made the first guess wrong …"""
+SEARCH_CHIPS = 6
+"""… and at least so many chips, so that there are other shifts to hold the best one against."""
+MAX_GRID = 4_000_000
+"""Moments: 32 MB. A code that asks for more was not played as it says."""
 STEPS_PER_CHIP = 4
 GRID_PER_CHIP = 40
 """Times at which the energy is looked up, for a chip; between them power is taken for constant."""
-MIN_CORRELATION = 0.5
-"""Below, the code is not what is seen."""
+MIN_CORRELATION = {1: 0.85, 2: 0.7}
+"""By codes that are seen together: below, it is not the code that is seen. The correlation of 31
+chips with white noise has a deviation of 0.18, and 500 shifts of a chip are tried: once in a
+million such searches for two codes, once in 2000 for one, noise is taken for the code."""
+MIN_CORRELATION_EACH = 0.5
+"""Of each code alone, at the shift that is best for both."""
 RIVAL_RATIO = 0.8
 """Another peak as high as this times the best one makes the answer a guess."""
 MIN_MARKS = 6
+MIN_MARKS_RATIO = 0.75
+"""Of the changes of a code that must be seen where they should be: noise has half of them."""
+WHOLE_RATIO = 0.8
+"""Of a chip: one that was cut short, as the device stalled before it, has no marks."""
+ONE_CODE_DRIFT = 50e-6
+"""By which arrivals may mistake the rate, where a second code does not tell it."""
 FLAT_RATIO = 0.2
 """A change of less than this times the typical one is no mark."""
 OUTLIER_FACTOR = 5.0
@@ -83,6 +97,8 @@ def align_code(
     """
     if not codes:
         raise MeasurementError("the device played no code of work and rest")
+    chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
+    search_ns = max(search_ns, SEARCH_CHIPS * chip_ns)
     local = [_Local.of(code, cumulative, guess, search_ns) for code in codes]
     line = guess.shifted(_peak_ns(local, guess, search_ns))
     # The second look starts from the first's answer, and is the last that changes anything.
@@ -106,16 +122,25 @@ class _Local:
     ) -> _Local:
         edges_ns = np.array(code.edges_ns, np.int64)
         is_busy = np.array(code.is_busy, np.bool_)
-        if len(edges_ns) != len(is_busy) + 1 or len(is_busy) < MIN_MARKS:
+        chips_ns = np.diff(edges_ns)
+        if len(edges_ns) != len(is_busy) + 1 or len(is_busy) < MIN_MARKS or chips_ns.min() <= 0:
             raise MeasurementError("the device's account of its code is damaged")
         first_ns, last_ns = (int(end) for end in guess.to_meter(edges_ns[[0, -1]]))
-        step_ns = max(1, int(np.diff(edges_ns).min()) // GRID_PER_CHIP)
+        step_ns = max(1, int(np.median(chips_ns)) // GRID_PER_CHIP)
+        if (last_ns - first_ns + 2 * search_ns) / step_ns > MAX_GRID:
+            raise MeasurementError("the device's code is too long for its chips")
         grid_ns = np.arange(first_ns - int(search_ns), last_ns + int(search_ns), step_ns)
         grid_j = cumulative(grid_ns)
         is_known = ~np.isnan(grid_j)
         if not is_known.any():
             raise MeasurementError("the meter recorded nothing near the code")
         return cls(edges_ns, is_busy, grid_ns[is_known], grid_j[is_known])
+
+    @property
+    def changes(self) -> NDArray[np.bool_]:
+        """Of each edge between two chips, whether work or rest begins there, shape (n - 1,)."""
+        found: NDArray[np.bool_] = self.is_busy[1:] != self.is_busy[:-1]
+        return found
 
     @property
     def chip_ns(self) -> float:
@@ -148,12 +173,14 @@ def _peak_ns(codes: Sequence[_Local], guess: ClockLine, search_ns: float) -> flo
     chip_ns = codes[0].chip_ns
     steps = int(search_ns / chip_ns * STEPS_PER_CHIP)
     shifts_ns = np.arange(-steps, steps + 1) * (chip_ns / STEPS_PER_CHIP)
-    found = np.mean([code.correlations(guess, shifts_ns) for code in codes], axis=0)
+    each = np.array([code.correlations(guess, shifts_ns) for code in codes])
+    found = each.mean(axis=0)
     best = int(np.argmax(found))
-    if found[best] < MIN_CORRELATION:
+    limit = MIN_CORRELATION[min(len(codes), 2)]
+    if found[best] < limit or each[:, best].min() < MIN_CORRELATION_EACH:
         raise MeasurementError(
             f"the code of work and rest is not seen in the power: correlation {found[best]:.2f}, "
-            f"limit {MIN_CORRELATION:g}"
+            f"limit {limit:g}"
         )
     rival = found[np.abs(shifts_ns - shifts_ns[best]) > 2 * chip_ns].max(initial=0.0)
     if rival > RIVAL_RATIO * found[best]:
@@ -184,7 +211,7 @@ def _marks(codes: Sequence[_Local], line: ClockLine) -> _Marks:
 
 
 def _changes(code: _Local, line: ClockLine) -> _Marks:
-    is_change = code.is_busy[1:] != code.is_busy[:-1]
+    is_change = code.changes
     inner = code.edges_ns[1:-1][is_change]
     is_rise = code.is_busy[1:][is_change]
     middle = line.to_meter(inner).astype(np.float64)
@@ -194,7 +221,10 @@ def _changes(code: _Local, line: ClockLine) -> _Marks:
     after_w = _mean_w(code, middle + half / 2, middle + half)
     energy_nj = 1e9 * (code.energy_j(middle + half) - code.energy_j(middle - half))
     step_w = before_w - after_w
-    is_mark = (step_w < 0) == is_rise
+    chips_ns = np.diff(code.edges_ns)
+    whole_ns = WHOLE_RATIO * code.chip_ns
+    is_mark = (chips_ns[:-1][is_change] > whole_ns) & (chips_ns[1:][is_change] > whole_ns)
+    is_mark &= (step_w < 0) == is_rise
     is_mark &= np.abs(step_w) > FLAT_RATIO * np.median(np.abs(step_w))
     late_ns = np.zeros(len(middle))
     np.divide(energy_nj - (before_w + after_w) * half, step_w, out=late_ns, where=is_mark)
@@ -222,19 +252,31 @@ def _without_outliers(marks: _Marks, line: ClockLine) -> _Marks:
 
 def _judged(marks: _Marks, line: ClockLine, codes: Sequence[_Local]) -> Alignment:
     count = len(marks.device_ns)
-    if count < MIN_MARKS:
-        raise MeasurementError(f"{count} changes of the load are seen, {MIN_MARKS} needed")
+    expected = sum(int(code.changes.sum()) for code in codes)
+    if count < max(MIN_MARKS, MIN_MARKS_RATIO * expected):
+        raise MeasurementError(f"{count} of {expected} changes of the load are seen")
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     spread_ns = float(off_ns.std(ddof=2))
-    # Of a line at the ends of its span, where half of the marks are at each of them.
-    mean_ns = spread_ns * np.sqrt(2 / count)
-    rises, falls = off_ns[marks.is_rise], off_ns[~marks.is_rise]
-    lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
-    grid_ns = codes[0].chip_ns / GRID_PER_CHIP
-    error_ns = COVERAGE * float(mean_ns) + lopsided_ns + grid_ns / np.sqrt(count)
+    error_ns = _error_ns(off_ns, spread_ns, marks.is_rise) + _grid_ns(codes) / np.sqrt(count)
     if error_ns > codes[0].chip_ns / 2:
         raise MeasurementError(
             f"the code of work and rest is seen too dimly: error {error_ns / 1e6:.3g} ms, "
             f"limit {codes[0].chip_ns / 2e6:.3g} ms"
         )
+    if len(codes) == 1:
+        error_ns += ONE_CODE_DRIFT * float(codes[0].grid_ns[-1] - codes[0].grid_ns[0])
     return Alignment(SyncMethod.CODED_LOAD, line, float(error_ns), spread_ns, count)
+
+
+def _error_ns(off_ns: Floats, spread_ns: float, is_rise: NDArray[np.bool_]) -> float:
+    """Of the line at the ends of its span, where half of the marks are at each; k = 2.
+
+    By how much rises are later than falls is what the device's own delays do to both.
+    """
+    rises, falls = off_ns[is_rise], off_ns[~is_rise]
+    lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
+    return COVERAGE * spread_ns * float(np.sqrt(2 / len(off_ns))) + lopsided_ns
+
+
+def _grid_ns(codes: Sequence[_Local]) -> float:
+    return codes[0].chip_ns / GRID_PER_CHIP
