@@ -26,3 +26,6 @@ def test_energy_is_true_whatever_the_clock_of_the_meter(trials: Bench, seed: int
         assert found.refused is None
         assert found.ratio == pytest.approx(1.0, abs=0.01)
         assert found.is_inside
+        # Without the gain of 10 % that is stated for the unit, and that this one does not have.
+        assert found.is_inside_comparative
+        assert abs(found.off_ns or 0.0) <= 2 * (found.error_ns or 0.0)

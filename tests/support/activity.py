@@ -32,6 +32,7 @@ LOW_S = 9 / 9600
 SUPPLY_V = 3.3
 _RECORD = struct.Struct("<qq")
 _PULSE = -1
+_LATE_LOOK_NS = 2_000_000
 _RECENT = 20_000
 """Times of work in the last seconds, of which the current is still to be told."""
 _KNOWN_AFTER_NS = 12_000_000
@@ -190,6 +191,9 @@ class Activity:
                     continue
                 if value > 0:
                     last_ns = self._ends[-1] if self._ends else 0
-                    self._begins.append(max(last_ns, time_ns - value))
+                    begin_ns = time_ns - value
+                    # A look comes a little after its tick: that is no rest.
+                    is_same = begin_ns - last_ns < _LATE_LOOK_NS
+                    self._begins.append(last_ns if is_same else begin_ns)
                     self._ends.append(time_ns)
                 self._looked_ns = time_ns

@@ -38,6 +38,8 @@ class Found:
     u95_absolute_j: float | None
     u95_comparative_j: float | None
     error_ns: float | None
+    off_ns: float | None
+    """By which the middle of the run is laid beside where it is in the trace."""
     truth_j: float
     refused: str | None
 
@@ -52,6 +54,13 @@ class Found:
         if self.value_j is None or self.u95_absolute_j is None:
             return False
         return abs(self.value_j - self.truth_j) <= self.u95_absolute_j
+
+    @property
+    def is_inside_comparative(self) -> bool:
+        """The same of the interval without the meter's gain, which this meter does not have."""
+        if self.value_j is None or self.u95_comparative_j is None:
+            return False
+        return abs(self.value_j - self.truth_j) <= self.u95_comparative_j
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +93,9 @@ class Bench:
                 cooldown_timeout_s=0.0,
                 is_checked=False,
             )
-        return [self._found(run, method) for method in methods]
+        return [self._found(run, method, unit) for method in methods]
 
-    def _found(self, run: Run, method: SyncMethod) -> Found:
+    def _found(self, run: Run, method: SyncMethod, unit: Ppk2Emulator) -> Found:
         energy = analysed_again(self.host.lab.store, run.id, method)
         queries = run.queries
         first = run.metrics["warmup"]["query_count"]
@@ -97,9 +106,20 @@ class Bench:
             u95_absolute_j=energy["u95_absolute_j"],
             u95_comparative_j=energy["u95_comparative_j"],
             error_ns=energy["sync"]["error_ns"] if energy["sync"] else None,
+            off_ns=_off_ns(energy["sync"], (begin_ns + end_ns) // 2, unit),
             truth_j=self.activity.energy_j(begin_ns, end_ns) / (len(queries) - first),
             refused=energy["refused"],
         )
+
+
+def _off_ns(sync: dict[str, Any] | None, device_ns: int, unit: Ppk2Emulator) -> float | None:
+    """How far a moment is from where it is by the unit's own clock."""
+    if sync is None or sync["offset_ns"] is None:
+        return None
+    assert unit.started_s is not None
+    true_ns = (device_ns - unit.started_s * 1e9) * (1 + FAST_PPM * 1e-6)
+    passed_ns = (device_ns - sync["reference_ns"]) * sync["slope_ppm"] * 1e-6
+    return float(device_ns + sync["offset_ns"] + passed_ns - true_ns)
 
 
 def analysed_again(store: Store, run_id: str, method: SyncMethod | None) -> dict[str, Any]:

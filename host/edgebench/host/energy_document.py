@@ -94,5 +94,7 @@ def _sync(sync: Sync) -> dict[str, Any]:
         "residual_ns": best.residual_ns if best else None,
         "mark_count": best.mark_count if best else None,
         "slope_ppm": best.line.slope * 1e6 if best else None,
+        "reference_ns": best.line.reference_ns if best else None,
+        "offset_ns": best.line.offset_ns if best else None,
         "tried": to_plain(sync.tried),
     }

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgebench.host.analysis.integrate import Floats, Nanoseconds, line_of_instants
+from edgebench.host.analysis.integrate import (
+    Floats,
+    Nanoseconds,
+    PowerLine,
+    line_of_instants,
+)
 from edgebench.host.analysis.sync.alignment import ClockLine
 from edgebench.host.analysis.sync.load_code import align_code
 from edgebench.protocol.errors import MeasurementError
@@ -172,3 +177,55 @@ def test_device_that_played_none_is_told() -> None:
     """An older agent gives a traceback."""
     with pytest.raises(MeasurementError, match="played no code"):
         align_code([], lambda asked: np.zeros(len(asked)), ClockLine(0, 0.0))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_work_that_is_not_the_code_is_not_taken_for_it(count: int) -> None:
+    """Two of a hundred runs on a busy device are laid over the wrong second of the trace."""
+    codes = [played(10 * SECOND_NS), played(18 * SECOND_NS)][:count]
+    for seed in range(30):
+        chance = np.random.default_rng(seed)
+        lengths = 1 + chance.exponential(25, 2000).astype(np.int64)
+        power_w = np.repeat(np.arange(2000) % 2 + 1.0, lengths)[:30_000]
+        line = line_of_instants(np.arange(len(power_w)) * 1_000_000, power_w)
+        with pytest.raises(MeasurementError):
+            align_code(codes, recorded_in(line), ClockLine(0, 0.0))
+
+
+def test_code_of_a_device_that_stalled_is_found_or_refused() -> None:
+    """A chip of half a microsecond takes all of the host's memory, and the run is lost."""
+    truth = ClockLine(0, 1e9)
+    codes = [played(10 * SECOND_NS), played(14 * SECOND_NS)]
+    edges = list(codes[0].edges_ns)
+    edges[8] = edges[9] - 400  # the chip before was 20 ms too long
+    codes[0] = LoadCode(tuple(edges), codes[0].is_busy)
+    found = align_code(codes, trace(codes, truth, rate_hz=10_000), ClockLine(0, 0.0))
+    off_ns = abs(int(found.line.to_meter(12 * SECOND_NS) - truth.to_meter(12 * SECOND_NS)))
+    assert off_ns <= found.error_ns
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        tuple(range(0, 320_000_000, 10_000_000)),
+        tuple([0] * 32),
+        tuple(range(0, -320, -10)),
+    ],
+)
+def test_account_that_cannot_be_true_is_refused(edges: tuple[int, ...]) -> None:
+    """What a strange agent says of its code ends in a traceback, or in an hour of work."""
+    code = LoadCode(edges, tuple(map(bool, SEQUENCE)))
+    flat = line_of_instants(np.arange(0, 30 * SECOND_NS, 1_000_000), np.ones(30_000))
+    with pytest.raises(MeasurementError):
+        align_code([code], recorded_in(flat), ClockLine(0, 0.0))
+
+
+def recorded_in(line: PowerLine) -> Callable[[Nanoseconds], Floats]:
+    """What a recording says of any time."""
+    first, last = line.time_ns[0], line.time_ns[-1]
+
+    def seen(asked: Nanoseconds) -> Floats:
+        found = line.cumulative_j(np.clip(asked, first, last))
+        return np.where((asked < first) | (asked > last), np.nan, found)
+
+    return seen
