@@ -53,8 +53,8 @@ MIN_CORRELATION_EACH = 0.5
 RIVAL_RATIO = 0.8
 """Another peak as high as this times the best one makes the answer a guess."""
 MIN_MARKS = 6
-MIN_MARKS_RATIO = 0.75
-"""Of the changes of a code that must be seen where they should be: noise has half of them."""
+MIN_MARKS_RATIO = 0.5
+"""Of the changes of a code that must be seen, and agree about where they are."""
 WHOLE_RATIO = 0.8
 """Of a chip: one that was cut short, as the device stalled before it, has no marks."""
 ONE_CODE_DRIFT = 50e-6
