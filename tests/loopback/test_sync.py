@@ -1,0 +1,72 @@
+"""The way that `--sync` names, with a made-up PPK2 whose current follows what the device does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.commands import METERED
+from support.energy_trial import DEVICE, Bench, bench
+from support.ppk2 import Ppk2Emulator
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One agent, with a wire to the meter."""
+    with bench(tmp_path_factory.mktemp("wired")) as made:
+        yield made
+
+
+def measured(wired: Bench, method: str) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, standard error and document of a run with this way."""
+    wired.activity.begin(rest_a=2e-3, work_a=20e-3, noise_a=0.0, seed=1)
+    unit = Ppk2Emulator()
+    unit.waveform = lambda time_s: wired.activity.waveform(unit, time_s)
+    with unit:
+        result = wired.host.run(
+            *("bench", "digits_fp32.tflite", "--on", DEVICE, *METERED, "--sync", method),
+            *("--meter", f"ppk2:{unit.path},supply=3.3", "--json"),
+        )
+    (document,) = json.loads(result.stdout)["runs"]
+    assert len(document["conditions"]["marks"]["pulses"]) == 10
+    return result.returncode, result.stderr, document
+
+
+@pytest.mark.parametrize(("method", "code_count"), [("edge", 0), ("coded_load", 2)])
+def test_way_that_is_asked_for_is_taken_and_named(
+    wired: Bench, method: str, code_count: int
+) -> None:
+    """The best way is taken though another one was asked for, or the device plays for nothing."""
+    code, said, document = measured(wired, method)
+    assert code == 0, said
+    sync = document["metrics"]["energy"]["sync"]
+    assert (sync["method"], sync["asked"]) == (method, method)
+    assert {one["method"] for one in sync["tried"]} == {"arrival", "edge", "coded_load"}
+    assert len(document["conditions"]["marks"]["codes"]) == code_count
+
+
+def test_best_way_is_taken_where_none_is_asked_for(wired: Bench) -> None:
+    """The first way that works is taken, whatever its error."""
+    code, said, document = measured(wired, "auto")
+    assert code == 0, said
+    sync = document["metrics"]["energy"]["sync"]
+    errors = {one["method"]: one["error_ns"] for one in sync["tried"] if one["error_ns"]}
+    assert sync["method"] == min(errors, key=lambda name: errors[name])
+    assert sync["asked"] is None
+
+
+def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: Bench) -> None:
+    """The window lies beside the inferences, and nothing of what is printed says so.
+
+    This meter holds its samples back until it is known what the device did then.
+    """
+    code, said, document = measured(wired, "arrival")
+    energy = document["metrics"]["energy"]
+    assert code == 3, said
+    assert energy["refused"].startswith("synchronisation: arrival: samples wait ")
+    assert energy["refused"].endswith(" ms on their way, as edge shows")
+    assert energy["gross_j_per_inference"] is None
