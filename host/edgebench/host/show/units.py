@@ -58,7 +58,7 @@ def format_joules(value_j: float | None) -> str:
 
 
 def format_joules_within(value_j: float, half_width_j: float) -> str:
-    """An energy with its expanded uncertainty in percent.
+    """An energy with its expanded uncertainty in percent, or in joules where that is more than it.
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.0002)
     ('1.32 mJ ±11 %', '2.00 J ±0.010 %')

@@ -1,0 +1,161 @@
+"""What a person reads of an energy, as it stands on the page of a run."""
+
+from __future__ import annotations
+
+import io
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from rich.console import Console
+from support.metered import store_metered_run
+from support.records import CREATED_UTC, RUN_ID, latencies, run_record, traces_of, worker_record
+
+from edgebench.host.document import build_document
+from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.page import run_page
+from edgebench.host.store.layout import Store
+
+Document = dict[str, Any]
+
+WIDE = """\
+energy         210 µJ ±0.028 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
+               105 µJ ±0.058 % an inference, net of idle
+power          mean 2.00 W, idle 1.00 W, highest sample 2.00 W
+uncertainty    ±59.7 nJ absolute, ±59.7 nJ beside another run with this meter (k = 2); most by edges of the window 29.9 nJ (k = 1)
+per inference  only the mean: an inference takes 0.1035 ms, this meter, synchronised to 0.0913 ms, resolves 20 ms
+phases         load 600 mJ at 1.50 W, warmup: none, steady 1.05 J at 2.00 W
+battery        317,246,304 inferences or 9:15:03 without a pause from 66.6 kJ, as stated
+meter          edgebench synthetic, nothing is measured; inside: synthetic
+clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
+"""  # noqa: E501
+NARROW = """\
+energy         210 µJ ±0.028 % an inference, gross, 4,763 inferences/J, over
+               4990 in 0.524 s
+               105 µJ ±0.058 % an inference, net of idle
+power          mean 2.00 W, idle 1.00 W, highest sample 2.00 W
+uncertainty    ±59.7 nJ absolute, ±59.7 nJ beside another run with this meter (k
+               = 2); most by edges of the window 29.9 nJ (k = 1)
+per inference  only the mean: an inference takes 0.1035 ms, this meter,
+               synchronised to 0.0913 ms, resolves 20 ms
+phases         load 600 mJ at 1.50 W, warmup: none, steady 1.05 J at 2.00 W
+battery        317,246,304 inferences or 9:15:03 without a pause from 66.6 kJ,
+               as stated
+meter          edgebench synthetic, nothing is measured; inside: synthetic
+clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
+"""
+REFUSED_NARROW = """\
+energy        refused: complete: serial port /dev/ttyACM0 is gone: device
+              reports readiness to read but returned no data
+meter         edgebench synthetic, nothing is measured
+"""
+REFUSED_WIDE = """\
+energy        refused: complete: serial port /dev/ttyACM0 is gone: device reports readiness to read but returned no data
+meter         edgebench synthetic, nothing is measured
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """A run whose energy is known."""
+    store = Store(tmp_path_factory.mktemp("made"))
+    store_metered_run(store)
+    return store.document(RUN_ID)
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """A run whose meter was pulled out."""
+    store = Store(tmp_path_factory.mktemp("refused"))
+    gone = "serial port /dev/ttyACM0 is gone: device reports readiness to read but returned no data"
+    store_metered_run(store, trouble=gone)
+    return store.document(RUN_ID)
+
+
+def shown(document: Document, width: int) -> str:
+    """The part of the page of a run that is about energy, without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console.print(run_page(document, width))
+    lines = [f"{line.rstrip()}\n" for line in out.getvalue().splitlines()]
+    first = next(n for n, line in enumerate(lines) if line.startswith("energy "))
+    last = next(n for n, line in enumerate(lines) if line.startswith("device "))
+    return "".join(lines[first:last])
+
+
+def changed(document: Document, **energy: object) -> Document:
+    """With another energy."""
+    found = deepcopy(document)
+    found["metrics"]["energy"] |= energy
+    return found
+
+
+@pytest.mark.parametrize(("width", "expected"), [(80, NARROW), (160, WIDE)])
+def test_energy_is_shown_with_all_that_it_depends_on(
+    made: Document, width: int, expected: str
+) -> None:
+    """A number without its uncertainty, its meter or its clocks; or a line that is cut."""
+    assert shown(made, width) == expected
+
+
+@pytest.mark.parametrize(("width", "expected"), [(80, REFUSED_NARROW), (160, REFUSED_WIDE)])
+def test_refused_energy_is_its_reason(refused: Document, width: int, expected: str) -> None:
+    """A zero, or a None, is printed in the place of a refused number."""
+    assert shown(refused, width) == expected
+
+
+def lines_of(document: Document) -> dict[str, str]:
+    """Text by name; the line without a name is the one of net energy."""
+    return dict(energy_lines(document["metrics"]["energy"]))
+
+
+def test_net_that_is_not_there_says_why(made: Document) -> None:
+    """Nobody learns that the device was not idle."""
+    gone = dict.fromkeys(("net_j_per_inference", "power_w_idle", "net_u95_absolute_j"))
+    found = lines_of(changed(made, **gone, net_refused="the device was not idle beside the run"))
+    assert found[""] == "net: none, the device was not idle beside the run"
+    assert found["power"] == "mean 2.00 W, highest sample 2.00 W"
+
+
+def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
+    """A model that takes nothing measurable is shown with ±0 %, or with millions of percent."""
+    found = lines_of(changed(made, net_j_per_inference=-1e-9, net_u95_absolute_j=6e-8))
+    assert found[""] == "-1.00 nJ ±60.0 nJ an inference, net of idle"
+    found = lines_of(changed(made, net_j_per_inference=0.0, net_u95_absolute_j=6e-8))
+    assert found[""] == "0 J ±60.0 nJ an inference, net of idle"
+
+
+def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
+    """A capacity is made up; or days are shown as a date."""
+    assert "battery" not in lines_of(changed(made, battery=None))
+    battery = made["metrics"]["energy"]["battery"] | {"duration_s": 100 * 3600.0}
+    found = lines_of(changed(made, battery=battery))["battery"]
+    assert found == "317,246,304 inferences or 100 h without a pause from 66.6 kJ, as stated"
+
+
+def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:
+    """Percentiles of energy without what the ends of each window may be wrong by."""
+    resolved = {
+        "count": 10, "p50_j": 0.002, "p90_j": 0.003, "u95_edges_j": 1e-4, "refused": None
+    }  # fmt: skip
+    found = lines_of(changed(made, per_query=resolved))["per inference"]
+    assert found == "p50 2.00 mJ, p90 3.00 mJ, each ±100 µJ by where it begins and ends"
+
+
+def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
+    """A file that says nothing of its errors looks exact."""
+    found = lines_of(changed(made, components_j={}, u95_absolute_j=0.0, u95_comparative_j=0.0))
+    assert found["uncertainty"].endswith("most by nothing that is known (k = 1)")
+
+
+def test_run_without_a_meter_has_no_line_of_energy() -> None:
+    """Every run without a meter is shown as a failure."""
+    latency_ns = latencies()
+    document = build_document(
+        run_record(worker_record(latency_ns)),
+        traces_of(latency_ns),
+        created_utc=CREATED_UTC,
+        clock=None,
+    )
+    assert document["metrics"]["energy"] is None
+    assert energy_lines(document["metrics"]["energy"]) == []
