@@ -82,6 +82,13 @@ NUMBERS = Numbers(
     phases={},
     per_query=QueryEnergy(refused="too short"),
 )
+ALWAYS_THE_SAME = replace(
+    NUMBERS,
+    power_w=Uncertain(1.0, {}, 0.01, 0.0),
+    power_w_idle=1.0 - 1e-15,
+    power_w_idle_after=1.0 - 1e-15,
+)
+"""A device that idles as it works: only rounding tells its powers apart."""
 _ALIGNED = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), 1e5)
 ENERGY = RunEnergy(
     meter="Example Meter",
@@ -441,6 +448,8 @@ PASSING: list[tuple[str, Change]] = [
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("background_load", busy(0.0999)),
     ("cpu_pressure", after(cpu_stall_s=0.55)),
+    ("energy_idle", energy(numbers=replace(NUMBERS, power_w_idle_after=1.199))),
+    ("energy_idle", energy(numbers=ALWAYS_THE_SAME)),
 ]
 
 
