@@ -135,6 +135,10 @@ def test_metered_run_is_verified(metered: Measured) -> None:
             "metric 'joules' has no better or worse",
         ),
         (("--meter", "agent:wattson"), "unknown meter 'wattson'"),
+        (
+            ("--meter", METER, "--on", "a", "--on", "b"),
+            f"meter {METER} is wired to one device, not to a, b; agent:METER takes",
+        ),
         (("--meter", "hwmon:/nowhere"), "meter hwmon cannot be used: "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

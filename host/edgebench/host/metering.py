@@ -142,6 +142,11 @@ def _method(sync: str | None) -> SyncMethod | None:
 
 
 def _refuse_elsewhere(name: str, on: Sequence[str]) -> None:
+    if len(set(on)) > 1:
+        raise UsageError(
+            f"meter {name} is wired to one device, not to {', '.join(on)}; agent:METER takes the "
+            "meter of each"
+        )
     elsewhere = [device for device in on if device != LOCAL_NAME]
     if elsewhere and not is_external(name):
         raise UsageError(f"meter {name} measures this machine, not {elsewhere[0]}")
