@@ -202,12 +202,11 @@ def _with_net(
     for times in idle_windows(events):
         try:
             idles.append(view.window(*times))
-            beside_w.append(idles[-1].energy_j / idles[-1].duration_s)
         except MeasurementError as exc:
             reason = str(exc)
     if len(idles) < IDLE_WINDOWS:
         return replace(found, net_refused=reason)
-    powers_w = [power_w for power_w in beside_w if power_w is not None]
+    powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     return replace(
         found,

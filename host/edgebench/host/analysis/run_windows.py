@@ -109,7 +109,8 @@ class View:
         if len(self.site.channels) > 1:
             return None
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
-        return self.power.peak_w(self.site.channels[0], begin, end)
+        (channel,) = self.site.channels
+        return self.power.peak_w(channel, begin, end)
 
     def _edge_w(self, meter_ns: int, window: EnergyWindow) -> float:
         """Power that an end may gain or lose: the highest of where it may be, or the mean."""

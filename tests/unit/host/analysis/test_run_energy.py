@@ -137,24 +137,6 @@ def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
     assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 2 * QUERY_S)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [((2.9, 20.0), (None, 1.5)), ((0.0, 15.2), (IDLE_W, None)), ((0.0, 20.0), (IDLE_W, 1.5))],
-)
-def test_idle_that_was_not_recorded_is_not_the_other_one(
-    tmp_path: Path, seconds: tuple[float, float], expected: tuple[float | None, float | None]
-) -> None:
-    """The idle power after the run is called that of before, and compared with nothing."""
-    time_ns = np.arange(*(round(second * SECOND_NS) for second in seconds), SECOND_NS // 1000)
-    levels = (*LEVELS[:-1], (15.0, 1.5))
-    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
-    assert (found.power_w_idle_before, found.power_w_idle_after) == tuple(
-        None if power is None else pytest.approx(power) for power in expected
-    )
-    assert found.net is not None
-    assert found.net_refused is None
-
-
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     """The power of some other moment is taken for idle."""
     found = find_energy(

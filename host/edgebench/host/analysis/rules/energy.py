@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO, IDLE_STEADY_RATIO
 from edgebench.host.analysis.sync.alignment import SyncMethod
 
 _NO_METER = "no meter was asked for"
-_ROUNDING = 1e-9
-"""A device that takes the same all the time has no net power, and no difference between idles."""
 
 
 def meter(evidence: Evidence) -> tuple[bool | None, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +17,7 @@ from edgebench.host.analysis.integrate import (
     line_of_instants,
 )
 from edgebench.host.analysis.sync.alignment import ClockLine
-from edgebench.host.analysis.sync.load_code import MAX_GRID, align_code
+from edgebench.host.analysis.sync.load_code import align_code
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
