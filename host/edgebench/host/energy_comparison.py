@@ -14,10 +14,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgebench.protocol.errors import MetersDiffer
+from edgebench.protocol.errors import MeasurementError, MetersDiffer
 
 ENERGY = "energy."
 """Beginning of the metrics that a meter has a share in."""
+MAX_RATIO = 0.5
+"""Beyond, twice the uncertainty is as much as the energy itself."""
 _NET = "energy.net_"
 
 Document = Mapping[str, Any]
@@ -29,21 +31,41 @@ def instrument_ratio(
     """Standard uncertainty of the ratio of two energies by the meter; 0 for any other metric.
 
     Raises:
-        MetersDiffer: two meters, or two boundaries: nothing cancels, and the joules are others.
+        MetersDiffer: two meters, boundaries or supplies: nothing cancels, the joules are others.
+        MeasurementError: the energy is not above what the meter may be off by.
     """
     if not metric.startswith(ENERGY):
         return 0.0
     energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
-    places = {(one["meter"], one["boundary"]) for one in energies}
-    if len(places) > 1:
-        shown = " / ".join(sorted(f"{meter}, {boundary}" for meter, boundary in places))
-        raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
+    _refuse_two_meters(energies)
     prefix = "net_" if metric.startswith(_NET) else ""
     before, after = (_side(documents, prefix) for documents in (baseline, candidate))
     shared = [
         before[0].get(name, 0.0) - after[0].get(name, 0.0) for name in before[0].keys() | after[0]
     ]
-    return math.hypot(*shared, before[1], after[1])
+    ratio = math.hypot(*shared, before[1], after[1])
+    if ratio >= MAX_RATIO:
+        raise MeasurementError(
+            f"{metric} of these runs is not above what the meter may be off by: nothing to compare"
+        )
+    return ratio
+
+
+def _refuse_two_meters(energies: Sequence[Mapping[str, Any]]) -> None:
+    places = {_place(one) for one in energies}
+    if len(places) > 1:
+        shown = " / ".join(sorted(places))
+        raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
+    if len({one["settings_sha256"] for one in energies}) > 1:
+        raise MetersDiffer(
+            f"runs cannot be compared, the meter was another unit or set otherwise ({places.pop()})"
+        )
+
+
+def _place(energy: Mapping[str, Any]) -> str:
+    supply_v = energy["supply_v"]
+    supply = "" if supply_v is None else f", supply {supply_v:g} V"
+    return f"{energy['meter']}, {energy['boundary']}{supply}"
 
 
 def no_energy(document: Document, metric: str) -> str | None:

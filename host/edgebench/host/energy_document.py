@@ -33,6 +33,8 @@ def energy_document(energy: RunEnergy | None) -> dict[str, Any] | None:
         "boundary": energy.site.boundary if energy.site else None,
         "channels": list(energy.site.channels) if energy.site else None,
         "meter": energy.meter,
+        "supply_v": energy.supply_v,
+        "settings_sha256": energy.settings_sha256,
         "sync": _sync(energy.sync) if energy.sync else None,
         "checks": to_plain(energy.checks),
         "refused": energy.refused,

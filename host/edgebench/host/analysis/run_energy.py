@@ -18,10 +18,13 @@ Horowitz, Indermaur & Gonzalez, Low-power digital design (1994), for the energy-
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -116,6 +119,10 @@ class RunEnergy:
     """The energy of a metered run, or why there is none."""
 
     meter: str
+    supply_v: float | None = None
+    """Given or set, where the meter measures no voltage: every joule hangs on it."""
+    settings_sha256: str | None = None
+    """Of the driver's own facts, calibration and settings: another one is another meter."""
     site: Site | None = None
     checks: tuple[Check, ...] = ()
     sync: Sync | None = None
@@ -148,7 +155,10 @@ def find_energy(
         trouble = record.metered.trouble if record.metered else None
         return RunEnergy(meter=asked.meter, refused=trouble or "the meter recorded nothing")
     found = RunEnergy(
-        meter=_name(power), checks=check_recording(power.header, power.loss, power.flags)
+        meter=_name(power),
+        supply_v=power.header.facts.get("supply_v"),
+        settings_sha256=_digest(power.header.facts),
+        checks=check_recording(power.header, power.loss, power.flags),
     )
     if failed := [check for check in found.checks if check.is_passed is False]:
         return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
@@ -276,6 +286,10 @@ def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> 
         duration_s=capacity_j / power_w.value,
         u95_ratio=gross.u95_absolute / gross.value,
     )
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _name(power: PowerTrace) -> str:

@@ -109,8 +109,7 @@ class View:
         if len(self.site.channels) > 1:
             return None
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
-        (channel,) = self.site.channels
-        return self.power.peak_w(channel, begin, end)
+        return sum(self.power.peak_w(name, begin, end) for name in self.site.channels)
 
     def _edge_w(self, meter_ns: int, window: EnergyWindow) -> float:
         """Power that an end may gain or lose: the highest of where it may be, or the mean."""

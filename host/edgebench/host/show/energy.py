@@ -11,10 +11,13 @@ from edgebench.host.show.units import (
     format_ns,
     format_rate,
     format_watts,
+    format_watts_within,
 )
 
 _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
+_MANY = 1e6
+"""More than this is not counted to the last one."""
 _CHARGE_ENDS_S = 48 * 3600.0
 
 
@@ -32,9 +35,15 @@ def energy_lines(energy: dict[str, Any] | None) -> list[tuple[str, str]]:
         ("per inference", _per_query(energy["per_query"])),
         ("phases", _phases(energy["phases"])),
         *_battery(energy["battery"]),
-        ("meter", f"{energy['meter']}; inside: {energy['boundary']}"),
+        ("meter", _meter(energy)),
         ("clocks", _sync(energy["sync"])),
     ]
+
+
+def _meter(energy: dict[str, Any]) -> str:
+    supply_v = energy["supply_v"]
+    supply = "" if supply_v is None else f", {supply_v:g} V as given or set"
+    return f"{energy['meter']}{supply}; inside: {energy['boundary']}"
 
 
 def _gross(energy: dict[str, Any]) -> str:
@@ -54,10 +63,11 @@ def _net(energy: dict[str, Any]) -> str:
 
 
 def _power(energy: dict[str, Any]) -> str:
-    mean, idle, peak = (energy[f"power_w_{name}"] for name in ("mean", "idle", "peak"))
+    idle, peak = energy["power_w_idle"], energy["power_w_peak"]
+    mean = format_watts_within(energy["power_w_mean"], energy["power_w_mean_u95_absolute"])
     rest = "" if idle is None else f", idle {format_watts(idle)}"
     highest = "" if peak is None else f", highest sample {format_watts(peak)}"
-    return f"mean {format_watts(mean)}{rest}{highest}"
+    return f"mean {mean}{rest}{highest}"
 
 
 def _uncertainty(energy: dict[str, Any]) -> str:
@@ -85,25 +95,33 @@ def _phases(phases: dict[str, Any]) -> str:
     for name in _PHASES:
         phase = phases[name]
         if phase["refused"] is None:
-            energy, power = format_joules(phase["energy_j"]), format_watts(phase["power_w_mean"])
-            shown.append(f"{name} {energy} at {power}")
+            energy = format_joules_within(phase["energy_j"], phase["u95_absolute_j"])
+            shown.append(f"{name} {energy} at {format_watts(phase['power_w_mean'])}")
         else:
-            shown.append(f"{name}: none")
-    return ", ".join(shown)
+            shown.append(f"{name} none, {_short(phase['refused'])}")
+    return "; ".join(shown)
+
+
+def _short(reason: str) -> str:
+    """A reason that stands in a list."""
+    return "too short for this meter" if "too short" in reason else reason
 
 
 def _battery(battery: dict[str, Any] | None) -> list[tuple[str, str]]:
     if battery is None:
         return []
-    hours = battery["duration_s"] / 3600
-    lasts = (
-        f"{hours:.0f} h"
-        if battery["duration_s"] > _CHARGE_ENDS_S
-        else format_duration(battery["duration_s"])
-    )
-    count = format_rate(battery["inference_count"])
+    duration_s, count = battery["duration_s"], battery["inference_count"]
+    is_long = duration_s > _CHARGE_ENDS_S
+    lasts = f"{duration_s / 3600:.0f} h" if is_long else format_duration(duration_s)
+    shown = f"{count:.3g}" if count >= _MANY else format_rate(count)
+    within = f"±{100 * battery['u95_ratio']:.2g} %"
     of = format_joules(battery["capacity_j"])
-    return [("battery", f"{count} inferences or {lasts} without a pause from {of}, as stated")]
+    return [
+        (
+            "battery",
+            f"{shown} inferences or {lasts} ({within}) without a pause from {of}, as stated",
+        )
+    ]
 
 
 def _sync(sync: dict[str, Any]) -> str:

@@ -27,6 +27,8 @@ from edgebench.host.store.index import DAMAGED, INVALID, Row
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
 RUNS_WIDTH = 120
+ENERGY_WIDTH = 26
+"""Columns that an energy takes from the others."""
 SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
@@ -63,10 +65,11 @@ class _Column:
 def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) -> Table:
     """The runs that were just made, as far as they fit into the width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    room = width - (ENERGY_WIDTH if any(map(_is_metered, documents)) else 0)
     columns = [
         column
         for column in _RESULT_COLUMNS
-        if width >= column.least_width
+        if room >= column.least_width
         and (column.only_for is None or any(map(column.only_for, documents)))
     ]
     for column in columns:
@@ -196,21 +199,21 @@ def _labelled_verdict(document: dict[str, Any]) -> Text:
 
 _RESULT_COLUMNS = (
     _Column("device", 100, lambda d: text(d["device"]["name"]), is_number=False),
-    _Column("model", 0, lambda d: text(d["model"]["name"]), is_number=False),
+    _Column("model", -ENERGY_WIDTH, lambda d: text(d["model"]["name"]), is_number=False),
     _Column("precision", 100, lambda d: text(d["model"]["precision"] or ABSENT), is_number=False),
-    _Column("runtime", 0, lambda d: text(d["runtime"]["name"]), is_number=False),
-    _Column("per second", 0, _throughput, only_for=_is_offline),
-    _Column("p50", 0, _latency("p50")),
-    _Column("± in run", 0, _half_width),
-    _Column("p90", 0, _latency("p90")),
+    _Column("runtime", -ENERGY_WIDTH, lambda d: text(d["runtime"]["name"]), is_number=False),
+    _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline),
+    _Column("p50", -ENERGY_WIDTH, _latency("p50")),
+    _Column("± in run", -ENERGY_WIDTH, _half_width),
+    _Column("p90", -ENERGY_WIDTH, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
     _Column("accuracy", 70, _accuracy, only_for=_has_accuracy),
-    _Column("energy", 0, _energy, only_for=_is_metered),
+    _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered),
     _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),
     _Column("peak memory", 132, lambda d: format_bytes(d["metrics"]["memory_bytes"]["peak_rss"])),
-    _Column("verdict", 0, _labelled_verdict, is_number=False),
+    _Column("verdict", -ENERGY_WIDTH, _labelled_verdict, is_number=False),
 )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 ABSENT = "—"
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _PREFIXES = ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_ROUNDING = 5e-4
+"""Of a value that is shown with three digits."""
 _SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -62,27 +63,43 @@ def format_joules_within(value_j: float, half_width_j: float) -> str:
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.0002)
     ('1.32 mJ ±11 %', '2.00 J ±0.010 %')
-
-    One that is larger than the value is an energy, too:
-
-    >>> format_joules_within(-1e-9, 2e-8)
-    '-1.00 nJ ±20.0 nJ'
+    >>> format_joules_within(-2e-9, 5e-8), format_joules_within(-1e-20, 5e-8)
+    ('-2.00 ±50.0 nJ', '0.00 ±50.0 nJ')
     """
-    ratio = abs(half_width_j / value_j) if value_j else math.inf
-    if ratio > 1:
-        return f"{format_joules(value_j)} ±{format_joules(half_width_j)}"
+    return _within(value_j, half_width_j, "J")
+
+
+def format_watts_within(value_w: float, half_width_w: float) -> str:
+    """A power with its expanded uncertainty.
+
+    >>> format_watts_within(2.0, 0.05)
+    '2.00 W ±2.5 %'
+    """
+    return _within(value_w, half_width_w, "W")
+
+
+def _within(value: float, half_width: float, unit: str) -> str:
+    if abs(value) < half_width:
+        size, prefix = _prefix_of(half_width)
+        scaled = round(value / size, 2) + 0.0  # no -0.00
+        return f"{scaled:.2f} ±{_three_digits(half_width / size)} {prefix}{unit}"
+    ratio = abs(half_width / value) if value else 0.0
     digits = 0 if ratio >= 0.1 else 1 if ratio >= 0.01 else 2 if ratio >= 0.001 else 3
-    return f"{format_joules(value_j)} ±{100 * ratio:.{digits}f} %"
+    return f"{_prefixed(value, unit)} ±{100 * ratio:.{digits}f} %"
 
 
 def _prefixed(value: float, unit: str) -> str:
     if value == 0:
         return f"0 {unit}"
-    for size, prefix in _PREFIXES:
-        if abs(value) >= size:
-            return f"{_three_digits(value / size)} {prefix}{unit}"
-    size, prefix = _PREFIXES[-1]
-    return f"{value / size:.3g} {prefix}{unit}"
+    size, prefix = _prefix_of(abs(value))
+    if abs(value) < size:
+        return f"{value / size:.3g} {prefix}{unit}"
+    return f"{_three_digits(value / size)} {prefix}{unit}"
+
+
+def _prefix_of(value: float) -> tuple[float, str]:
+    """The prefix under which three digits of a value are shown; 999.6 mW are 1.00 W."""
+    return next((one for one in _PREFIXES if value >= one[0] * (1 - _ROUNDING)), _PREFIXES[-1])
 
 
 def format_duration(value_s: float) -> str:
@@ -129,5 +146,6 @@ def format_rate(per_s: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    size = abs(value)
+    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:.{decimals}f}"

@@ -19,28 +19,31 @@ from edgebench.host.store.layout import Store
 Document = dict[str, Any]
 
 WIDE = """\
-energy         210 µJ ±0.028 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
-               105 µJ ±0.058 % an inference, net of idle
-power          mean 2.00 W, idle 1.00 W, highest sample 2.00 W
-uncertainty    ±59.7 nJ absolute, ±59.7 nJ beside another run with this meter (k = 2); most by edges of the window 29.9 nJ (k = 1)
-per inference  only the mean: an inference takes 0.1035 ms, this meter, synchronised to 0.0913 ms, resolves 20 ms
-phases         load 600 mJ at 1.50 W, warmup: none, steady 1.05 J at 2.00 W
-battery        317,246,304 inferences or 9:15:03 without a pause from 66.6 kJ, as stated
+energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
+               105 µJ ±0.061 % an inference, net of idle
+power          mean 2.00 W ±0.030 %, idle 1.00 W, highest sample 2.00 W
+uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k = 2); most by edges of the window 29.9 nJ, sampling of the window 9.44 nJ (k =
+               1)
+per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
+phases         load 600 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.05 J ±0.030 % at 2.00 W
+battery        3.17e+08 inferences or 9:15:03 (±0.03 %) without a pause from 66.6 kJ, as stated
 meter          edgebench synthetic, nothing is measured; inside: synthetic
 clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
 """  # noqa: E501
 NARROW = """\
-energy         210 µJ ±0.028 % an inference, gross, 4,763 inferences/J, over
+energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over
                4990 in 0.524 s
-               105 µJ ±0.058 % an inference, net of idle
-power          mean 2.00 W, idle 1.00 W, highest sample 2.00 W
-uncertainty    ±59.7 nJ absolute, ±59.7 nJ beside another run with this meter (k
-               = 2); most by edges of the window 29.9 nJ (k = 1)
-per inference  only the mean: an inference takes 0.1035 ms, this meter,
-               synchronised to 0.0913 ms, resolves 20 ms
-phases         load 600 mJ at 1.50 W, warmup: none, steady 1.05 J at 2.00 W
-battery        317,246,304 inferences or 9:15:03 without a pause from 66.6 kJ,
-               as stated
+               105 µJ ±0.061 % an inference, net of idle
+power          mean 2.00 W ±0.030 %, idle 1.00 W, highest sample 2.00 W
+uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k
+               = 2); most by edges of the window 29.9 nJ, sampling of the window
+               9.44 nJ (k = 1)
+per inference  only the mean: an inference takes 104 µs, this meter,
+               synchronised to 91.3 µs, resolves 20 ms
+phases         load 600 mJ ±0.037 % at 1.50 W; warmup none, too short for this
+               meter; steady 1.05 J ±0.030 % at 2.00 W
+battery        3.17e+08 inferences or 9:15:03 (±0.03 %) without a pause from
+               66.6 kJ, as stated
 meter          edgebench synthetic, nothing is measured; inside: synthetic
 clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
 """
@@ -114,15 +117,15 @@ def test_net_that_is_not_there_says_why(made: Document) -> None:
     gone = dict.fromkeys(("net_j_per_inference", "power_w_idle", "net_u95_absolute_j"))
     found = lines_of(changed(made, **gone, net_refused="the device was not idle beside the run"))
     assert found[""] == "net: none, the device was not idle beside the run"
-    assert found["power"] == "mean 2.00 W, highest sample 2.00 W"
+    assert found["power"] == "mean 2.00 W ±0.030 %, highest sample 2.00 W"
 
 
 def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
     """A model that takes nothing measurable is shown with ±0 %, or with millions of percent."""
     found = lines_of(changed(made, net_j_per_inference=-1e-9, net_u95_absolute_j=6e-8))
-    assert found[""] == "-1.00 nJ ±60.0 nJ an inference, net of idle"
+    assert found[""] == "-1.00 ±60.0 nJ an inference, net of idle"
     found = lines_of(changed(made, net_j_per_inference=0.0, net_u95_absolute_j=6e-8))
-    assert found[""] == "0 J ±60.0 nJ an inference, net of idle"
+    assert found[""] == "0.00 ±60.0 nJ an inference, net of idle"
 
 
 def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
@@ -130,7 +133,8 @@ def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
     assert "battery" not in lines_of(changed(made, battery=None))
     battery = made["metrics"]["energy"]["battery"] | {"duration_s": 100 * 3600.0}
     found = lines_of(changed(made, battery=battery))["battery"]
-    assert found == "317,246,304 inferences or 100 h without a pause from 66.6 kJ, as stated"
+    shown = "3.17e+08 inferences or 100 h (±0.03 %) without a pause from 66.6 kJ, as stated"
+    assert found == shown
 
 
 def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:

@@ -60,4 +60,5 @@ def energy(evidence: Evidence) -> tuple[bool | None, str]:
     if found.numbers is None:
         return False, f"refused: {found.refused}"
     gross = found.numbers.gross
-    return True, f"{gross.value:.4g} ± {gross.u95_absolute:.2g} J an inference, gross"
+    share = f" ±{gross.u95_absolute / gross.value:.2%}" if gross.value > 0 else ""
+    return True, f"{gross.value:.3g} J{share} an inference, gross"
