@@ -90,9 +90,9 @@ def store_metered_run(
         record,
         latency_ns,
         facts=facts,
-        probes=[[_probe(BEGIN_NS)], [_probe(END_NS)]],
+        probes=[[probe(BEGIN_NS)], [probe(END_NS)]],
         begin_ns=QUERIES_NS,
-        write_recording=_recorder(powers_w, tuple(terms), trouble),
+        write_recording=recorder(powers_w, tuple(terms), trouble),
     )
 
 
@@ -116,9 +116,13 @@ def samples(queries_took_ns: int, work_w: float = WORK_W) -> NDArray[np.float64]
     return found
 
 
-def _recorder(
-    powers_w: NDArray[np.float64], terms: tuple[UncertaintyTerm, ...], trouble: str | None
+def recorder(
+    powers_w: NDArray[np.float64],
+    terms: tuple[UncertaintyTerm, ...] = (),
+    trouble: str | None = None,
 ) -> Callable[[Path], Recording]:
+    """Writes what the meter recorded of these powers into a file."""
+
     def record(path: Path) -> Recording:
         found: Any = find_meter(METER).open()
         assert isinstance(found, Header)
@@ -134,6 +138,7 @@ def _recorder(
     return record
 
 
-def _probe(device_ns: int) -> ClockProbe:
+def probe(device_ns: int) -> ClockProbe:
+    """Of the device's clock, when it showed this."""
     host_ns = device_ns - HOST_LATE_NS
     return ClockProbe(host_ns - 100, device_ns - 50, device_ns + 50, host_ns + 100)

@@ -21,10 +21,8 @@ from edgebench.host.store.files import (
     write_events,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.host.store.power import write_power
+from edgebench.host.store.power import open_recording, remove_power, write_power
 from edgebench.meters.base import Recording
-from edgebench.meters.registry import find_decoder
-from edgebench.meters.spool import read_header
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -92,7 +90,8 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     # A run that another command started left its first probes and its facts here, if it was ours.
     probes = beside.probes or read_clock(directory)
     write_clock(directory, probes)
-    if recording := beside.recording or _fetched_recording(directory, record):
+    remove_power(directory)
+    if recording := beside.recording or _kept_recording(directory, record):
         write_power(directory, recording)
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -107,14 +106,12 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
     return document
 
 
-def _fetched_recording(directory: Path, record: RunRecord) -> Recording | None:
-    """What a meter of the agent's recorded; a damaged file gives no energy, and costs no run."""
+def _kept_recording(directory: Path, record: RunRecord) -> Recording | None:
+    """What a meter of the agent's recorded, or one of this host's that went away meanwhile.
+
+    When the host's ended nobody knows; energy is refused for every window that it does not cover.
+    """
     path = directory / RAW_DIRECTORY / METER_FILE
-    if record.metered is None or not path.exists():
+    if not path.exists():
         return None
-    try:
-        header = read_header(path)
-        find_decoder(header)
-    except MeasurementError:
-        return None
-    return Recording(path, header, record.metered.trouble)
+    return open_recording(path, record.metered.trouble if record.metered else None)

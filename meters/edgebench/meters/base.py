@@ -26,6 +26,9 @@ from edgebench.meters.uncertainty import UncertaintyTerm
 
 Floats = NDArray[np.float64]
 
+USB_ARRIVAL_S = 2e-3
+"""Assumed: USB asks once a millisecond, and the host wakes up as late."""
+
 
 class Flag(IntFlag):
     """What is wrong with a sample; none of them may be ignored when energy is computed."""
@@ -80,6 +83,8 @@ class Capability:
     loss_detection: LossDetection = "none"
     min_window_s: float = 0.0
     """Energy over less than this says nothing."""
+    arrival_error_s: float | None = USB_ARRIVAL_S
+    """By which even the earliest samples may come late; None: arrivals say nothing of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,8 @@ class SampleBlock:
     """The range it was measured in, where their errors differ."""
     spike_w: Floats | None = None
     """What the driver's own filter took away, 0 nearly everywhere; None: it has no filter."""
+    came_ns: int | None = None
+    """Host clock: when the last sample came, where the decoder held it back; None: just now."""
 
 
 @dataclass(frozen=True, slots=True)

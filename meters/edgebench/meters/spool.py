@@ -4,7 +4,7 @@ r"""Raw bytes of a meter on disk: a header, then packets with the time they came
     packet: first_rx_ns i64, last_rx_ns i64, length u32, little-endian; then so many bytes
 
 Everything is kept before anybody decodes it, so that a mistake in a decoder costs no measurement.
-A file whose end is cut off, as by a crash, is read up to there.
+A file whose end is cut off, or zeros, as by a crash, is read up to there.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def read_packets(path: Path) -> Iterator[Packet]:
         file.readline(_HEADER_MAX_BYTES)
         while len(head := file.read(_PACKET.size)) == _PACKET.size:
             first_ns, last_ns, length = _PACKET.unpack(head)
-            if length > _PACKET_MAX_BYTES or len(data := file.read(length)) < length:
+            is_packet = 0 < length <= _PACKET_MAX_BYTES  # an empty one is never written
+            if not is_packet or len(data := file.read(length)) < length:
                 return
             yield Packet(first_ns, last_ns, data)

@@ -26,7 +26,7 @@ HEADER = Header(
     facts={"ranges_uj": [262143328851]},
 )
 packets = st.builds(
-    Packet, st.integers(-(2**62), 2**62), st.integers(0, 2**62), st.binary(max_size=50)
+    Packet, st.integers(-(2**62), 2**62), st.integers(0, 2**62), st.binary(min_size=1, max_size=50)
 )
 
 
@@ -56,6 +56,14 @@ def test_torn_end_costs_only_itself(tmp_path: Path) -> None:
     for length in range(len(whole) - 24, len(whole)):
         path.write_bytes(whole[:length])
         assert list(read_packets(path)) == found[:1]
+
+
+def test_zeros_behind_the_last_packet_are_none(tmp_path: Path) -> None:
+    """A device that lost its power gives packets of no bytes, which came at second 0."""
+    found = [Packet(1, 2, b"abc")]
+    path = write(tmp_path / "recording", found)
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    assert list(read_packets(path)) == found
 
 
 @pytest.mark.parametrize("content", [b"", b"not JSON\n", b"{}\n", b"[1]\n", b"\x00" * 100])

@@ -21,9 +21,7 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
-from edgebench.host.store.power import write_power
-from edgebench.meters.base import Recording
-from edgebench.meters.spool import read_header
+from edgebench.host.store.power import open_recording, write_power
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
 from edgebench.protocol.traces import METER_FILE
 
@@ -85,7 +83,7 @@ def _follows_from_spool(directory: Path) -> bool:
     if not (spool.exists() and stored.exists()):
         return True
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        write_power(Path(folder), Recording(spool, read_header(spool)))
+        write_power(Path(folder), open_recording(spool))
         return _have_same_rows(stored, Path(folder) / POWER_FILE)
 
 
