@@ -19,13 +19,23 @@ from pyjoulescope_driver import binding
 from support.joulescope import FIRST_TICK, TICK_HZ, FakeDriver, Faults, Floats
 from support.recordings import Decoded, decoded
 
-from edgebench.meters.base import Flag, Header, LossReport, Missing, Packet, SampleBlock
+from edgebench.host.store.power import write_power
+from edgebench.meters.base import (
+    Flag,
+    Header,
+    LossReport,
+    Missing,
+    Packet,
+    Recording,
+    SampleBlock,
+)
 from edgebench.meters.joulescope import blocks as blocks_module
 from edgebench.meters.joulescope.blocks import CURRENT, POWER, control_topic, input_topic, pack
 from edgebench.meters.joulescope.decoder import JoulescopeDecoder, Settings
 from edgebench.meters.joulescope.device import Joulescope, Setup, load_driver
 from edgebench.meters.joulescope.stream import REMOVED_TOPIC, BlockStream
 from edgebench.meters.registry import find_meter
+from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 RATE_HZ = 100_000
@@ -274,6 +284,26 @@ def test_power_does_not_wait_for_ever() -> None:
                 found = decoder.feed(Packet(0, 0, pack(topic, block)))
                 given_count += sum(len(one.time_ns) for one in found)
     assert given_count >= (200 - 64) * driver.block_samples, "half a second is held back"
+
+
+def test_block_that_waited_came_when_it_came(tmp_path: Path) -> None:
+    """An input that sends nothing moves the meter's clock by the half second that is waited."""
+    faults = Faults(lost_of=tuple((input_topic(0), number) for number in range(400)))
+    driver = FakeDriver(faults=faults)
+    meter = made(driver)
+    header = opened(meter)
+    driver.published |= ALL_ON
+    path = tmp_path / "spool"
+    with SpoolWriter(path, header) as writer:
+        for number in range(400):
+            came_ns = 7_000_000_000 + (number + 1) * driver.block_samples * 10_000
+            for topic, block in driver.blocks(number):
+                if (topic, number) not in faults.lost_of:
+                    writer.append(Packet(came_ns - 1000, came_ns, pack(topic, block)))
+    meter.close()
+    arrival = write_power(tmp_path, Recording(path, header)).arrival
+    assert arrival is not None
+    assert arrival.offset_ns == pytest.approx(7_000_000_000, abs=20_000)
 
 
 def test_block_of_another_time_is_left_out() -> None:

@@ -122,6 +122,7 @@ def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> Non
         header = opened(made)
         made.close()
     assert header.capability.rate_hz == pytest.approx(1 / 0.00100352)
+    assert header.capability.arrival_error_s == 0.1
     assert header.info.serial == "MY56000123"
 
 
@@ -324,6 +325,7 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
         made.close()
     assert isinstance(header, Header)
     assert header.capability.rate_hz == pytest.approx(100, rel=1e-2)
+    assert header.capability.arrival_error_s == 0.1
     with pytest.raises(UsageError, match="no option 'nonsense'"):
         find_meter("scpi:TCPIP::192.168.1.5::hislip0,4880::INSTR,nonsense=1")
     answer = find_meter("scpi:NO::such::hislip0,4880::INSTR,rate=5").open()

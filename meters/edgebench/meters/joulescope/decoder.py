@@ -50,7 +50,8 @@ class JoulescopeDecoder:
     _unpacker: Unpacker = field(default_factory=Unpacker)
     _arrival: ArrivalRate = field(init=False)
     _lanes: dict[str, Lane] = field(init=False)
-    _waiting: deque[Block] = field(default_factory=deque[Block])
+    _waiting: deque[tuple[Block, int]] = field(default_factory=deque[tuple[Block, int]])
+    """Power that waits for its other signals, and when it came."""
     _origin: int | None = None
     """Tick of the first sample."""
     _next_tick: int = 0
@@ -71,11 +72,11 @@ class JoulescopeDecoder:
         has_power = False
         for block in self._unpacker.feed(packet.data):
             if block.topic == POWER:
-                has_power |= self._take(block)
+                has_power |= self._take(block, packet.last_rx_ns)
             elif block.topic in self._lanes:
                 self._lanes[block.topic].add(block)
         if has_power and self._origin is not None:
-            newest = self._waiting[-1]
+            newest, _ = self._waiting[-1]
             self._arrival.add(packet.last_rx_ns, (newest.end_tick - self._origin) // newest.step)
         return self._ready(is_last=False)
 
@@ -85,7 +86,7 @@ class JoulescopeDecoder:
 
     def loss(self) -> LossReport:
         """How complete the recording is, so far."""
-        waiting = sum(len(block.values) for block in self._waiting)
+        waiting = sum(len(block.values) for block, _ in self._waiting)
         return LossReport(
             received_count=self._received + waiting - self._missing,
             lost_count=self._lost + self._missing,
@@ -96,7 +97,7 @@ class JoulescopeDecoder:
             rate_span_s=self._arrival.span_s(),
         )
 
-    def _take(self, block: Block) -> bool:
+    def _take(self, block: Block, rx_ns: int) -> bool:
         """Put a block of power in line, unless it is of a time that has been."""
         if self._origin is None:
             self._origin = self._next_tick = block.first_tick
@@ -111,20 +112,20 @@ class JoulescopeDecoder:
             )
             self._lost += lost
         self._next_tick = block.end_tick
-        self._waiting.append(block)
+        self._waiting.append((block, rx_ns))
         return True
 
     def _ready(self, *, is_last: bool) -> list[SampleBlock]:
         found = []
-        while self._waiting and (is_last or self._is_complete(self._waiting[0])):
-            found.append(self._block(self._waiting.popleft()))
+        while self._waiting and (is_last or self._is_complete(self._waiting[0][0])):
+            found.append(self._block(*self._waiting.popleft()))
         return found
 
     def _is_complete(self, block: Block) -> bool:
         held_s = (self._next_tick - block.end_tick) / block.tick_hz
         return held_s > _HOLD_S or all(lane.has(block.end_tick) for lane in self._lanes.values())
 
-    def _block(self, power: Block) -> SampleBlock:
+    def _block(self, power: Block, came_ns: int) -> SampleBlock:
         assert self._origin is not None, "a block of power sets it"
         current_a, voltage_v = self._lanes[CURRENT].at(power), self._lanes[VOLTAGE].at(power)
         digital, is_carried = self._digital(power)
@@ -148,6 +149,7 @@ class JoulescopeDecoder:
             voltage_v=voltage_v,
             digital=digital,
             flags=flags,
+            came_ns=came_ns,
         )
 
     def _digital(self, power: Block) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_]]:

@@ -118,6 +118,7 @@ class Elog:
                 clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
                 loss_detection="wallclock",
                 min_window_s=10 / rate_hz,
+                arrival_error_s=_FETCH_S,
             ),
             uncertainty=UNCERTAINTY,
             facts=to_plain(Settings(kind=Kind.ELOG)),

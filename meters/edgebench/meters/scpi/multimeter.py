@@ -122,6 +122,7 @@ class MemoryMultimeter:
             clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
             loss_detection="wallclock",
             min_window_s=20 / rate_hz,
+            arrival_error_s=_FETCH_S,
         )
         return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY, supply_v)
 
