@@ -29,7 +29,6 @@ from edgebench.meters.base import (
 )
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.errors import TargetError
 
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
@@ -91,7 +90,7 @@ class PolledSession(Recorder):
 
     def __enter__(self) -> PolledSession:
         self._writer = SpoolWriter(self._path, self._header)
-        self._keep()  # the start of the first interval
+        self._attempt(self._keep)  # the start of the first interval
         self._thread.start()
         return self
 
@@ -101,10 +100,12 @@ class PolledSession(Recorder):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._join()
-        if self.trouble is None:
-            self._keep()  # the end of the last
-        self._writer.close()
+        try:
+            self._join()
+            if self.trouble is None:
+                self._attempt(self._keep)  # the end of the last
+        finally:
+            self._close()
 
     def _work(self) -> None:
         next_s = time.monotonic() + self._period_s
@@ -114,11 +115,7 @@ class PolledSession(Recorder):
             next_s = max(next_s + self._period_s, time.monotonic())
 
     def _keep(self) -> None:
-        try:
-            readings = self._read()
-        except TargetError as exc:
-            self._end(str(exc))
-            return
+        readings = self._read()
         times = [time_ns for time_ns, _ in readings]
         self._append(Packet(times[0], times[-1], cast(bytes, msgpack.packb(readings))))
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.spool import SpoolWriter
+from edgebench.protocol.errors import TargetError
+
+logger = logging.getLogger(__name__)
+
+JOIN_S = 10.0
+"""A read that takes longer will not come back: a run must not wait for it."""
 
 
 class Recorder(ABC):
@@ -20,7 +28,9 @@ class Recorder(ABC):
         self._header = header
         self._path = path
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="meter", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._attempt(self._work), name="meter", daemon=True
+        )
         self.trouble: str | None = None
         """Why nothing more is recorded; None while all is well."""
 
@@ -43,7 +53,28 @@ class Recorder(ABC):
         self.trouble = self.trouble or why
         self._is_over.set()
 
-    def _join(self) -> None:
-        """Wait until the thread has done what it is at."""
+    def _attempt(self, act: Callable[[], None]) -> None:
+        """Do this; what a driver's library raises is the end of the recording, whatever it is."""
+        try:
+            act()
+        except TargetError as exc:
+            self._end(str(exc))
+        except Exception as exc:
+            logger.exception("meter %s", self._header.driver)
+            said = " ".join(str(exc).split())[:200]
+            self._end(f"the meter's driver failed: {said or type(exc).__name__}")
+
+    def _join(self) -> bool:
+        """Wait until the thread has done what it is at; whether it has."""
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(JOIN_S)
+        if self._thread.is_alive():
+            self._end(f"the meter has not answered for {JOIN_S:g} s")
+        return not self._thread.is_alive()
+
+    def _close(self) -> None:
+        """Write what is left."""
+        try:
+            self._writer.close()
+        except OSError as exc:
+            self._end(f"recording cannot be written: {exc.strerror}: {self._path}")

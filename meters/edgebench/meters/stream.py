@@ -14,7 +14,6 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.transport import Transport
-from edgebench.protocol.errors import TargetError
 
 _READ_S = 0.1
 """How long a stop may wait for the thread's read."""
@@ -58,25 +57,20 @@ class StreamSession(Recorder):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._join()
         try:
-            self._stop()
-        except TargetError as exc:
-            self._end(str(exc))
+            if self._join():  # else it is still being read, and would not hear
+                self._attempt(self._stop)
         finally:
-            self._writer.close()
+            self._close()
 
     def _work(self) -> None:
         heard_ns = time.perf_counter_ns()
-        try:
-            while not self._is_over.is_set():
-                before_ns = time.perf_counter_ns()
-                data = self._transport.read(_READ_S)
-                now_ns = time.perf_counter_ns()
-                if data:
-                    self._append(Packet(before_ns, now_ns, data))
-                    heard_ns = now_ns
-                elif now_ns - heard_ns > self._silent_s * 1e9:
-                    self._end(f"the meter sent nothing for {self._silent_s:g} s")
-        except TargetError as exc:
-            self._end(str(exc))
+        while not self._is_over.is_set():
+            before_ns = time.perf_counter_ns()
+            data = self._transport.read(_READ_S)
+            now_ns = time.perf_counter_ns()
+            if data:
+                self._append(Packet(before_ns, now_ns, data))
+                heard_ns = now_ns
+            elif now_ns - heard_ns > self._silent_s * 1e9:
+                self._end(f"the meter sent nothing for {self._silent_s:g} s")
