@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from edgebench.host.analysis.integrate import PowerLine, line_of_instants, line_of_means
 from edgebench.host.store.layout import POWER_FILE
@@ -99,7 +100,7 @@ class Group:
     flags: int = 0
     """All that is wrong with any of its samples."""
     node_count: int = 0
-    """Of its line of power; 0: none of its samples is a number, and nothing below is known."""
+    """Of its line of power; 0: none of its samples is a number, and no power is known."""
     first_ns: int = 0
     last_ns: int = 0
     first_w: float = 0.0
@@ -113,6 +114,10 @@ class Group:
     """Empty where the meter has no ranges."""
     spike_j: float = 0.0
     """That the driver's own filter took away."""
+    missing_count: int = 0
+    """Rows that are no numbers, and whose time no other row has."""
+    rows_ns: tuple[int, int] | None = None
+    """Time of the first and the last of all rows, where some are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +322,10 @@ def _group(channel: str, table: Any, is_averaging: bool) -> Group:
     line = line_of(table, is_averaging)
     flags = int(np.bitwise_or.reduce(table["flags"].to_numpy()))
     group = Group(channel=channel, row_count=len(table), flags=flags)
+    if count := len(missing_ns(table, is_averaging)):
+        time_ns = table["time_ns"].to_numpy()
+        rows_ns = int(time_ns[0]), int(time_ns[-1])
+        group = replace(group, missing_count=count, rows_ns=rows_ns)
     if not len(line.time_ns):
         return group
     begin_ns, end_ns = int(line.time_ns[0]), int(line.time_ns[-1])
@@ -343,6 +352,22 @@ def spikes_j(table: Any) -> float:
     time_ns, spike_w = table["time_ns"].to_numpy(), table["spike_w"].to_numpy()
     period_s = float(time_ns[-1] - time_ns[0]) / 1e9 / (len(table) - 1)
     return float(np.nansum(spike_w, dtype=np.float64)) * period_s
+
+
+def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
+    """Times of the rows that are no numbers.
+
+    A counter's next reading is of all the time since the last good one: that row is not missing.
+    """
+    time_ns = table["time_ns"].to_numpy()
+    is_missing = np.isnan(table["watts_w"].to_numpy())
+    if is_averaging and is_missing.any():
+        begin_ns = table["begin_ns"].to_numpy()
+        known_ns = np.where(is_missing, np.iinfo(np.int64).max, begin_ns)
+        following_ns = np.minimum.accumulate(known_ns[::-1])[::-1]
+        is_missing &= following_ns > begin_ns
+    found: NDArray[np.int64] = time_ns[is_missing]
+    return found
 
 
 def mean_volts_v(table: Any) -> float | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -29,6 +30,7 @@ from edgebench.host.store.power import (
     RangeShare,
     line_of,
     mean_volts_v,
+    missing_ns,
     shares_of,
     spikes_j,
 )
@@ -38,6 +40,8 @@ from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamaged
 
 _DIGITAL_BITS = 8
+Read = Callable[[int, list[str] | None], Any]
+"""A row group by number, with these columns or all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class PowerFile:
 
     path: Path
     facts: PowerFacts
+    _metadata: Any = field(repr=False, compare=False)
+    """Parquet's own account of the file."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -54,7 +60,9 @@ class PowerFile:
         Raises:
             RunDamaged: there is none, or it is not readable.
         """
-        return cls(directory / POWER_FILE, read_power_facts(directory))
+        path = directory / POWER_FILE
+        metadata = _read_metadata(path)
+        return cls(path, _facts_of(metadata, path), metadata)
 
     @property
     def header(self) -> Header:
@@ -107,12 +115,22 @@ class PowerFile:
         outline = _outline([group for _, group in groups])
         if len(time_ns):
             outline.check_inside(int(time_ns.min()), int(time_ns.max()))
-        found = np.full(len(time_ns), np.nan)
-        for piece in _pieces(groups):
-            is_here = (time_ns >= piece.first_ns) & (time_ns <= piece.last_ns)
-            if is_here.any():
-                line = piece.bridge or self._line(piece.number)
-                found[is_here] = piece.before_j + line.cumulative_j(time_ns[is_here])
+        order = np.argsort(time_ns, kind="stable")
+        ordered = time_ns[order]
+        begins_ns, ends_ns = outline.time_ns[:-1], outline.time_ns[1:]
+        first = np.searchsorted(ordered, begins_ns, side="left")
+        last = np.searchsorted(ordered, ends_ns, side="right")
+        before_j = _before_j(groups, outline)
+        energy_j = np.full(len(ordered), np.nan)
+        with self._reading() as read:
+            # Row groups, and the lines between two, in turn.
+            for place in np.flatnonzero(first < last):
+                here = slice(first[place], last[place])
+                number, _ = groups[place // 2]
+                line = _bridge(outline, place) if place % 2 else self._line(read, number)
+                energy_j[here] = before_j[place] + line.cumulative_j(ordered[here])
+        found = np.empty_like(energy_j)
+        found[order] = energy_j
         return found
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
@@ -124,9 +142,10 @@ class PowerFile:
         """
         energy_j = self.energy_j(channel, begin_ns, end_ns)
         duration_s = (end_ns - begin_ns) / 1e9
-        parts = list(self._parts(channel, begin_ns, end_ns))
+        parts = self._parts(channel, begin_ns, end_ns)
         capability = self.header.capability
         mean_w = energy_j / duration_s
+        missing_count = self._missing_count(channel, begin_ns, end_ns)
         volts_v = [part.volts_v for part in parts if part.volts_v is not None]
         given_v = self.header.facts.get("supply_v")
         measured_v = sum(volts_v) / len(volts_v) if volts_v else None
@@ -137,14 +156,19 @@ class PowerFile:
             supply_v=measured_v or (float(given_v) if given_v else math.nan),
             edge_power_w=(mean_w, mean_w),
             ranges=_range_parts(parts, energy_j, duration_s),
-            missing_s=self._missing_s(begin_ns, end_ns),
+            missing_s=self._gaps_s(begin_ns, end_ns) + missing_count / capability.rate_hz,
             sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
             power_w_span=max(part.max_w for part in parts) - min(part.min_w for part in parts),
         )
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
-        """Highest value in a window."""
+        """Highest value in a window.
+
+        Raises:
+            MeasurementError: it has no sample.
+            RunDamaged: the file is damaged.
+        """
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
 
     def falling_edges(self) -> dict[int, Nanoseconds]:
@@ -152,20 +176,12 @@ class PowerFile:
         found: dict[int, list[Nanoseconds]] = {}
         channel = self.header.capability.channels[0].name
         last: tuple[int, int] | None = None
-        for number, _ in self._numbered(channel):
-            table = self._read(number, ["time_ns", "digital"])
-            if table["digital"].null_count:
-                return {}
-            time_ns, digital = table["time_ns"].to_numpy(), table["digital"].to_numpy()
-            if last is not None:
-                time_ns = np.concatenate([[last[0]], time_ns])
-                digital = np.concatenate([np.array([last[1]], np.uint8), digital])
-            last = int(time_ns[-1]), int(digital[-1])
-            fell = digital[:-1] & ~digital[1:]
-            middle_ns = (time_ns[:-1] + time_ns[1:]) // 2
-            for bit in range(_DIGITAL_BITS):
-                if (is_edge := (fell >> bit) & 1 == 1).any():
-                    found.setdefault(bit, []).append(middle_ns[is_edge])
+        with self._reading() as read:
+            for number, _ in self._numbered(channel):
+                table = read(number, ["time_ns", "digital"])
+                if table["digital"].null_count:
+                    return {}
+                last = _note_falls(found, table, last)
         return {bit: np.concatenate(times) for bit, times in found.items()}
 
     def _numbered(self, channel: str) -> list[tuple[int, Group]]:
@@ -175,60 +191,102 @@ class PowerFile:
             if group.channel == channel and group.node_count
         ]
 
-    def _parts(self, channel: str, begin_ns: int, end_ns: int) -> Iterator[Group]:
+    def _parts(self, channel: str, begin_ns: int, end_ns: int) -> list[Group]:
         """The row groups of a window; those at its ends as far as they are inside."""
-        for number, group in self._numbered(channel):
+        with self._reading() as read:
+            found = list(self._cut(read, self._numbered(channel), begin_ns, end_ns))
+        if not found:
+            raise MeasurementError("no sample in the window")
+        return found
+
+    def _cut(
+        self, read: Read, groups: list[tuple[int, Group]], begin_ns: int, end_ns: int
+    ) -> Iterator[Group]:
+        for number, group in groups:
             first, last = max(begin_ns, group.first_ns), min(end_ns, group.last_ns)
             if first >= last:
                 continue
             if (first, last) == (group.first_ns, group.last_ns):
                 yield group
             else:
-                yield _part(self._read(number), self._is_averaging, first, last)
+                yield _part(read(number, None), self._is_averaging, first, last)
 
     @property
     def _is_averaging(self) -> bool:
         return self.header.capability.is_averaging
 
-    def _missing_s(self, begin_ns: int, end_ns: int) -> float:
+    def _gaps_s(self, begin_ns: int, end_ns: int) -> float:
         inside = (min(end_ns, gap.end_ns) - max(begin_ns, gap.begin_ns) for gap in self.loss.gaps)
         return sum(max(0, passed_ns) for passed_ns in inside) / 1e9
 
-    def _line(self, number: int) -> PowerLine:
-        columns = ["time_ns", "begin_ns", "watts_w"]
-        return line_of(self._read(number, columns), self._is_averaging)
+    def _missing_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
+        """Rows of a window that are no numbers."""
+        count = 0
+        with self._reading() as read:
+            for number, group in enumerate(self.facts.groups):
+                span_ns = group.rows_ns
+                if group.channel != channel or not group.missing_count or span_ns is None:
+                    continue
+                if begin_ns <= span_ns[0] and span_ns[1] <= end_ns:
+                    count += group.missing_count
+                elif begin_ns <= span_ns[1] and span_ns[0] <= end_ns:
+                    time_ns = missing_ns(read(number, None), self._is_averaging)
+                    count += int(np.count_nonzero((time_ns >= begin_ns) & (time_ns <= end_ns)))
+        return count
 
-    def _read(self, number: int, columns: list[str] | None = None) -> Any:
-        try:
-            with pq.ParquetFile(self.path) as file:
-                return file.read_row_group(number, columns)
-        except (OSError, pa.ArrowException) as exc:
-            raise RunDamaged(f"power of the run is not readable: {exc}: {self.path}") from exc
+    def _line(self, read: Read, number: int) -> PowerLine:
+        return line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Read]:
+        """Reads row groups of one file that is opened when the first is asked for.
+
+        Its metadata are those that were read before: an hour of a fast meter has thousands of row
+        groups, and to read them takes longer than a row group.
+        """
+        with ExitStack() as stack:
+            opened: list[Any] = []
+
+            def read(number: int, columns: list[str] | None) -> Any:
+                try:
+                    if not opened:
+                        file = pq.ParquetFile(self.path, metadata=self._metadata)
+                        opened.append(stack.enter_context(file))
+                    return opened[0].read_row_group(number, columns)
+                except (OSError, pa.ArrowException) as exc:
+                    raise _unreadable(exc, self.path) from exc
+
+            yield read
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A stretch of a channel: a row group, or the line between two."""
-
-    number: int
-    first_ns: int
-    last_ns: int
-    before_j: float
-    bridge: PowerLine | None = None
+def _before_j(groups: list[tuple[int, Group]], outline: PowerLine) -> Floats:
+    """Energy before each row group and each line between two, from the first on."""
+    passed_s = np.diff(outline.time_ns) / 1e9
+    steps_j = passed_s * (outline.power_w[1:] + outline.power_w[:-1]) / 2
+    steps_j[::2] = [group.energy_j for _, group in groups]
+    found: Floats = np.concatenate([[0.0], np.cumsum(steps_j)])
+    return found
 
 
-def _pieces(groups: list[tuple[int, Group]]) -> Iterator[_Piece]:
-    before_j = 0.0
-    for (number, group), following in zip(groups, [*groups[1:], None], strict=True):
-        yield _Piece(number, group.first_ns, group.last_ns, before_j)
-        before_j += group.energy_j
-        if following is not None:
-            other = following[1]
-            bridge = PowerLine(
-                np.array([group.last_ns, other.first_ns]), np.array([group.last_w, other.first_w])
-            )
-            yield _Piece(number, group.last_ns, other.first_ns, before_j, bridge)
-            before_j += bridge.energy_j()
+def _bridge(outline: PowerLine, place: int) -> PowerLine:
+    here = slice(place, place + 2)
+    return PowerLine(outline.time_ns[here], outline.power_w[here])
+
+
+def _note_falls(
+    found: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Note the falling edges of a row group by input; its last sample, for the next."""
+    time_ns, digital = table["time_ns"].to_numpy(), table["digital"].to_numpy()
+    if last is not None:
+        time_ns = np.concatenate([[last[0]], time_ns])
+        digital = np.concatenate([np.array([last[1]], np.uint8), digital])
+    fell = digital[:-1] & ~digital[1:]
+    middle_ns = (time_ns[:-1] + time_ns[1:]) // 2
+    for bit in range(_DIGITAL_BITS):
+        if (is_edge := (fell >> bit) & 1 == 1).any():
+            found.setdefault(bit, []).append(middle_ns[is_edge])
+    return int(time_ns[-1]), int(digital[-1])
 
 
 def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> Group:
@@ -289,12 +347,25 @@ def read_facts_of(path: Path) -> PowerFacts:
     Raises:
         RunDamaged: it is not readable, or not one of ours.
     """
+    return _facts_of(_read_metadata(path), path)
+
+
+def _read_metadata(path: Path) -> Any:
     try:
-        text = (pq.read_metadata(path).metadata or {}).get(KEY.encode())
-        if text is None:
-            raise RunDamaged(f"power of the run is not readable: no account of its meter: {path}")
+        return pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as exc:
+        raise _unreadable(exc, path) from exc
+
+
+def _facts_of(metadata: Any, path: Path) -> PowerFacts:
+    text = (metadata.metadata or {}).get(KEY.encode())
+    if text is None:
+        raise _unreadable("no account of its meter", path)
+    try:
         return from_plain(json.loads(text), PowerFacts)
-    except RunDamaged:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, EdgebenchError) as exc:
-        raise RunDamaged(f"power of the run is not readable: {exc}: {path}") from exc
+    except (ValueError, KeyError, TypeError, EdgebenchError) as exc:
+        raise _unreadable(exc, path) from exc
+
+
+def _unreadable(why: object, path: Path) -> RunDamaged:
+    return RunDamaged(f"power of the run is not readable: {why}: {path}")

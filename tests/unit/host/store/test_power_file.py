@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,18 +16,21 @@ from numpy.typing import NDArray
 from support.energy import SECOND_NS, header, recorded
 from support.ppk2 import CALIBRATION, words_for
 
+from edgebench.host.analysis.integrate import PowerLine
 from edgebench.host.store import power
-from edgebench.host.store.power import write_power
+from edgebench.host.store.power import missing_ns, write_blocks, write_power
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import (
     Capability,
     Channel,
+    Flag,
     Gap,
     Header,
     LossReport,
     MeterInfo,
     Packet,
     Recording,
+    SampleBlock,
 )
 from edgebench.meters.ppk2.decoder import Settings
 from edgebench.meters.spool import SpoolWriter
@@ -108,6 +114,111 @@ def test_window_over_many_row_groups_is_one(tmp_path: Path) -> None:
         assert part.energy_j == pytest.approx(0.2 * SUPPLY_V * level_a, rel=0.01)
     assert window.supply_v == SUPPLY_V
     assert file.peak_w("current", 110_000_000, 140_000_000) == pytest.approx(2e-3 * 3.3, rel=0.01)
+
+
+def in_parts(
+    directory: Path,
+    *parts: tuple[NDArray[np.int64], NDArray[np.float64]],
+    begin_ns: int | None = None,
+) -> PowerFile:
+    """A recording with a row group for each of these; of means, where they are so long."""
+    blocks = [
+        SampleBlock(
+            channel=0,
+            index0=0,
+            time_ns=time_ns,
+            begin_ns=None if begin_ns is None else time_ns - begin_ns,
+            power_w=power_w,
+            flags=np.where(np.isnan(power_w), int(Flag.MISSING), 0).astype(np.uint8),
+        )
+        for time_ns, power_w in parts
+    ]
+    meter = header()
+    if begin_ns is not None:
+        meter = replace(meter, capability=replace(meter.capability, is_averaging=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(power, "GROUP_ROWS", 1)
+        write_blocks(directory, meter, blocks, lambda: LossReport(received_count=1))
+    return PowerFile.open(directory)
+
+
+MS_NS = 1_000_000
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 999 * MS_NS), min_size=1, max_size=20), st.integers(0, 99))
+def test_many_row_groups_are_one_line_whatever_the_order_of_the_times(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], seed: int
+) -> None:
+    """A query has the energy of another, or of the wrong row group."""
+    power_w = np.random.default_rng(seed).uniform(0.5, 2.0, 1000)
+    time_ns = np.arange(1000) * MS_NS
+    parts = [(time_ns[n : n + 100], power_w[n : n + 100]) for n in range(0, 1000, 100)]
+    file = in_parts(tmp_path_factory.mktemp("power"), *parts)
+    assert len(file.facts.groups) == 10
+    asked = np.array(times)
+    whole = PowerLine(time_ns, power_w).cumulative_j(asked)
+    assert file.cumulative_j("supply", asked) == pytest.approx(whole, rel=1e-9, abs=1e-12)
+
+
+def test_file_is_opened_once_for_all_its_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour of a fast meter takes minutes, as every row group reads the account of all."""
+    parts = [((n * 100 + np.arange(100)) * MS_NS, np.ones(100)) for n in range(50)]
+    file = in_parts(tmp_path, *parts)
+    known: list[object] = []
+    parquet_file = pq.ParquetFile
+
+    def opened(path: Path, *, metadata: object) -> object:
+        known.append(metadata)
+        return parquet_file(path, metadata=metadata)
+
+    monkeypatch.setattr(pq, "ParquetFile", opened)
+    file.cumulative_j("supply", np.arange(0, 4999 * MS_NS, 7 * MS_NS))
+    assert known == [file._metadata]
+    file.window("supply", 50 * MS_NS, 4950 * MS_NS)
+    assert len(known) == 3
+
+
+def test_window_between_two_row_groups_has_no_sample(tmp_path: Path) -> None:
+    """A traceback, where the meter was silent for a while."""
+    times = np.arange(100) * MS_NS
+    file = in_parts(tmp_path, (times, np.ones(100)), (times + SECOND_NS, np.ones(100)))
+    assert file.energy_j("supply", 200 * MS_NS, 300 * MS_NS) == pytest.approx(0.1)
+    for ask in (file.window, file.peak_w):
+        with pytest.raises(MeasurementError, match="no sample in the window"):
+            ask("supply", 200 * MS_NS, 300 * MS_NS)
+
+
+def test_rows_that_are_no_numbers_are_missing(tmp_path: Path) -> None:
+    """Energy over samples that the meter did not have is as sure as any."""
+    power_w = np.ones(1000)
+    power_w[150:160] = np.nan
+    power_w[300:400] = np.nan  # all of a row group
+    times = np.arange(1000) * MS_NS
+    parts = [(times[n : n + 100], power_w[n : n + 100]) for n in range(0, 1000, 100)]
+    file = in_parts(tmp_path, *parts)
+    for (begin, end), missing_s in {
+        (0, 999): 0.110,
+        (155, 250): 0.005,
+        (110, 350): 0.061,
+        (400, 999): 0.0,
+    }.items():
+        window = file.window("supply", begin * MS_NS, end * MS_NS)
+        assert window.missing_s == pytest.approx(missing_s), (begin, end)
+
+
+def test_counter_that_was_not_read_once_misses_nothing(tmp_path: Path) -> None:
+    """The next reading is of both intervals, and their energy is called missing."""
+    times, power_w = np.arange(1, 11) * 100 * MS_NS, np.ones(10)
+    power_w[[4, 9]] = np.nan
+    blocks = in_parts(tmp_path, (times, power_w), begin_ns=100 * MS_NS)
+    assert blocks.facts.groups[0].missing_count == 2
+    begin_ns = times - 100 * MS_NS
+    begin_ns[5] = begin_ns[4]
+    table = pa.table({"time_ns": times, "begin_ns": begin_ns, "watts_w": power_w})
+    assert missing_ns(table, is_averaging=True).tolist() == [times[9]]
 
 
 def test_what_the_filter_took_away_is_told(tmp_path: Path) -> None:
