@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,13 @@ from edgebench.host.analysis.comparability import check_keys
 from edgebench.host.builtin import builtin_models, find_model
 from edgebench.host.client import Client
 from edgebench.host.collect import collect_waiting
-from edgebench.host.comparison import Compared, check_metrics, compare_groups, split_sides
+from edgebench.host.comparison import (
+    Compared,
+    Document,
+    check_metrics,
+    compare_groups,
+    split_sides,
+)
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
@@ -182,25 +188,17 @@ class Lab:
             raise UsageError("a reference model needs a data set that both answer: --accuracy")
         dataset = open_dataset(accuracy) if accuracy else None
         references = find_references(opened, reference) if dataset else {}
-        settings = _settings(preset, settings, limits, dataset)
-        metering = open_metering(
-            meter,
-            on,
-            sync=sync,
-            battery_capacity_j=battery_capacity_j,
-            idle_duration_s=idle_duration_s,
-        )
         plan = Plan(
             models=with_references_first(opened, references),
             runtime=runtime,
             preset=preset,
-            settings=settings | (metering.settings() if metering else {}),
-            metering=metering,
+            settings=_settings(preset, settings, limits, dataset),
             ambient_c=_ambient(ambient_c),
             dataset=dataset,
             references=references,
         )
-        return self._run(plan, on, watcher or Watcher())
+        wanted = _Metered(meter, sync, battery_capacity_j, idle_duration_s)
+        return self._run(wanted.with_meter(plan, on), on, watcher or Watcher())
 
     def bench_against(
         self,
@@ -253,38 +251,20 @@ class Lab:
         check_keys(allowed)  # before twenty runs are made for nothing
         check_metrics(metrics or (), is_metered=meter is not None)
         models = find_model(str(baseline)), find_model(str(candidate))
-        settings = _settings(preset, settings, limits, None)
-        metering = open_metering(
-            meter,
-            on,
-            sync=sync,
-            battery_capacity_j=battery_capacity_j,
-            idle_duration_s=idle_duration_s,
-        )
         plan = Plan(
             models=[models[0]],
             runtime=runtime,
             preset=preset,
-            settings=settings | (metering.settings() if metering else {}),
-            metering=metering,
+            settings=_settings(preset, settings, limits, None),
             ambient_c=_ambient(ambient_c),
             against=models[1],
             pair_count=pairs,
             is_across_runtimes="runtime" in allowed,
         )
-        runs = self._run(plan, on, watcher or Watcher())
-        groups: dict[str, list[dict[str, Any]]] = {}
-        for run in runs:
-            groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)
-        sides = [split_sides(documents, metrics or ()) for documents in groups.values()]
-        if not all(baseline for baseline, _ in sides) or not sides:
-            raise MeasurementError("no pair of valid runs is left to compare")
-        found = compare_groups(
-            sides,
-            metrics=metrics,
-            margin_ratio=margin_ratio,
-            allowed=allowed,
-        )
+        wanted = _Metered(meter, sync, battery_capacity_j, idle_duration_s)
+        runs = self._run(wanted.with_meter(plan, on), on, watcher or Watcher())
+        sides = _sides(runs, metrics or ())
+        found = compare_groups(sides, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)
         return found, runs
 
     def compare(
@@ -325,6 +305,50 @@ class Lab:
             finally:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Metered:
+    """What the user asked for of a meter."""
+
+    name: str | None
+    sync: str | None
+    battery_capacity_j: float | None
+    idle_duration_s: float | None
+
+    def with_meter(self, plan: Plan, on: Sequence[str]) -> Plan:
+        """The plan with the meter opened: last, as whoever has the plan must close it.
+
+        Raises:
+            UsageError: it cannot be used, or not for these devices.
+        """
+        metering = open_metering(
+            self.name,
+            on,
+            sync=self.sync,
+            battery_capacity_j=self.battery_capacity_j,
+            idle_duration_s=self.idle_duration_s,
+        )
+        if metering is None:
+            return plan
+        return replace(plan, settings=plan.settings | metering.settings(), metering=metering)
+
+
+def _sides(
+    runs: Sequence[Run], metrics: Sequence[str]
+) -> list[tuple[list[Document], list[Document]]]:
+    """Documents of baseline and candidate, by comparison.
+
+    Raises:
+        MeasurementError: a comparison has no pair of valid runs.
+    """
+    groups: dict[str, list[Document]] = {}
+    for run in runs:
+        groups.setdefault(run.document["pair"]["comparison_id"], []).append(run.document)
+    sides = [split_sides(documents, metrics) for documents in groups.values()]
+    if not all(baseline for baseline, _ in sides) or not sides:
+        raise MeasurementError("no pair of valid runs is left to compare")
+    return sides
 
 
 def _settings(

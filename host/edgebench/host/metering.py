@@ -105,8 +105,8 @@ def open_metering(
     """Open the meter that `--meter` names; None where none is named.
 
     Raises:
-        UsageError: there is no such meter, it cannot be used, or it measures another machine; or
-            something was asked that needs a meter.
+        UsageError: there is no such meter, it cannot be used, or it measures another machine, or
+            only one of several; or something was asked that needs a meter.
     """
     if name is None:
         given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
@@ -120,6 +120,7 @@ def open_metering(
         is_external(name.removeprefix(AGENT_PREFIX))  # an unknown name is told here
     else:
         _refuse_elsewhere(name, on)
+        _refuse_several(name, on)
         meter, header = open_meter(name)
     return Metering(
         name=name,
@@ -150,3 +151,9 @@ def _refuse_elsewhere(name: str, on: Sequence[str]) -> None:
     elsewhere = [device for device in on if device != LOCAL_NAME]
     if elsewhere and not is_external(name):
         raise UsageError(f"meter {name} measures this machine, not {elsewhere[0]}")
+
+
+def _refuse_several(name: str, on: Sequence[str]) -> None:
+    devices = list(dict.fromkeys(on))
+    if len(devices) > 1:
+        raise UsageError(f"meter {name} is wired to one device, not to {', '.join(devices)}")

@@ -1,0 +1,69 @@
+"""The verbs of the Python interface, before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebench.host.lab import Lab
+from edgebench.meters.synthetic.device import Synthetic
+from edgebench.protocol.errors import UsageError
+
+METER = "synthetic:constant,power=1"
+MODEL = "digits_int8.tflite"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happened to the meter."""
+    seen: list[str] = []
+    open_it = Synthetic.open
+
+    def note(meter: Synthetic) -> Any:
+        seen.append("opened")
+        return open_it(meter)
+
+    monkeypatch.setattr(Synthetic, "open", note)
+    monkeypatch.setattr(Synthetic, "close", lambda _: seen.append("closed"))
+    return seen
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """With a store and no devices."""
+    return Lab(tmp_path / "store", config=tmp_path / "config")
+
+
+WRONG: tuple[dict[str, Any], ...] = (
+    {"ambient_c": 200.0},
+    {"duration_s": -1.0},
+    {"preset": "slow"},
+    {"on": ["a", "b"]},
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_meter_is_not_opened_for_what_cannot_be(
+    lab: Lab, opened: list[str], wrong: dict[str, Any]
+) -> None:
+    """A notebook that asks for 200 °C keeps the serial port until it ends."""
+    with pytest.raises(UsageError):
+        lab.bench(MODEL, meter=METER, **wrong)
+    with pytest.raises(UsageError):
+        lab.bench_against(MODEL, "digits_fp32.tflite", meter=METER, **wrong)
+    assert opened == []
+
+
+def test_meter_is_closed_where_the_device_is_not_there(lab: Lab, opened: list[str]) -> None:
+    """The next command finds the port busy."""
+    with pytest.raises(UsageError, match="nowhere"):
+        lab.bench(MODEL, meter=METER, on=["nowhere"])
+    assert opened == ["opened", "closed"]
+
+
+def test_one_wire_does_not_measure_two_devices(lab: Lab) -> None:
+    """The power of one board is printed as that of the other."""
+    with pytest.raises(UsageError, match="is wired to one device, not to a, b"):
+        lab.bench(MODEL, meter=METER, on=["a", "b"])
