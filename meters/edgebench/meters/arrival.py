@@ -13,6 +13,8 @@ from itertools import pairwise
 MIN_SPAN_S = 2.0
 """Below this, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
+_BEGUN_NS = 500_000_000
+"""A last second that is shorter than this is judged with the one before."""
 
 
 class ArrivalRate:
@@ -23,11 +25,13 @@ class ArrivalRate:
         self._seconds: dict[int, tuple[float, int]] = {}
         """Least delay, and its arrival, by second: an hour is 3600 pairs."""
         self._first_ns: int | None = None
+        self._last_ns = 0
 
     def add(self, rx_ns: int, sample_count: int) -> None:
         """So many samples, with the lost ones that are known of, had come by this host time."""
         if self._first_ns is None:
             self._first_ns = rx_ns
+        self._last_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
         second = (rx_ns - self._first_ns) // 1_000_000_000
         if second not in self._seconds or delay_ns < self._seconds[second][0]:
@@ -52,7 +56,9 @@ class ArrivalRate:
         part = max(1, len(seconds) // _PARTS)
         if len(seconds) < 2:
             return None
-        first, last = min(seconds[:part]), min(seconds[-part:])
+        # In the beginning of a second there are few arrivals, and all of them may be late.
+        is_begun = (self._last_ns - (self._first_ns or 0)) % 1_000_000_000 < _BEGUN_NS
+        first, last = min(seconds[:part]), min(seconds[-part - is_begun :])
         return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None
 
 
