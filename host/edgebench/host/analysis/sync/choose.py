@@ -31,9 +31,6 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import SyncFacts
 
-ARRIVAL_NS = 2e6
-"""Assumed: USB asks once a millisecond, and the host wakes up as late; it never shows in arrivals,
-as the fastest bytes take it too."""
 PROBE_NS = 100e3
 """What a steady clock and an honest link may be off, whatever the round trips say."""
 RESIDUAL_FACTOR = 3.0
@@ -203,9 +200,9 @@ class _Methods:
         return model
 
     def _arrival(self) -> Alignment:
-        arrival = self.power.arrival
-        if arrival is None:
-            raise MeasurementError("nobody knows when the samples came")
+        arrival, late_s = self.power.arrival, self.power.header.capability.arrival_error_s
+        if arrival is None or late_s is None:
+            raise MeasurementError("when samples came says nothing of when they were taken")
         to_reader, reader_ns = ClockLine(0, 0.0), 0.0
         if not self.clocks.is_meter_beside_device:
             model = self._model()
@@ -213,7 +210,7 @@ class _Methods:
         return Alignment(
             SyncMethod.ARRIVAL,
             after_arrival(to_reader, arrival),
-            ARRIVAL_NS + reader_ns + arrival.residual_ns,
+            1e9 * late_s + reader_ns + arrival.residual_ns,
             arrival.residual_ns,
         )
 

@@ -15,9 +15,9 @@ from edgebench.host.analysis.energy import EnergyWindow
 from edgebench.host.analysis.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.measurement import HostFacts
 from edgebench.host.analysis.sync.alignment import ClockLine, SyncMethod
-from edgebench.host.analysis.sync.choose import ARRIVAL_NS, Clocks, Sync, find_sync
+from edgebench.host.analysis.sync.choose import Clocks, Sync, find_sync
 from edgebench.meters.arrival import ArrivalLine
-from edgebench.meters.base import Header, LossReport
+from edgebench.meters.base import USB_ARRIVAL_S, Header, LossReport
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.codec import from_plain, to_plain
@@ -35,6 +35,7 @@ REST_W, WORK_W = 1.0, 1.5
 TRUE_NS = 1_800_000_000
 """By which the meter's clock is ahead of the device's."""
 METHODS = [None, *SyncMethod]
+LATE_NS = 1e9 * USB_ARRIVAL_S
 _COMPLETE = LossReport(received_count=1)
 
 
@@ -163,9 +164,9 @@ def test_arrivals_that_marks_contradict_are_dropped(
     trace = Trace(SERIAL, (), tuple(PULSES_NS), arrival(late_ns))
     found = find_sync(trace, CHANNEL, marks(4_000), clocks(1e4), wanted)
     edge_ns = errors_of(found)[SyncMethod.EDGE]
-    is_contradicted = late_ns > ARRIVAL_NS + 1e4 + edge_ns
+    is_contradicted = late_ns > LATE_NS + 1e4 + edge_ns
     (said,) = [one for one in found.tried if one.method is SyncMethod.ARRIVAL]
-    if abs(late_ns - (ARRIVAL_NS + 1e4 + edge_ns)) < 100:  # the marks' own rounding decides
+    if abs(late_ns - (LATE_NS + 1e4 + edge_ns)) < 100:  # the marks' own rounding decides
         return
     assert (said.error_ns is None) == is_contradicted
     if is_contradicted:
