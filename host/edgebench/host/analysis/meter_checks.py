@@ -1,7 +1,8 @@
 """Whether a recording of a meter can be trusted; a number from one that cannot is not printed.
 
     calibration   every constant is the meter's own
-    loss          at most 0.1 % of the samples are missing
+    loss          at most 0.1 % of the samples are missing; where the meter cannot tell how many
+                  are, the rate must, as every later sample is of another time otherwise
     rate          the samples come as fast as they should, within 200 ppm of the host's clock, as
                   far as arrivals that may be 2 ms late can tell
     saturation    no sample is at the end of the meter's range
@@ -55,8 +56,9 @@ def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
     else:
         yield Check("complete", True, f"{loss.received_count} samples")
     yield _calibration(header, flags)
-    yield _loss(header, loss)
-    yield _rate(header, loss)
+    rate = _rate(header, loss)
+    yield _loss(header, loss, rate)
+    yield rate
     saturated = f"{loss.saturated_count} samples at the end of the range"
     yield Check("saturation", loss.saturated_count == 0, saturated)
 
@@ -75,16 +77,24 @@ def _defaulted(header: Header) -> str:
     return f"the meter did not give all constants{shown}"
 
 
-def _loss(header: Header, loss: LossReport) -> Check:
+def _loss(header: Header, loss: LossReport, rate: Check) -> Check:
     # An imported file may say of single samples that they are missing, and of others nothing.
-    if header.capability.loss_detection == "none" and not loss.lost_count:
+    is_seen = loss.lost_count or loss.desync_count or loss.is_ambiguous
+    if header.capability.loss_detection == "none" and not is_seen:
         return Check("loss", None, "this meter shows no loss")
     more = " at least" if loss.is_ambiguous else ""
     text = (
         f"{loss.lost_count} samples{more} in {len(loss.gaps)} gaps, {loss.lost_ratio:.3%}, "
         f"limit {LOSS_LIMIT_RATIO:.1%}"
     )
-    return Check("loss", loss.lost_ratio <= LOSS_LIMIT_RATIO, text)
+    if loss.desync_count:
+        text += f"; framing lost {loss.desync_count} times"
+    is_passed = loss.lost_ratio <= LOSS_LIMIT_RATIO
+    if loss.is_ambiguous:
+        is_passed &= rate.is_passed is True
+        would = "does not show" if rate.is_passed else "cannot rule out"
+        text += f"; the rate {would} more"
+    return Check("loss", is_passed, text)
 
 
 def _rate(header: Header, loss: LossReport) -> Check:

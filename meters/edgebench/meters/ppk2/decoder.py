@@ -74,7 +74,7 @@ class Ppk2Decoder:
         return LossReport(
             received_count=self._received,
             lost_count=self._lost,
-            is_ambiguous=self._lost > 0,
+            is_ambiguous=self._lost > 0 or self._framer.desync_count > 0,
             desync_count=self._framer.desync_count,
             gaps=tuple(self._gaps),
             saturated_count=self._saturated,
