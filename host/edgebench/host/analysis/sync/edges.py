@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgebench.host.analysis.integrate import Nanoseconds
 from edgebench.host.analysis.sync.alignment import (
@@ -31,8 +32,8 @@ GUESS_NS = 3e6
 NEEDED_RATIO = 0.8
 """Share of the pulses that must be found: a glitch may hide one or two."""
 MIN_FOUND = 4
-MAX_EDGES = 100_000
-"""An input that is busier than this carries something else."""
+MAX_EDGES = 4000
+"""An input that is busier than this carries something else: mains hum has so many in 80 s."""
 FIRST_PULSES = 3
 """Pulses of which one is surely found."""
 RESIDUAL_FACTOR = 3.0
@@ -71,14 +72,19 @@ def align_edges(
     explained_ns = _explained_ns(sync.pulses, sync.latency_ns, period_ns)
     span_ns = float(times[-1] - times[0])
     allowed_ns = explained_ns + (DRIFT_LIMIT * span_ns if slope is None else GUESS_NS)
+    quiet = {bit: found for bit, found in edges.items() if len(found) <= MAX_EDGES}
     matches = [
         match
-        for bit, found in edges.items()
-        if MIN_FOUND <= len(found) <= MAX_EDGES
+        for bit, found in quiet.items()
+        if len(found) >= MIN_FOUND
         and (match := _match(bit, times, found, allowed_ns, slope or 0.0)) is not None
     ]
     if not matches:
-        raise MeasurementError("no digital input of the meter shows the pulses of the device")
+        busy = len(edges) - len(quiet)
+        also = f"; inputs with more than {MAX_EDGES} edges: {busy}" if busy else ""
+        raise MeasurementError(
+            f"no digital input of the meter shows the pulses of the device{also}"
+        )
     best = max(matches, key=lambda match: len(match.found))
     return _judged(best, times, explained_ns)
 
@@ -93,33 +99,45 @@ def _match(
     bit: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> _Match | None:
     """The offset under which most pulses find an edge; None when too few do, or two fit."""
-    guesses = [
-        ClockLine(int(times[first]), float(edge_ns - times[first]), slope)
-        for first in range(min(FIRST_PULSES, len(times)))
-        for edge_ns in edges
-    ]
-    counts = [len(_found(guess, times, edges, allowed_ns)[0]) for guess in guesses]
-    count = max(counts)
+    first = times[:FIRST_PULSES]
+    counts = np.concatenate([_counts(one, times, edges, allowed_ns, slope) for one in first])
+    offsets_ns = (edges - first[:, None]).reshape(-1)  # in the same order
+    count = int(counts.max())
+    good = np.flatnonzero(counts == count)
+    guesses = [ClockLine(int(first[n // len(edges)]), float(offsets_ns[n]), slope) for n in good]
+    begins = [int(guess.to_meter(times[0])) for guess in guesses]
     needed = max(MIN_FOUND, NEEDED_RATIO * len(times))
-    good = [
-        guess.to_meter(times[0]) for guess, n in zip(guesses, counts, strict=True) if n == count
-    ]
-    if count < needed or max(good) - min(good) > 2 * allowed_ns:
+    if count < needed or max(begins) - min(begins) > 2 * allowed_ns:
         return None
-    found, nearest = _found(guesses[counts.index(count)], times, edges, allowed_ns)
+    found, nearest = _found(guesses[0].to_meter(times), edges, allowed_ns)
     return _Match(bit, found, nearest)
 
 
+def _counts(
+    pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
+) -> NDArray[np.int64]:
+    """How many pulses find an edge if this pulse is that edge, for each edge."""
+    line = ClockLine(int(pulse_ns), 0.0, slope)
+    expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
+    near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
+    counts: NDArray[np.int64] = np.count_nonzero(near, axis=1)
+    return counts
+
+
 def _found(
-    line: ClockLine, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float
+    expected: Nanoseconds, edges: Nanoseconds, allowed_ns: float
 ) -> tuple[Nanoseconds, Nanoseconds]:
-    """Pulses that have an edge where the line says, and those edges."""
-    expected = line.to_meter(times)
-    after = np.clip(np.searchsorted(edges, expected), 1, len(edges) - 1)
-    is_before = expected - edges[after - 1] <= edges[after] - expected
-    nearest = np.where(is_before, edges[after - 1], edges[after])
+    """Pulses that have an edge where they are expected, and those edges."""
+    nearest = _nearest(expected, edges)
     index = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
     return index, nearest[index]
+
+
+def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
+    """The edge next to each of these times, of any shape."""
+    after = np.clip(np.searchsorted(edges, expected), 1, len(edges) - 1)
+    is_before = expected - edges[after - 1] <= edges[after] - expected
+    return np.where(is_before, edges[after - 1], edges[after])
 
 
 def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:

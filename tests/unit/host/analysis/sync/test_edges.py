@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgebench.host.analysis.integrate import Nanoseconds
 from edgebench.host.analysis.sync.alignment import ClockLine
-from edgebench.host.analysis.sync.edges import align_edges
+from edgebench.host.analysis.sync.edges import FIRST_PULSES, MAX_EDGES, align_edges
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import Pulse, SyncFacts
 
@@ -77,6 +79,35 @@ def test_rate_that_is_known_allows_a_long_run() -> None:
 def test_input_without_the_pulses_is_refused(edges: dict[int, Nanoseconds], reason: str) -> None:
     """A line that is not connected gives an alignment."""
     with pytest.raises(MeasurementError, match=reason):
+        align_edges(marks(), edges, PERIOD_NS)
+
+
+def test_hum_on_open_inputs_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute goes by for each run, as every edge of mains hum is a guess of its own."""
+    calls: list[int] = []
+    search = np.searchsorted
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        calls.append(np.size(arguments[1]))
+        return search(*arguments, **more)
+
+    chance = np.random.default_rng(5)
+    hum = np.arange(MAX_EDGES) * 20_000_000
+    edges = {bit: hum + 1_000_000 * bit for bit in range(7)}
+    edges[7] = seen(ClockLine(0, 30e9, 20e-6), chance)
+    monkeypatch.setattr(np, "searchsorted", counted)
+    found = align_edges(marks(), edges, PERIOD_NS)
+    assert found.mark_count == len(PULSES_NS)
+    assert len(calls) <= 8 * (FIRST_PULSES + 1)
+    assert sum(calls) <= 8 * (FIRST_PULSES + 1) * MAX_EDGES * len(PULSES_NS)
+
+
+def test_input_that_is_too_busy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input with a signal of its own is searched for minutes, or nobody hears of it."""
+    monkeypatch.setattr("edgebench.host.analysis.sync.edges._match", None)
+    chance = np.random.default_rng(5)
+    edges = {0: np.sort(chance.integers(0, 99 * SECOND_NS, 20_000))}
+    with pytest.raises(MeasurementError, match="; inputs with more than 4000 edges: 1"):
         align_edges(marks(), edges, PERIOD_NS)
 
 
