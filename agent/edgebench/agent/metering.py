@@ -3,14 +3,17 @@
 A meter that is missing, fails or is pulled out costs a run its energy, never its latencies: nothing
 here raises, and the record says what the trouble was. Drivers are imported when a run asks for a
 meter, since an idle agent has no use for numpy. A session has a thread of its own, in the daemon;
-what it records is in the run's directory, and travels with it.
+what it records is in the run's directory, and travels with it. A driver that hangs is left behind
+in the thread that it hangs in: nothing can end it, and no run waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from edgebench.meters.base import MeterSession
 
 logger = logging.getLogger(__name__)
+
+HANG_S = 30.0
+"""A meter that takes longer to open or to close hangs; a session's own limit is a third of it."""
 
 
 def check_meter(text: str) -> str:
@@ -56,15 +62,20 @@ class Metering:
         self._open = ExitStack()
         self._session: MeterSession | None = None
         self._trouble: str | None = "the run did not begin"
+        self._lock = threading.Lock()
+        """Of `_open`, where its two threads may meet."""
+        self._is_over = False
 
     async def __aenter__(self) -> Metering:
         if self._meter is not None:
-            await asyncio.to_thread(self._start, self._meter)
+            meter = self._meter
+            self._trouble = await self._within_limit(lambda: self._start(meter), "open")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._meter is not None:
-            await asyncio.to_thread(self._stop)
+            found = await self._within_limit(self._stop, "close")
+            self._trouble = self._trouble or found
 
     @property
     def facts(self) -> MeterFacts | None:
@@ -77,11 +88,38 @@ class Metering:
         facts = self.facts
         return facts.trouble if facts else None
 
-    def _start(self, name: str) -> None:
+    async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:
+        """Do this in a thread of its own; what it says, or that it hangs."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[str | None] = loop.create_future()
+
+        def tell(found: str | None) -> None:
+            if not done.done():
+                done.set_result(found)
+
+        def work() -> None:
+            found = act()
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(tell, found)
+
+        # Not of the loop's pool, which is waited for when the agent ends.
+        threading.Thread(target=work, name=f"meter-{what}", daemon=True).start()
         try:
-            self._trouble = self._record(name)
+            return await asyncio.wait_for(done, HANG_S)
+        except asyncio.TimeoutError:
+            logger.error("meter %s did not %s within %g s", self._meter, what, HANG_S)
+            return f"the meter did not {what} within {HANG_S:g} s"
+
+    def _start(self, name: str) -> str | None:
+        """Begin; why that cannot be, if it cannot."""
+        try:
+            found = self._record(name)
         except Exception as exc:  # each driver's library has its own
-            self._fail(exc)
+            found = self._said(exc)
+        with self._lock:
+            if self._is_over:  # the run has not waited so long
+                self._open.close()
+        return found
 
     def _record(self, name: str) -> str | None:
         """Open the meter and begin; why that cannot be, if it cannot."""
@@ -91,21 +129,25 @@ class Metering:
         meter = find_meter(name)
         self._open.callback(meter.close)
         found = meter.open()
+        self._open.callback(meter.close)  # again: while it opened, the run may have given it up
         if isinstance(found, Missing):
             return found.reason
         session = meter.session(self._path)
         self._session = self._open.enter_context(session)
         return None
 
-    def _stop(self) -> None:
+    def _stop(self) -> str | None:
+        """End; what went wrong, if anything did."""
+        found = None
         try:
-            self._open.close()
+            with self._lock:
+                self._is_over = True
+                self._open.close()
         except Exception as exc:
-            self._fail(exc)
-        if self._session is not None and self._session.trouble is not None:
-            self._trouble = self._session.trouble
+            found = self._said(exc)
+        return (self._session.trouble if self._session else None) or found
 
-    def _fail(self, exc: Exception) -> None:
+    def _said(self, exc: Exception) -> str:
         is_ours = not isinstance(exc, (EdgebenchError, OSError))
         logger.error("meter %s: %s", self._meter, exc, exc_info=is_ours)
-        self._trouble = one_line(exc) or type(exc).__name__
+        return one_line(exc) or type(exc).__name__

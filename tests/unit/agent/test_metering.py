@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.powercap import Counter
 from support.recordings import decoded
 
+from edgebench.agent import metering as metering_module
 from edgebench.agent.metering import Metering, check_meter, require_served
 from edgebench.meters import registry
 from edgebench.meters.base import Header, Missing
@@ -96,6 +99,36 @@ def test_meter_that_does_not_let_go_costs_no_run(
     metering = record(SYNTHETIC, tmp_path / "meter.spool")
     assert metering.trouble == "[Errno 5] Input/output error"
     assert (tmp_path / "meter.spool").exists()
+
+
+@pytest.mark.parametrize("where", ["open", "close"])
+def test_meter_that_hangs_holds_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A bus that does not answer keeps the device, and the agent cannot be ended."""
+    monkeypatch.setattr(metering_module, "HANG_S", 0.05)
+    released, is_closed, method = threading.Event(), threading.Event(), getattr(Synthetic, where)
+
+    def hang(meter: Synthetic) -> Any:
+        released.wait()
+        return method(meter)
+
+    if where == "open":
+        monkeypatch.setattr(Synthetic, "close", lambda _: is_closed.set())
+    monkeypatch.setattr(Synthetic, where, hang)
+    metering = Metering(SYNTHETIC, tmp_path / "meter.spool")
+
+    async def run() -> None:
+        async with metering:
+            pass
+
+    asyncio.run(run())
+    assert metering.trouble == f"the meter did not {where} within 0.05 s"
+    is_closed.clear()
+    released.set()
+    if where == "open":
+        assert is_closed.wait(10), "what was opened too late is closed"
+    assert metering.trouble == f"the meter did not {where} within 0.05 s"
 
 
 def test_disk_that_refuses_the_recording_costs_no_run(tmp_path: Path) -> None:
