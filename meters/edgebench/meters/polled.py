@@ -181,7 +181,12 @@ class PolledDecoder(ABC):
         )
 
     def _watch(self, time_ns: int) -> None:
-        """Note the rounds that should have been between this one and the last."""
+        """Note the rounds that should have been between this one and the last.
+
+        What averages since its last value loses nothing by that: the next mean has it all.
+        """
+        if self._capability.is_averaging:
+            return
         if self._last_ns is not None and time_ns - self._last_ns > self._late_ns:
             missed = round((time_ns - self._last_ns) * self._capability.rate_hz / 1e9) - 1
             if missed > 0:
