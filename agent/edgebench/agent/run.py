@@ -372,6 +372,7 @@ async def _metered(run: Run) -> WorkerRecord:
     if run.request.spec.idle_duration_s > 0 and not was_stopped:
         await asyncio.to_thread(settle_disk, run.worker.directory)
         await _idle(run, lambda: run.worker.is_stopping)
+        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # who waits sees that idling is over
     return worker
 
 
