@@ -8,6 +8,38 @@ from pathlib import Path
 
 from edgebench.protocol.errors import UsageError
 
+MILLIVOLTS_FROM = 100.0
+"""No supply of a small device has so many volts: millivolts were meant."""
+
+
+def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: str) -> None:
+    """Refuse a voltage that the unit cannot have.
+
+    Args:
+        supply_v: As asked for; None is fine.
+        limits_v: The lowest and the highest.
+        what: Unit and verb before the limits, as in "PPK2 gives".
+
+    Raises:
+        UsageError: it is beyond the limits.
+    """
+    low_v, high_v = limits_v
+    if supply_v is None or low_v <= supply_v <= high_v:
+        return
+    text = f"{what} {low_v} to {high_v} V, asked for {supply_v:g} V"
+    raise UsageError(text + in_millivolts(supply_v))
+
+
+def in_millivolts(supply_v: float) -> str:
+    """Words behind a refusal, where the number looks like one of mV; else none.
+
+    >>> in_millivolts(3300), in_millivolts(9)
+    ('; write volts, not mV: supply=3.3', '')
+    """
+    if supply_v <= MILLIVOLTS_FROM:
+        return ""
+    return f"; write volts, not mV: supply={supply_v / 1000:g}"
+
 
 @dataclass(slots=True)
 class Options:

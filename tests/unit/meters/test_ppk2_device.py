@@ -153,6 +153,58 @@ def test_port_that_is_no_ppk2_is_refused() -> None:
     assert "no PPK2 answers: 0 bytes in 2 s" in answer.reason
 
 
+class Console:
+    """A port on which something keeps talking, whatever it is told; its clock is made up."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.is_closed = False
+
+    def monotonic(self) -> float:
+        """The time of the test."""
+        return self.now_s
+
+    def read(self, timeout_s: float) -> bytes:
+        """Never nothing."""
+        assert self.now_s < 60, "it is read for ever"
+        self.now_s += 0.05
+        return b"$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9\r\n"
+
+    def write(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def close(self) -> None:
+        """Let go."""
+        self.is_closed = True
+
+
+def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPS on the wrong port is drained for ever, and the command hangs."""
+    console = Console()
+    monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
+    answer = Ppk2(lambda: console, wiring=Wiring(supply_v=AMPERE)).open()
+    assert isinstance(answer, Missing)
+    assert answer.reason.startswith("no PPK2 answers: this port still sends 2 s after")
+    assert console.is_closed
+    assert console.now_s < 5
+
+
+def test_unit_that_does_not_stop_ends_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a recording waits for ever, with all of it in memory."""
+    with Ppk2Emulator() as emulator:
+        meter = unit(emulator)
+        opened(meter)
+        console = Console()
+        with meter.session(tmp_path / "recording") as session:
+            monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
+            meter._transport.read = console.read  # type: ignore[union-attr,method-assign]
+            meter._transport.write = console.write  # type: ignore[union-attr,method-assign]
+        meter.close()
+    assert "the PPK2 still sends 2 s after" in str(session.recording().trouble)
+
+
 def test_unit_that_is_pulled_out_keeps_what_it_measured(tmp_path: Path) -> None:
     """A cable costs the session, or the session ends as if nothing had happened."""
     with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
@@ -219,11 +271,19 @@ def test_session_alone_never_switches_the_device() -> None:
         assert not [c for c in emulator.commands if c[0] == 0x0C]
 
 
-@pytest.mark.parametrize("supply", ["0.5", "5.1", "nan"])
-def test_supply_beyond_the_unit_is_refused(supply: str) -> None:
-    """The unit is told 12 V, and does something else."""
+@pytest.mark.parametrize("mode", ["", ",source"])
+@pytest.mark.parametrize("supply", ["0.1", "0.79", "5.1", "9", "nan", "3300"])
+def test_supply_beyond_the_unit_is_refused(supply: str, mode: str) -> None:
+    """The unit is told 12 V, and does something else; or joules are a thousand times too many."""
     with pytest.raises(UsageError, match=r"0.8 to 5.0 V, asked for|must be a number"):
-        find_meter(f"ppk2:/dev/null,supply={supply},source")
+        find_meter(f"ppk2:/dev/null,supply={supply}{mode}")
+
+
+@pytest.mark.parametrize("name", ["ppk2", "lpm01a"])
+def test_supply_in_millivolts_is_named(name: str) -> None:
+    """Somebody reads of a limit, and not that the unit of the number is another one."""
+    with pytest.raises(UsageError, match=r"asked for 3300 V; write volts, not mV: supply=3\.3$"):
+        find_meter(f"{name}:/dev/null,supply=3300")
 
 
 @pytest.mark.parametrize("path", ["/dev/nothing-there", "/etc/hostname"])

@@ -59,7 +59,9 @@ def import_file(path: Path, directory: Path, supply_v: float | None = None) -> S
     """
     low, high = SUPPLY_LIMITS_V
     if supply_v is not None and not low < supply_v <= high:
-        raise UsageError(f"--supply must be above {low:g} and at most {high:g} V")
+        raise UsageError(
+            f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}: write volts"
+        )
     try:
         facts_of_source = _facts(path, supply_v)
         source = _open(path, supply_v, facts_of_source)

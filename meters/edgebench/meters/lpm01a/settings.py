@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from edgebench.meters.options import Options
+from edgebench.meters.options import Options, check_supply
 from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (1.8, 3.3)
@@ -87,9 +87,7 @@ def check(setup: Setup) -> None:
     Raises:
         UsageError: which value is beyond which limit.
     """
-    low, high = SUPPLY_LIMITS_V
-    if setup.supply_v is not None and not low <= setup.supply_v <= high:
-        raise UsageError(f"LPM01A gives {low} to {high} V, asked for {setup.supply_v:g} V")
+    check_supply(setup.supply_v, SUPPLY_LIMITS_V, "LPM01A gives")
     if setup.rate_hz not in RATES_HZ:
         raise UsageError(
             f"LPM01A has no rate of {setup.rate_hz} Hz: 1, 2 or 5 times a power of ten to 100k"

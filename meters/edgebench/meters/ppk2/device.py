@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Missing
-from edgebench.meters.options import Options
+from edgebench.meters.options import Options, check_supply
 from edgebench.meters.ppk2.decoder import Settings
 from edgebench.meters.ppk2.metadata import END, Metadata, parse_metadata
 from edgebench.meters.ppk2.words import RATE_HZ
@@ -25,6 +25,10 @@ USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
 """Ignored by the unit."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
+"""At its output as a source, and at its input as an ampere meter.
+
+Source: Nordic, PPK2 user guide.
+"""
 _START, _STOP, _POWER, _MODE, _SUPPLY, _METADATA = 0x06, 0x07, 0x0C, 0x11, 0x0D, 0x19
 _AMPERE_METER, _SOURCE = 1, 2
 _QUIET_S = 0.1
@@ -96,7 +100,7 @@ class Ppk2:
         answer = b""
         for _ in range(_ATTEMPTS):
             transport.write(bytes([_STOP]))
-            _drain(transport)
+            _drain(transport, "no PPK2 answers: this port")
             transport.write(bytes([_METADATA]))
             answer = _until_end(transport)
             if END in answer:
@@ -112,7 +116,7 @@ class Ppk2:
             transport.write(bytes([_SUPPLY]) + millivolts.to_bytes(2, "big"))
 
     def _start(self, transport: Transport) -> None:
-        _drain(transport)
+        _drain(transport, "the PPK2")
         if self._wiring.is_power_on:
             transport.write(bytes([_POWER, 1]))
         transport.write(bytes([_START]))
@@ -121,7 +125,7 @@ class Ppk2:
         transport.write(bytes([_STOP]))
         if self._wiring.is_power_on:
             transport.write(bytes([_POWER, 0]))
-        _drain(transport)
+        _drain(transport, "the PPK2")
 
     def _describe(self, metadata: Metadata) -> Header:
         supply_v = self._wiring.supply_v
@@ -166,9 +170,8 @@ def make_meter(options: Options) -> Ppk2:
 
 
 def _check(wiring: Wiring) -> None:
-    low, high = SUPPLY_LIMITS_V
-    if wiring.is_source and wiring.supply_v is not None and not low <= wiring.supply_v <= high:
-        raise UsageError(f"PPK2 gives {low} to {high} V, asked for {wiring.supply_v:g} V")
+    does = "gives" if wiring.is_source else "measures at"
+    check_supply(wiring.supply_v, SUPPLY_LIMITS_V, f"PPK2 {does}")
 
 
 def _capability(serial: str) -> Capability:
@@ -204,9 +207,16 @@ def _typical(kind: Kind, value: float, unit: Unit, r: int) -> UncertaintyTerm:
     )
 
 
-def _drain(transport: Transport) -> None:
+def _drain(transport: Transport, who: str) -> None:
+    """Read what is on its way; a console or another instrument never falls silent.
+
+    Raises:
+        TargetError: it goes on.
+    """
+    deadline_s = time.monotonic() + _ANSWER_S
     while transport.read(_QUIET_S):
-        pass
+        if time.monotonic() > deadline_s:
+            raise TargetError(f"{who} still sends {_ANSWER_S:g} s after it was told to stop")
 
 
 def _until_end(transport: Transport) -> bytes:
