@@ -13,8 +13,9 @@ from itertools import pairwise
 MIN_SPAN_S = 2.0
 """Below this, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
-_BEGUN_NS = 500_000_000
-"""A last second that is shorter than this is judged with the one before."""
+_BIN_NS = 250_000_000
+"""The earliest arrivals of the two ends may lie anywhere in them: of a recording of 3 s they are
+2.5 s apart at least."""
 
 
 class ArrivalRate:
@@ -22,20 +23,18 @@ class ArrivalRate:
 
     def __init__(self, rate_hz: float) -> None:
         self._period_ns = 1e9 / rate_hz
-        self._seconds: dict[int, tuple[float, int]] = {}
-        """Least delay, and its arrival, by second: an hour is 3600 pairs."""
+        self._bins: dict[int, tuple[float, int]] = {}
+        """Least delay, and its arrival, by quarter of a second: an hour is 14,400 pairs."""
         self._first_ns: int | None = None
-        self._last_ns = 0
 
     def add(self, rx_ns: int, sample_count: int) -> None:
         """So many samples, with the lost ones that are known of, had come by this host time."""
         if self._first_ns is None:
             self._first_ns = rx_ns
-        self._last_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
-        second = (rx_ns - self._first_ns) // 1_000_000_000
-        if second not in self._seconds or delay_ns < self._seconds[second][0]:
-            self._seconds[second] = (delay_ns, rx_ns)
+        number = (rx_ns - self._first_ns) // _BIN_NS
+        if number not in self._bins or delay_ns < self._bins[number][0]:
+            self._bins[number] = (delay_ns, rx_ns)
 
     def error_ppm(self) -> float | None:
         """Meter's rate over the host's, minus one, millionths; negative: samples are missing."""
@@ -52,13 +51,12 @@ class ArrivalRate:
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
         """The earliest arrivals of the first and the last tenth; None where that is too short."""
-        seconds = [self._seconds[second] for second in sorted(self._seconds)]
-        part = max(1, len(seconds) // _PARTS)
-        if len(seconds) < 2:
+        earliest = [self._bins[number] for number in sorted(self._bins)]
+        part = max(1, len(earliest) // _PARTS)
+        if len(earliest) < 2:
             return None
-        # In the beginning of a second there are few arrivals, and all of them may be late.
-        is_begun = (self._last_ns - (self._first_ns or 0)) % 1_000_000_000 < _BEGUN_NS
-        first, last = min(seconds[:part]), min(seconds[-part - is_begun :])
+        # The last one may only have begun: few arrivals, and all of them may be late.
+        first, last = min(earliest[:part]), min(earliest[-part - 1 :])
         return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None
 
 

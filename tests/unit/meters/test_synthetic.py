@@ -127,6 +127,18 @@ def test_wrong_clock_is_seen() -> None:
     assert abs(len(made) / 8 - 2010) <= 1
 
 
+@pytest.mark.parametrize("early", [range(3), (0.9, 1.5, 2.1)])
+def test_rate_of_three_seconds_is_known(early: tuple[float, ...]) -> None:
+    """The default self-test cannot tell, because the earliest arrivals are 1.2 s apart."""
+    decoder = make_decoder(meter_of("constant,rate=100").open())
+    for tick in range(301):
+        late_ns = 0 if tick / 100 in early else 1_000_000
+        decoder.feed(Packet(0, tick * 10_000_000 + late_ns, bytes(8 * (tick > 0))))
+    loss = decoder.loss()
+    assert loss.rate_error_ppm == pytest.approx(0, abs=500)
+    assert loss.rate_span_s == pytest.approx(2.75, abs=0.26)
+
+
 def test_nobody_takes_it_for_a_meter() -> None:
     """A demonstration's numbers are published as a measurement."""
     header = find_meter("synthetic").open()

@@ -50,7 +50,11 @@ class SyntheticDecoder:
 
     def loss(self) -> LossReport:
         """Nothing is lost between a formula and a file; its clock may be wrong by order."""
-        return LossReport(received_count=self._count, rate_error_ppm=self._arrival.error_ppm())
+        return LossReport(
+            received_count=self._count,
+            rate_error_ppm=self._arrival.error_ppm(),
+            rate_span_s=self._arrival.span_s(),
+        )
 
 
 def make_decoder(header: Header) -> SyntheticDecoder:
