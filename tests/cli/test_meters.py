@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.agents import Host
 from support.commands import Run
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator, constant
@@ -81,6 +83,29 @@ def test_record_prints_the_energy_and_keeps_everything(
     assert plain["channels"][0]["power_w_mean"] == pytest.approx(MEAN_W, rel=0.001)
 
 
+def test_every_energy_has_its_uncertainty(
+    edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path
+) -> None:
+    """33 mJ are believed to be 33.0, and the meter may be off by a tenth of that."""
+    folder = tmp_path / "session"
+    words = ("meters", "record", name(ppk2), "--duration", "0.5s", "--output", str(folder))
+    said = edgebench(*words, "--json")
+    [recorded] = json.loads(said.out)["channels"]
+    # Two of the standard deviations of a gain of 10 % and a supply of 1 %, both rectangular.
+    ratio = 2 * (0.1**2 + 0.01**2) ** 0.5 / 3**0.5
+    assert recorded["u95_absolute_j"] / recorded["energy_j"] == pytest.approx(ratio, rel=0.01)
+    of_mean = recorded["power_w_mean_u95_absolute"] / recorded["power_w_mean"]
+    assert of_mean == pytest.approx(ratio, rel=0.01)
+    path = str(folder / "power.parquet")
+    said = edgebench("meters", "import", path, "--json")
+    [imported] = json.loads(said.out)["channels"]
+    assert imported["u95_absolute_j"] == pytest.approx(recorded["u95_absolute_j"])
+    assert json.loads(said.out)["is_trusted"] is True
+    said = edgebench("meters", "import", path)
+    assert re.search(r"33\.0 mW ±3\.8\d mW", said.out)
+    assert "next: edgebench bench" not in said.err
+
+
 @pytest.mark.parametrize(
     ("faults", "check", "words"),
     [
@@ -132,14 +157,49 @@ def test_meter_whose_clock_is_wrong_fails_its_test(edgebench: Run) -> None:
     assert (said.code, outcomes["rate"]) == (3, "fail")
 
 
-def test_ctrl_c_keeps_what_was_recorded(edgebench: Run, ppk2: Ppk2Emulator) -> None:
+def test_error_of_the_synthetic_clock_fails_its_test(edgebench: Run) -> None:
+    """What the documentation promises for trying out a gate never happens."""
+    words = ("meters", "selftest", "synthetic:constant,error=5000", "--duration", "2.8s")
+    said = edgebench(*words)
+    assert said.code == 3
+    [line] = [line for line in said.out.splitlines() if line.strip().startswith("rate")]
+    assert re.search(r"fail .* ppm of the host's clock in 2\.\d s, limit \d+", line)
+
+
+def test_ctrl_c_keeps_what_was_recorded(edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path) -> None:
     """An hour of recording is lost with the last second of it."""
     timer = threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    said = edgebench("meters", "record", name(ppk2), "--duration", "60s", "--json")
+    folder = tmp_path / "session"
+    words = ("--duration", "60s", "--output", str(folder), "--json")
+    said = edgebench("meters", "record", name(ppk2), *words)
     timer.join()
     [channel] = json.loads(said.out)["channels"]
     assert 0.1 < channel["duration_s"] < 30
+    assert said.code == 130
+    last = said.err.splitlines()[-1]
+    assert re.fullmatch(rf"interrupted after \d+\.\d s of 60 s; kept in {folder}", last)
+    assert (folder / "power.parquet").exists()
+
+
+@pytest.mark.parametrize("action", ["record", "selftest"])
+def test_recording_of_no_time_is_refused(edgebench: Run, host: Host, action: str) -> None:
+    """A directory is made for nothing, or zero joules are printed."""
+    said = edgebench("meters", action, "synthetic", "--duration", "0s")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: --duration must be > 0 s, got 0\nhint: ")
+    assert not list(host.folder.rglob("sessions"))
+
+
+def test_record_says_what_it_kept_and_what_is_next(edgebench: Run, tmp_path: Path) -> None:
+    """Somebody looks for the files, or types a command that needs quotes."""
+    folder = tmp_path / "session"
+    words = ("--duration", "0.3s", "--output", str(folder))
+    said = edgebench("meters", "record", "synthetic:constant", *words)
+    assert said.err.splitlines() == [
+        f"session: {folder} (meter.spool, power.parquet)",
+        "next: edgebench bench MODEL --meter synthetic:constant",
+    ]
 
 
 def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> None:
@@ -178,8 +238,9 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     folder = tmp_path / "session"
     said = edgebench("meters", "import", str(path), "--output", str(folder))
     assert said.code == 0, said.err
-    assert "3.00 J" in said.out
-    assert [line.split()[:2] for line in said.out.splitlines() if "unknown" in line] == [
+    assert "3.00 J (uncertainty unknown)" in said.out
+    assert "2.00 W (uncertainty unknown)" in said.out
+    assert [line.split()[:2] for line in said.out.splitlines() if " unknown " in line] == [
         ["calibration", "unknown"],
         ["loss", "unknown"],
         ["rate", "unknown"],
@@ -189,7 +250,11 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     assert header.facts["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert header.facts["file"] == "trace.csv"
     said = edgebench("meters", "import", str(path), "--json")
-    assert json.loads(said.out)["channels"][0]["energy_j"] == 3.0
+    plain = json.loads(said.out)
+    assert plain["channels"][0]["energy_j"] == 3.0
+    assert plain["is_trusted"] is None, "nothing is known of the meter"
+    assert plain["channels"][0]["u95_absolute_j"] is None
+    assert plain["channels"][0]["power_w_mean_u95_absolute"] is None
 
 
 def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,15 +10,19 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
+from edgebench.host.analysis.energy import EnergyWindow, MeterErrors
 from edgebench.host.analysis.meter_checks import Check, check_recording
 from edgebench.host.store.power import PowerFacts, write_power
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Header, Meter, Missing
 from edgebench.meters.registry import find_meter
-from edgebench.protocol.errors import NoSuchMeter, StoreError
+from edgebench.protocol.errors import NoSuchMeter, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 TICK_S = 0.1
+METER_CHECKS = ("calibration", "loss", "rate")
+"""What the meter itself has to show; that samples are there, and below the end of a range, any file
+of numbers shows."""
 OnTick = Callable[[float], None]
 """Called with the seconds that have passed."""
 
@@ -30,7 +35,10 @@ class ChannelEnergy:
     boundary: str
     duration_s: float
     energy_j: float
+    u95_absolute_j: float | None
+    """Expanded, k = 2; None: nobody says how far the meter may be off."""
     power_w_mean: float
+    power_w_mean_u95_absolute: float | None
     power_w_peak: float
 
 
@@ -41,11 +49,16 @@ class Session:
     directory: Path
     facts: PowerFacts
     checks: tuple[Check, ...]
+    interrupted_s: float | None = None
+    """When Ctrl-C ended it, seconds from its begin; None: nobody did."""
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether its numbers may be printed."""
-        return all(check.is_passed is not False for check in self.checks)
+    def is_trusted(self) -> bool | None:
+        """Whether its numbers may be believed; None: no check of the meter could say."""
+        if any(check.is_passed is False for check in self.checks):
+            return False
+        told = [check for check in self.checks if check.id in METER_CHECKS]
+        return None if all(check.is_passed is None for check in told) else True
 
     def channels(self) -> list[ChannelEnergy]:
         """The energy of each channel that gave a number."""
@@ -74,8 +87,12 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
     """Record for so long, or until the meter or the user ends it; what was recorded is kept.
 
     Raises:
+        UsageError: that is no time.
         StoreError: the directory cannot be written.
     """
+    if duration_s <= 0:
+        raise UsageError(f"duration must be > 0 s, got {duration_s:g}")
+    interrupted_s = None
     try:
         directory.mkdir(parents=True, exist_ok=True)
         session = meter.session(directory / METER_FILE)
@@ -88,11 +105,11 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
                     on_tick(passed_s)
                     time.sleep(min(TICK_S, duration_s - passed_s))
             except KeyboardInterrupt:
-                pass  # as if it had been asked for so long: the rest is said by the caller
+                interrupted_s = time.monotonic() - began_s
         facts = write_power(directory, session.recording())
     except OSError as exc:
         raise StoreError(f"recording cannot be written: {exc.strerror}: {directory}") from exc
-    return Session(directory, facts, check_facts(facts))
+    return Session(directory, facts, check_facts(facts), interrupted_s)
 
 
 def check_facts(facts: PowerFacts) -> tuple[Check, ...]:
@@ -104,13 +121,29 @@ def check_facts(facts: PowerFacts) -> tuple[Check, ...]:
 def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
     groups = file.facts.of(name)
     begin_ns, end_ns = groups[0].first_ns, groups[-1].last_ns
-    duration_s = (end_ns - begin_ns) / 1e9
-    energy_j = file.energy_j(name, begin_ns, end_ns) if duration_s > 0 else 0.0
+    empty = EnergyWindow(
+        energy_j=0.0, duration_s=0.0, sample_count=1, supply_v=math.nan, edge_power_w=(0.0, 0.0)
+    )
+    window = file.window(name, begin_ns, end_ns) if end_ns > begin_ns else empty
+    u95_j, u95_w = _uncertainty(file.header, window)
     return ChannelEnergy(
         name=name,
         boundary=boundary,
-        duration_s=duration_s,
-        energy_j=energy_j,
-        power_w_mean=energy_j / duration_s if duration_s > 0 else 0.0,
+        duration_s=window.duration_s,
+        energy_j=window.energy_j,
+        u95_absolute_j=u95_j,
+        power_w_mean=window.energy_j / window.duration_s if window.duration_s else 0.0,
+        power_w_mean_u95_absolute=u95_w,
         power_w_peak=max(group.max_w for group in groups),
     )
+
+
+def _uncertainty(header: Header, window: EnergyWindow) -> tuple[float | None, float | None]:
+    """Of energy and mean power, k = 2, as those of a run; None where it is not known."""
+    if not header.uncertainty or not window.duration_s:
+        return None, None
+    errors = MeterErrors(header.uncertainty)
+    found = errors.gross_per_inference(window, 1), errors.mean_power(window)
+    u95_j, u95_w = (one.u95_absolute for one in found)
+    # A term in amperes says nothing where the voltage is not known.
+    return (u95_j, u95_w) if math.isfinite(u95_j) else (None, None)

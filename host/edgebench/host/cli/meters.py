@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_store, new_parser, seconds
+from edgebench.protocol.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from edgebench.host.session import Session
 
-INVALID = 3
+DONE, INVALID, INTERRUPTED = 0, 3, 130
 SELFTEST_S = 3.0
-"""Long enough for the meter's clock to be held against the host's."""
+"""Long enough for the meter's clock to be held against the host's, within a thousand ppm."""
+RECORD_S = 10.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,24 +29,30 @@ def parser() -> argparse.ArgumentParser:
     add_json(listed)
     for name, text in (
         ("info", "what a meter is and can do"),
-        ("selftest", f"record for {SELFTEST_S:g} s and check the recording"),
+        ("selftest", "record for a while and check the recording"),
         ("record", "record, and print the energy"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("meter", metavar="METER", help="as in: ppk2:/dev/ttyACM0,supply=3.3")
         add_json(action)
+        if name == "selftest":
+            _add_duration(action, SELFTEST_S)
         if name == "record":
-            _add_record(action)
+            _add_duration(action, RECORD_S)
+            _add_output(action)
     _add_import(actions.add_parser("import", help="a file as a recording, and print its energy"))
     made.set_defaults(json=False)
     return made
 
 
-def _add_record(action: argparse.ArgumentParser) -> None:
+def _add_duration(action: argparse.ArgumentParser, default_s: float) -> None:
     action.add_argument(
-        "--duration", type=seconds, default=10.0, metavar="TIME", help="how long (default: 10s)"
+        "--duration",
+        type=seconds,
+        default=default_s,
+        metavar="TIME",
+        help=f"how long (default: {default_s:g}s)",
     )
-    _add_output(action)
 
 
 def _add_import(action: argparse.ArgumentParser) -> None:
@@ -111,13 +120,30 @@ def _selftest(options: argparse.Namespace) -> int:
     from edgebench.host.show import meters as show
 
     with tempfile.TemporaryDirectory(prefix="edgebench-selftest-") as folder:
-        session = _session(options.meter, Path(folder) / "session", SELFTEST_S)
+        session = _session(options, Path(folder) / "session")
         show.print_checks(session, as_json=options.json)
-        return 0 if session.is_trusted else INVALID
+    if session.interrupted_s is not None:
+        return _interrupted(session, options, "nothing kept")
+    if session.is_trusted is False:
+        return INVALID
+    print(f"next: edgebench meters record {shlex.quote(options.meter)}", file=sys.stderr)
+    return DONE
 
 
 def _record(options: argparse.Namespace) -> int:
-    return _print(_session(options.meter, _directory(options), options.duration), options)
+    session = _session(options, _directory(options))
+    code = _print(session, options)
+    if session.interrupted_s is not None:
+        return _interrupted(session, options, f"kept in {session.directory}")
+    if code == DONE:
+        print(f"next: edgebench bench MODEL --meter {shlex.quote(options.meter)}", file=sys.stderr)
+    return code
+
+
+def _interrupted(session: Session, options: argparse.Namespace, kept: str) -> int:
+    passed = f"{session.interrupted_s:.1f} s of {options.duration:g} s"
+    print(f"interrupted after {passed}; {kept}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _import(options: argparse.Namespace) -> int:
@@ -143,13 +169,18 @@ def _print(session: Session, options: argparse.Namespace) -> int:
     from edgebench.host.show import meters as show
 
     show.print_session(session, as_json=options.json)
-    return 0 if session.is_trusted else INVALID
+    names = ", ".join(sorted(path.name for path in session.directory.iterdir()))
+    print(f"session: {session.directory} ({names})", file=sys.stderr)
+    return INVALID if session.is_trusted is False else DONE
 
 
-def _session(text: str, directory: Path, duration_s: float) -> Session:
+def _session(options: argparse.Namespace, directory: Path) -> Session:
     from edgebench.host.session import open_meter, record
 
-    meter, _ = open_meter(text)
+    duration_s = options.duration
+    if duration_s <= 0:
+        raise UsageError(f"--duration must be > 0 s, got {duration_s:g}")
+    meter, _ = open_meter(options.meter)
     is_shown = sys.stderr.isatty()
 
     def tick(passed_s: float) -> None:

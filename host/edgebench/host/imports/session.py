@@ -197,7 +197,12 @@ def _from_own(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Sour
         found.header,
         driver=DRIVER,
         capability=replace(found.header.capability, clock_domain=_clock(facts)),
-        facts=facts | {"recorded_by": found.header.driver, "recorded": found.header.facts},
+        facts=facts
+        | {
+            "supply_v": found.header.facts.get("supply_v"),
+            "recorded_by": found.header.driver,
+            "recorded": found.header.facts,
+        },
     )
     return Source(header, parquet_file.read_own(path, found), lambda: found.loss)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.session import Session
+from edgebench.host.session import ChannelEnergy, Session
 from edgebench.host.show.tables import console, plain_table, text
 from edgebench.host.show.units import format_joules, format_rate, format_watts
 from edgebench.meters.base import Header, Missing
@@ -83,27 +83,35 @@ def print_checks(session: Session, *, as_json: bool) -> None:
 
 def print_session(session: Session, *, as_json: bool) -> None:
     """The energy of a recording; no number where it cannot be trusted."""
-    channels = session.channels() if session.is_trusted else []
+    channels = [] if session.is_trusted is False else session.channels()
     if as_json:
         _print_json(_plain_checks(session) | {"channels": [to_plain(one) for one in channels]})
         return
     out = console()
     out.print(_checks_table(session))
     if channels:
-        table = plain_table("channel", "boundary", "time", "energy", "mean", "peak")
-        for one in channels:
-            table.add_row(
-                one.name,
-                one.boundary,
-                f"{one.duration_s:.3f} s",
-                format_joules(one.energy_j),
-                format_watts(one.power_w_mean),
-                format_watts(one.power_w_peak),
-            )
-        out.print(table)
+        out.print(_energy_table(channels))
     else:
         print("error: the recording cannot be trusted: no energy", file=sys.stderr)
-    print(f"session: {session.directory}", file=sys.stderr)
+
+
+def _energy_table(channels: list[ChannelEnergy]) -> Table:
+    table = plain_table("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
+    for one in channels:
+        table.add_row(
+            one.name,
+            one.boundary,
+            f"{one.duration_s:.3f} s",
+            _within(format_joules(one.energy_j), one.u95_absolute_j, format_joules),
+            _within(format_watts(one.power_w_mean), one.power_w_mean_u95_absolute, format_watts),
+            format_watts(one.power_w_peak),
+        )
+    return table
+
+
+def _within(value: str, u95: float | None, form: Callable[[float], str]) -> str:
+    """The value with its expanded uncertainty, or with the word that there is none."""
+    return f"{value} (uncertainty unknown)" if u95 is None else f"{value} ±{form(u95)}"
 
 
 def _checks_table(session: Session) -> Table:
@@ -119,6 +127,7 @@ def _plain_checks(session: Session) -> dict[str, Any]:
         "directory": str(session.directory),
         "meter": to_plain(session.facts.header.info),
         "is_trusted": session.is_trusted,
+        "interrupted_s": session.interrupted_s,
         "loss": to_plain(session.facts.loss),
         "checks": [
             {"id": one.id, "outcome": _OUTCOMES[one.is_passed][0], "detail": one.detail}
