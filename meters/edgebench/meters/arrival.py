@@ -13,6 +13,8 @@ from itertools import pairwise
 MIN_SPAN_S = 2.0
 """Below this, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
+_LAST_BINS = 3
+"""The last one may only have begun, and the host may be late for a while: at least so many."""
 _BIN_NS = 250_000_000
 """The earliest arrivals of the two ends may lie anywhere in them: of a recording of 3 s they are
 2.5 s apart at least."""
@@ -55,8 +57,7 @@ class ArrivalRate:
         part = max(1, len(earliest) // _PARTS)
         if len(earliest) < 2:
             return None
-        # The last one may only have begun: few arrivals, and all of them may be late.
-        first, last = min(earliest[:part]), min(earliest[-part - 1 :])
+        first, last = min(earliest[:part]), min(earliest[-max(part, _LAST_BINS) :])
         return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None
 
 
