@@ -35,6 +35,8 @@ RATE_HZ = 10.0
 """A hundred counter updates for each reading."""
 UPDATE_S = 1e-3
 """The counter is this old at most."""
+MODEL_RATIO = 0.05
+"""Assumed: the makers say nothing. On some processors the counter is a model of the work."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
     "to let everybody here read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
@@ -101,6 +103,12 @@ def _describe(folders: list[Path]) -> Header:
             min_window_s=MIN_WINDOW_S,
         ),
         uncertainty=(
+            UncertaintyTerm(
+                kind=Kind.MODEL,
+                value=MODEL_RATIO,
+                unit=Unit.RATIO,
+                reference="no maker says how good its counters are",
+            ),
             UncertaintyTerm(
                 kind=Kind.EDGE,
                 value=UPDATE_S / 2,
