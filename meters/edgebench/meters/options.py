@@ -12,6 +12,15 @@ MILLIVOLTS_FROM = 100.0
 """No supply of a small device has so many volts: millivolts were meant."""
 
 
+def install(extra: str) -> str:
+    """The command that brings the library of a meter; edgebench is on no package index.
+
+    >>> install("serial")
+    "pip install '.[serial]' (from a checkout)"
+    """
+    return f"pip install '.[{extra}]' (from a checkout)"
+
+
 def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: str) -> None:
     """Refuse a voltage that the unit cannot have.
 

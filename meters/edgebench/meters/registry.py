@@ -24,7 +24,13 @@ from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
 from edgebench.meters.synthetic import device as synthetic_device
-from edgebench.protocol.errors import MeasurementError, NoSuchMeter, RemoteProtocolError
+from edgebench.protocol.errors import (
+    MeasurementError,
+    NoSuchMeter,
+    RemoteProtocolError,
+    UsageError,
+    WrongMeterOption,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class Driver:
     make_decoder: Callable[[Header], Decoder]
     summary: str
     """One line for people."""
+    usage: str = ""
+    """The address and the options behind the name; empty: it takes neither."""
     is_external: bool = False
     """It has wires of its own, to whatever device; the others measure the machine they run on."""
 
@@ -48,38 +56,70 @@ DRIVERS: dict[str, Driver] = {
         joulescope_device.make_meter,
         joulescope_decoder.make_decoder,
         "Joulescope JS110, JS220, JS320",
+        usage="[:SERIAL][,rate=100k][,inputs=0..4]",
         is_external=True,
     ),
     "lpm01a": Driver(
         lpm01a_device.make_meter,
         lpm01a_decoder.make_decoder,
         "ST X-NUCLEO-LPM01A (PowerShield)",
+        usage="[:PORT][,supply=1.8..3.3][,rate=100k][,output=current|energy][,mode=dyn|stat]"
+        "[,function=optim|high][,format=binary|ascii][,events=ris|fal][,power]",
         is_external=True,
     ),
     "ppk2": Driver(
         ppk2_device.make_meter,
         ppk2_decoder.make_decoder,
         "Nordic Power Profiler Kit II",
+        usage="[:PORT],supply=0.8..5[,source][,power]",
         is_external=True,
     ),
     "scpi": Driver(
         scpi_device.make_meter,
         scpi_decoder.make_decoder,
         "bench supplies, power meters and multimeters, by SCPI",
+        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
         is_external=True,
     ),
-    "rapl": Driver(_rapl, RaplDecoder, "energy counters of Intel and AMD processors"),
-    "hwmon": Driver(hwmon.make_meter, RailDecoder, "power monitors on the board, INA2xx and alike"),
-    "iio": Driver(iio.make_meter, RailDecoder, "the same by industrial I/O, and JetPack 4"),
-    "rpi5": Driver(rpi5.make_meter, rpi5.make_decoder, "power chip of a Raspberry Pi 5"),
-    "battery": Driver(
-        battery.make_meter, battery.BatteryDecoder, "gauge of a phone's or a laptop's battery"
+    "rapl": Driver(
+        _rapl, RaplDecoder, "energy counters of Intel and AMD processors", usage="[:ROOT]"
     ),
-    "odpm": Driver(odpm.make_meter, odpm.OdpmDecoder, "rail monitors of a Google Pixel, as root"),
+    "hwmon": Driver(
+        hwmon.make_meter,
+        RailDecoder,
+        "power monitors on the board, INA2xx and alike",
+        usage="[:CHIP|RAIL][,root=/]",
+    ),
+    "iio": Driver(
+        iio.make_meter,
+        RailDecoder,
+        "the same by industrial I/O, and JetPack 4",
+        usage="[:CHIP|RAIL][,root=/]",
+    ),
+    "rpi5": Driver(
+        rpi5.make_meter,
+        rpi5.make_decoder,
+        "power chip of a Raspberry Pi 5",
+        usage="[:ROOT][,rate=10][,root=/]",
+    ),
+    "battery": Driver(
+        battery.make_meter,
+        battery.BatteryDecoder,
+        "gauge of a phone's or a laptop's battery",
+        usage="[:SUPPLY][,sign=negative|positive][,unit=ua|ma][,loaded][,root=/]",
+    ),
+    "odpm": Driver(
+        odpm.make_meter,
+        odpm.OdpmDecoder,
+        "rail monitors of a Google Pixel, as root",
+        usage="[:ROOT][,root=/]",
+    ),
     "synthetic": Driver(
         synthetic_device.make_meter,
         synthetic_decoder.make_decoder,
         "a computed waveform, for demos and tests; nothing is measured",
+        usage="[:constant][,power=1] | :square|ramp[,low=0][,high=1][,period=1][,duty=0.5]; each "
+        "[,rate=1000][,noise=W][,seed=0][,error=PPM]",
         is_external=True,
     ),
 }
@@ -90,10 +130,14 @@ def find_meter(text: str) -> Meter:
 
     Raises:
         NoSuchMeter: no driver has that name.
-        UsageError: an option is wrong.
+        WrongMeterOption: an option is wrong.
     """
     name, _, rest = text.partition(":")
-    return _driver(name).make(Options.parse(name, rest))
+    driver = _driver(name)
+    try:
+        return driver.make(Options.parse(name, rest))
+    except UsageError as exc:
+        raise WrongMeterOption(str(exc)) from exc
 
 
 def is_external(text: str) -> bool:

@@ -7,14 +7,30 @@ close  may be called twice
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from edgebench.meters.options import install
 from edgebench.protocol.errors import TargetError, UsageError
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
+NO_PERMISSION = "no permission to use serial port"
+"""Begins the refusal that a group of the user's would mend."""
+_REFUSALS = {
+    errno.ENOENT: "no such serial port: {path}",
+    errno.ENODEV: "no such serial port: {path}",
+    errno.ENXIO: "no such serial port: {path}",
+    errno.EACCES: NO_PERMISSION + " {path}",
+    errno.EPERM: NO_PERMISSION + " {path}",
+    errno.EBUSY: "serial port {path} is in use by another program",
+    errno.EAGAIN: "serial port {path} is in use by another program",
+    errno.EISDIR: "not a serial port: {path}",
+    errno.ENOTTY: "not a serial port: {path}",
+}
+"""By what the system says; EAGAIN is another program's lock."""
 
 
 class Transport(Protocol):
@@ -52,7 +68,7 @@ class SerialTransport:
         try:
             self._port: Any = serial.Serial(path, baud_rate, timeout=0, exclusive=True)
         except (OSError, ValueError) as exc:
-            raise TargetError(f"serial port {path} cannot be opened: {_reason(exc)}") from exc
+            raise TargetError(_refusal(path, exc)) from exc
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
@@ -66,7 +82,7 @@ class SerialTransport:
             self._port.timeout = 0
             return bytes(first + self._port.read(min(waiting, READ_BYTES)))
         except (OSError, TypeError) as exc:  # TypeError: closed by another thread
-            raise TargetError(f"serial port {self._path} is gone: {_reason(exc)}") from exc
+            raise TargetError(f"serial port {self._path} is gone") from exc
 
     def write(self, data: bytes) -> None:
         """Send in one piece."""
@@ -74,7 +90,7 @@ class SerialTransport:
             self._port.write(data)
             self._port.flush()
         except OSError as exc:
-            raise TargetError(f"serial port {self._path} is gone: {_reason(exc)}") from exc
+            raise TargetError(f"serial port {self._path} is gone") from exc
 
     def close(self) -> None:
         """Let go."""
@@ -140,8 +156,19 @@ def _pyserial() -> Any:
     try:
         import serial
     except ImportError:
-        raise TargetError("pyserial is not installed: serial meters need it") from None
+        raise TargetError(
+            f"pyserial is not installed, serial meters need it: {install('serial')}"
+        ) from None
     return serial
+
+
+def _refusal(path: str, exc: Exception) -> str:
+    """One line for people; pyserial hides the number of some errors in the one before."""
+    for cause in (exc, exc.__context__):
+        found = cause.args[0] if cause is not None and cause.args else None
+        if found in _REFUSALS:
+            return _REFUSALS[found].format(path=path)
+    return f"serial port {path} cannot be opened: {_reason(exc)}"
 
 
 def _reason(exc: Exception) -> str:

@@ -5,6 +5,7 @@
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSuchDevice             no known device has that name, or several have
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
+    │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   └── NotComparable            runs differ in more than what is compared
@@ -97,6 +98,10 @@ class NoSuchDevice(UsageError):
 
 class NoSuchMeter(UsageError):
     """No driver has the name of a meter, or the meter is not there."""
+
+
+class WrongMeterOption(UsageError):
+    """What stands behind a meter's name is not what its driver takes."""
 
 
 class MeterNotServed(UsageError):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgebench.meters import registry
+from edgebench.protocol.errors import WrongMeterOption
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/meters.md").read_text()
@@ -38,6 +39,19 @@ def test_commands_of_the_page_name_meters_that_can_be_made() -> None:
     assert named
     for text in named:
         registry.find_meter(text)
+
+
+@pytest.mark.parametrize("name", registry.DRIVERS)
+def test_help_names_the_options_that_there_are(name: str) -> None:
+    """An option is in no help, or one of the help is refused."""
+    shapes = ("", ":square") if name == "synthetic" else ("",)
+    known: set[str] = set()
+    for shape in shapes:
+        with pytest.raises(WrongMeterOption, match="has no option 'nonsense'") as refused:
+            registry.find_meter(f"{name}{shape or ':'},nonsense=1")
+        known |= set(str(refused.value).partition("there are ")[2].split(", "))
+    usage = registry.DRIVERS[name].usage
+    assert set(re.findall(r",(\w+)", usage)) == known - {""}
 
 
 def behind(path: Path, mark: str, text: str) -> None:
@@ -100,7 +114,11 @@ def test_tutorial_works_as_it_is_written(checkout: Path) -> None:
 @pytest.mark.parametrize("action", [("check",), ("format", "--check")])
 def test_tutorial_is_as_clean_as_the_rest(checkout: Path, action: tuple[str, ...]) -> None:
     """Who copies the page has files that `make check` refuses."""
-    run(checkout, "ruff", *action, "--no-cache", "meters", "tests")
+    changed = (
+        *("meters/edgebench/meters/wattstick.py", "meters/edgebench/meters/registry.py"),
+        *("tests/unit/meters/test_wattstick.py", "tests/support/meters.py"),
+    )
+    run(checkout, "ruff", *action, "--no-cache", *changed)
 
 
 def test_tutorial_imports_what_the_registry_imports() -> None:

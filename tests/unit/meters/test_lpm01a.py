@@ -276,7 +276,7 @@ def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
     meter = find_meter(f"lpm01a:{tmp_path}/none,supply=3.3")
     missing = meter.open()
     assert isinstance(missing, Missing)
-    assert "cannot be opened" in missing.reason
+    assert missing.reason == f"no such serial port: {tmp_path}/none"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.runtime import LoadOptions, Missing, Usable
 
-INSTALL = "pip install 'edgebench[onnx]'"
+INSTALL = "pip install '.[onnx]' (from a checkout)"
 _LOG_ERRORS_ONLY = 3
 """Old files print hundreds of warning lines. Source: onnxruntime, `OrtLoggingLevel`."""
 

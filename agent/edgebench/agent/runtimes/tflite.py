@@ -37,7 +37,7 @@ class InterpreterRuntime:
         self.name = name
         self._package = package
         self._module = module
-        self._install = f"pip install 'edgebench[{name}]'"
+        self._install = f"pip install '.[{name}]' (from a checkout)"
 
     def probe(self) -> Usable | Missing:
         """Import the library and see whether its interpreter can be built at all."""

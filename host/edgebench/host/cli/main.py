@@ -77,9 +77,7 @@ def _run(command: str, words: list[str]) -> int:
         from edgebench.host.show.hints import hint_for
 
         print(f"error: {exc}", file=sys.stderr)
-        is_plain = type(exc) is UsageError
-        help_ = f"see what it takes: edgebench {command} --help"
-        print(f"hint: {help_ if is_plain else hint_for(exc)}", file=sys.stderr)
+        print(f"hint: {hint_for(exc, command)}", file=sys.stderr)
         return USAGE if isinstance(exc, UsageError) else FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_store, new_parser, seconds
@@ -19,11 +21,19 @@ DONE, INVALID, INTERRUPTED = 0, 3, 130
 SELFTEST_S = 3.0
 """Long enough for the meter's clock to be held against the host's, within a thousand ppm."""
 RECORD_S = 10.0
+_HELP_WIDTH = 78
+_PORTS = (
+    "PORT is a serial port as /dev/ttyACM0; without one, the only such meter that is connected.",
+    "May it not be opened: sudo usermod -aG dialout $USER, and log in again.",
+    "Meters of a device's agent are not tested here: edgebench bench MODEL --meter agent:METER",
+    "More: docs/meters.md",
+)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("meters", "Energy-meter sessions on their own.")
+    made.epilog = "What each METER takes: edgebench meters info --help"
     actions = made.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser("list", help="the drivers, and what is there of each (default)")
     add_json(listed)
@@ -32,7 +42,12 @@ def parser() -> argparse.ArgumentParser:
         ("selftest", "record for a while and check the recording"),
         ("record", "record, and print the energy"),
     ):
-        action = actions.add_parser(name, help=text)
+        action = actions.add_parser(
+            name,
+            help=text,
+            epilog=_meters_help(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         action.add_argument("meter", metavar="METER", help="as in: ppk2:/dev/ttyACM0,supply=3.3")
         add_json(action)
         if name == "selftest":
@@ -43,6 +58,30 @@ def parser() -> argparse.ArgumentParser:
     _add_import(actions.add_parser("import", help="a file as a recording, and print its energy"))
     made.set_defaults(json=False)
     return made
+
+
+def _meters_help() -> str:
+    """The address and the options of each meter, from the registry."""
+    from edgebench.meters.registry import DRIVERS
+
+    rows = [
+        line
+        for name, driver in DRIVERS.items()
+        for line in (*_usage_lines(f"{name}{driver.usage}"), f"      {driver.summary}")
+    ]
+    return "\n".join(["METER, with what may be left out in brackets:", *rows, "", *_PORTS])
+
+
+def _usage_lines(usage: str) -> list[str]:
+    """Broken between two options, and nowhere else."""
+    lines = textwrap.wrap(
+        usage.replace("[,", " [,"),
+        _HELP_WIDTH,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+    )
+    return [re.sub(r"(?<=\S) \[,", "[,", line) for line in lines]
 
 
 def _add_duration(action: argparse.ArgumentParser, default_s: float) -> None:

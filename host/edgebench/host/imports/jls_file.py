@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from edgebench.host.imports.blocks import Tally
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
+from edgebench.meters.options import install
 from edgebench.protocol.errors import FileRefused
 
-INSTALL = "pip install 'edgebench[jls]'"
+INSTALL = install("jls")
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
 BLOCK_SAMPLES = 1 << 16
 INPUT_COUNT = 4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from edgebench.meters.transport import NO_PERMISSION
 from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (e.NoSuchDevice, "see which devices there are: edgebench devices"),
     (e.NoSuchMeter, "see which meters there are, and why others are not: edgebench meters"),
+    (e.WrongMeterOption, "see what each meter takes: edgebench meters info --help"),
     (
         e.MeterNotServed,
         "name it where that agent is started: edgebench-agent serve --meter {error.meter}, or in "
@@ -56,6 +58,27 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
 """The first kind that fits; the last ones fit everything."""
 
 
-def hint_for(error: e.EdgebenchError) -> str:
-    """The next step after an error."""
-    return next(hint for kind, hint in _HINTS if isinstance(error, kind)).format(error=error)
+_OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (
+        e.StoreError,
+        "choose another directory: --output DIR, as in edgebench meters record --help",
+    ),
+    (e.MeasurementError, "record for longer: edgebench meters record METER --duration 60s"),
+    (e.TargetError, "see whether it is still there: edgebench meters"),
+)
+"""Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+_PORT_GROUP = (
+    "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER; "
+    "then edgebench meters"
+)
+
+
+def hint_for(error: e.EdgebenchError, command: str = "") -> str:
+    """The next step after an error of a command."""
+    if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
+        return _PORT_GROUP
+    if type(error) is e.UsageError and command:
+        action = "meters info" if command == "meters" else command
+        return f"see what it takes: edgebench {action} --help"
+    hints = (*_OF_METERS, *_HINTS) if command == "meters" else _HINTS
+    return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

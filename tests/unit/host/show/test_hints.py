@@ -8,6 +8,7 @@ import pytest
 
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.show.hints import hint_for
+from edgebench.meters.transport import NO_PERMISSION
 from edgebench.protocol import errors
 from edgebench.protocol.errors import EdgebenchError
 
@@ -47,3 +48,19 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
     assert set(named) <= {*COMMANDS, "--help", "--version"}
     agent = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench-agent"]
     assert set(agent) <= {"serve", "pair", "status", "stop"}
+
+
+@pytest.mark.parametrize(
+    ("error", "command", "words"),
+    [
+        (errors.WrongMeterOption("x"), "bench", "edgebench meters info --help"),
+        (errors.UsageError("x"), "meters", "edgebench meters info --help"),
+        (errors.UsageError("x"), "bench", "edgebench bench --help"),
+        (errors.StoreError("x"), "meters", "--output DIR"),
+        (errors.StoreError("x"), "bench", "--store DIRECTORY"),
+        (errors.NoSuchMeter(f"meter: {NO_PERMISSION} /dev/x"), "bench", "dialout $USER"),
+    ],
+)
+def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
+    """A hint names an option that this command has not, or a page that says nothing of it."""
+    assert words in hint_for(error, command)
