@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -14,9 +15,18 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
+class Parser(argparse.ArgumentParser):
+    """What it refuses is one line and a hint, as every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        """Instead of all options, which hide the line."""
+        hint = f"see what it takes: {self.prog} --help"
+        self.exit(2, f"error: {message}\nhint: {hint}\n")
+
+
 def new_parser(command: str, description: str) -> argparse.ArgumentParser:
-    """A parser for one command."""
-    return argparse.ArgumentParser(prog=f"edgebench {command}", description=description)
+    """A parser for one command; those of its actions are of the same kind."""
+    return Parser(prog=f"edgebench {command}", description=description)
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
