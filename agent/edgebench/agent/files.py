@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,15 +32,22 @@ def make_private_directory(path: Path) -> Path:
     return path
 
 
-def last_line(path: Path, size: int = 16 * 1024) -> str:
-    """The last line of a log that says something; empty where there is none."""
+def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | None = None) -> str:
+    """The last line of a log that says something; empty where there is none.
+
+    Args:
+        path: The log.
+        size: Bytes at its end that are looked at.
+        unlike: What matches at the beginning of a line says nothing.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))
             lines = file.read(size).decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
-    return next((line for line in reversed(lines) if line.strip()), "")
+    said = (line for line in reversed(lines) if line.strip())
+    return next((line for line in said if unlike is None or not unlike.match(line)), "")
 
 
 def keep_end(path: Path, size: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -39,6 +40,8 @@ STOP_GRACE_S = 20.0
 SETTLE_TIMEOUT_S = 30.0
 """An interpreter that starts on a small board takes a second or two."""
 MAX_LINE_BYTES = 16 * 1024
+_CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
+"""Lines of a runtime's log that are no reason for an end: of TensorFlow, glog, ONNX Runtime."""
 _DOING = {
     Phase.STARTING: "starting",
     Phase.LOADING: "loading the model",
@@ -230,12 +233,12 @@ class WorkerProcess:
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]
-        last = one_line(last_line(self.directory / WORKER_LOG_FILE))
+        last = one_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
         said = f": {last}" if last else ""
         if code > 0:
             return f"worker ended with status {code} while {doing}{said}"
         name = signal.Signals(-code).name
-        why = " (out of memory?)" if name == "SIGKILL" and not said else ""
+        why = " (out of memory?)" if name == "SIGKILL" else ""
         return f"worker was killed by {name} while {doing}{why}{said}"
 
     def _read_record(self) -> WorkerRecord:

@@ -19,8 +19,14 @@ from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
 from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
-from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.traces import ANSWERS_FILE, QUERIES_FILE, QUERY_COLUMNS, row_count
+from edgebench.protocol.spec import Limits, RunSpec
+from edgebench.protocol.traces import (
+    ANSWERS_FILE,
+    QUERIES_FILE,
+    QUERY_COLUMNS,
+    WORKER_LOG_FILE,
+    row_count,
+)
 
 SPEC = RunSpec(
     "litert",
@@ -145,3 +151,20 @@ def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job
     job = replace(job, spec=replace(SPEC, duration_s=60.0))
     with pytest.raises(WorkerDied, match="killed by SIGKILL while measuring"):
         asyncio.run(follow(tmp_path / "run", job, Phase.MEASURING, signal.SIGKILL))
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", " (out of memory?)"),
+        ("INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n", " (out of memory?)"),
+        ("I0000 00:00:1 cpu.cc:9] AVX2\n", " (out of memory?)"),
+        ("2026-11-21 19:00:00.1 [I:onnxruntime:, a.cc:1 F] x\n", " (out of memory?)"),
+        ("bad: 7\nINFO: more\n", " (out of memory?): bad: 7"),
+    ],
+)
+def test_killed_worker_may_have_run_out_of_memory(tmp_path: Path, log: str, said: str) -> None:
+    """The kernel kills the worker, and a greeting of the runtime is printed as the reason."""
+    (tmp_path / WORKER_LOG_FILE).write_text(log)
+    worker = WorkerProcess(tmp_path, Limits())
+    assert worker._obituary(-signal.SIGKILL) == f"worker was killed by SIGKILL while starting{said}"
