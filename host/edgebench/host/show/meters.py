@@ -12,10 +12,10 @@ from rich.text import Text
 
 from edgebench.host.session import ChannelEnergy, Session
 from edgebench.host.show.tables import console, plain_table, text
-from edgebench.host.show.units import format_joules, format_rate, format_watts
+from edgebench.host.show.units import format_joules, format_ns, format_rate, format_watts
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.registry import DRIVERS
-from edgebench.meters.uncertainty import UncertaintyTerm
+from edgebench.meters.uncertainty import Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
@@ -51,6 +51,7 @@ def print_info(header: Header, *, as_json: bool) -> None:
         ("serial", info.serial or "not told"),
         ("firmware", info.firmware or "not told"),
         ("rate", f"{rate}, {kind}"),
+        ("shortest window", format_ns(capability.min_window_s * 1e9)),
         ("clock", capability.clock_domain),
         ("digital inputs", str(capability.digital_count)),
         ("losses seen by", capability.loss_detection),
@@ -58,7 +59,7 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text(name, style="bold"), text(value))
     for channel in capability.channels:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
-    terms = plain_table("uncertainty", "value", "range", "says", "reference")
+    terms = plain_table("uncertainty", "value", "applies to", "says", "reference")
     for term in header.uncertainty:
         terms.add_row(*_term(term))
     out = console()
@@ -67,10 +68,13 @@ def print_info(header: Header, *, as_json: bool) -> None:
 
 
 def _term(term: UncertaintyTerm) -> list[str]:
-    unit = "" if term.unit.value == "ratio" else f" {term.unit.value}"
-    value = f"±{term.value:g}{unit} ({term.distribution.value})"
-    where = "all" if term.range is None else str(term.range)
-    return [term.kind.value, value, where, term.origin.value, term.reference]
+    is_ratio = term.unit is Unit.RATIO
+    value = f"{100 * term.value:g} %" if is_ratio else f"{term.value:g} {term.unit.value}"
+    spread = term.distribution.value
+    if term.distribution is Distribution.NORMAL:
+        spread += f", k = {term.coverage:g}"
+    where = "all ranges" if term.range is None else f"range {term.range}"
+    return [term.kind.value, f"±{value} ({spread})", where, term.origin.value, term.reference]
 
 
 def print_checks(session: Session, *, as_json: bool) -> None:
