@@ -266,3 +266,23 @@ def test_socket_is_for_its_owner_only(running: AgentProcess) -> None:
     """Any user of the device may pair hosts with its agent."""
     assert (running.state / "agent.sock").stat().st_mode & 0o777 == 0o600
     assert running.state.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_not_wired_yet_is_a_warning(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run lacks its energy or its marks, and nobody learns of it before."""
+    monkeypatch.setattr("edgebench.agent.daemon.run_daemon", lambda settings: None)
+    (tmp_path / "value").touch()
+    (tmp_path / "port").touch()
+    there = (f"gpio:{tmp_path}/value", f"ppk2:{tmp_path}/port,supply=3.3")
+    absent = ("gpio:/nonexistent", "ppk2:/dev/absent,supply=3.3")
+    for (line, meter), count in ((there, 0), (absent, 2)):
+        words = ("serve", "--local", "--sync-line", line, "--meter", meter)
+        code, _, err = run(capsys, "--state", str(tmp_path / "s"), *words)
+        assert (code, len(err.splitlines())) == (0, count), err
+    assert err.splitlines() == [
+        "warning: sync line gpio:/nonexistent: no such file: runs have no marks",
+        "warning: meter ppk2:/dev/absent,supply=3.3 is not there yet: no such file: /dev/absent: "
+        "runs have no energy",
+    ]

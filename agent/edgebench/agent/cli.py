@@ -160,6 +160,8 @@ def _serve(options: argparse.Namespace) -> None:
     from edgebench.agent.agent import Settings
     from edgebench.agent.daemon import run_daemon
 
+    wiring = _wiring(options)
+    _warn(wiring)
     run_daemon(
         Settings(
             config=(options.config or Path(_paths(options).agent_config)).absolute(),
@@ -169,7 +171,7 @@ def _serve(options: argparse.Namespace) -> None:
             idle_exit_s=options.idle_exit,
             is_advertised=not options.no_advertise,
             models_quota_bytes=options.models_quota,
-            wiring=_wiring(options),
+            wiring=wiring,
             simulate=options.simulate,
         )
     )
@@ -189,6 +191,18 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     named = options.meter or os.environ.get(METERS_VARIABLE, "").split(";")
     meters = tuple(check_meter(text.strip()) for text in named if text.strip())
     return Wiring(sync_line=check_line(line) if line else None, meters=meters)
+
+
+def _warn(wiring: Wiring) -> None:
+    """Say what is not there, which may come; each run finds out again."""
+    from edgebench.agent.metering import why_not_there
+
+    line = (wiring.sync_line or "").partition(":")[2]
+    if line and not os.access(line, os.W_OK):
+        why = "it may not be written" if os.path.exists(line) else "no such file"
+        print(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks", file=sys.stderr)
+    for why in filter(None, map(why_not_there, wiring.meters)):
+        print(f"warning: {why}: runs have no energy", file=sys.stderr)
 
 
 def _pair(options: argparse.Namespace) -> None:

@@ -49,8 +49,24 @@ def require_served(meter: str | None, served: tuple[str, ...]) -> None:
         UsageError: it does not.
     """
     if meter is not None and meter not in served:
+        from edgebench.meters.options import meant_of
+
         named = ", ".join(served) or "none"
-        raise UsageError(f"meter {meter[:80]!r} is not served by this agent, which serves {named}")
+        meant = meant_of(meter, served)
+        advice = f"; name it in full: agent:{meant}" if meant else ""
+        raise UsageError(
+            f"meter {meter[:80]!r} is not served by this agent, which serves {named}{advice}"
+        )
+
+
+def why_not_there(meter: str) -> str | None:
+    """Why a run would be without this meter, as far as its path tells; no driver is asked."""
+    from edgebench.meters.options import Options
+
+    path = Options.parse(*meter.partition(":")[::2]).address
+    if path.startswith("/") and not Path(path).exists():
+        return f"meter {meter} is not there yet: no such file: {path}"
+    return None
 
 
 class Metering:

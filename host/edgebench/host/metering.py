@@ -10,6 +10,7 @@ from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.session import open_meter
 from edgebench.meters.base import Header, Meter
+from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
 from edgebench.protocol.device import SystemDescription
@@ -57,9 +58,11 @@ class Metering:
         """
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
+            meant = meant_of(wanted, system.meters)
+            advice = f"; name it in full: {AGENT_PREFIX}{meant}" if meant else ""
             raise MeterNotServed(
                 f"meter {wanted} is not served by the agent of {system.device.name}, which serves "
-                f"{', '.join(system.meters) or 'none'}",
+                f"{', '.join(system.meters) or 'none'}{advice}",
                 wanted,
             )
 

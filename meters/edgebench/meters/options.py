@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def install(extra: str) -> str:
     "pip install '.[serial]' (from a checkout)"
     """
     return f"pip install '.[{extra}]' (from a checkout)"
+
+
+def meant_of(text: str, served: Sequence[str]) -> str | None:
+    """The one of these meters whose text begins like this, as its driver's name does.
+
+    >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
+    'ppk2:/dev/ttyACM0,supply=3.3'
+    """
+    found = [one for one in served if text and one.startswith(text)]
+    return found[0] if len(found) == 1 else None
 
 
 def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: str) -> None:

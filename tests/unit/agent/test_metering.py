@@ -163,6 +163,10 @@ def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
     served = ("rapl", "ppk2:/dev/ttyACM0")
     with pytest.raises(UsageError, match="which serves rapl, ppk2:/dev/ttyACM0"):
         require_served("ppk2:/dev/ttyACM1", served)
+    with pytest.raises(UsageError, match=r"; name it in full: agent:ppk2:/dev/ttyACM0$"):
+        require_served("ppk2", served)
+    with pytest.raises(UsageError, match=r"which serves ppk2:a, ppk2:b$"):
+        require_served("ppk2", ("ppk2:a", "ppk2:b"))
 
 
 def test_driver_that_there_is_not_is_refused_at_once() -> None:
