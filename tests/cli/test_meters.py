@@ -222,6 +222,7 @@ def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> N
         (("info", "ppk2:/dev/null,supply=x"), "supply must be a number"),
         (("record", "ppk2:/dev/nothing,supply=3.3"), "/dev/nothing"),
         (("selftest", "rapl:/nowhere"), "no RAPL zone"),
+        (("selftest", "agent:rapl"), "which records it in runs only"),
     ],
 )
 def test_wrong_meter_is_one_line_and_a_hint(

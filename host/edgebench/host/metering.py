@@ -58,12 +58,11 @@ class Metering:
         """
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
-            meant = meant_of(wanted, system.meters)
-            advice = f"; name it in full: {AGENT_PREFIX}{meant}" if meant else ""
             raise MeterNotServed(
                 f"meter {wanted} is not served by the agent of {system.device.name}, which serves "
-                f"{', '.join(system.meters) or 'none'}{advice}",
+                f"{', '.join(system.meters) or 'none'}",
                 wanted,
+                meant=meant_of(wanted, system.meters),
             )
 
     def settings(self) -> dict[str, Any]:

@@ -76,6 +76,11 @@ def open_meter(text: str) -> tuple[Meter, Header]:
         NoSuchMeter: no driver has that name, or the meter cannot be used.
         UsageError: an option is wrong.
     """
+    if text.startswith("agent:"):
+        raise UsageError(
+            f"meter {text} is one of a device's agent, which records it in runs only: bench a "
+            "model with it, or look at it on the device"
+        )
     meter = find_meter(text)
     header = meter.open()
     if isinstance(header, Missing):

@@ -107,10 +107,12 @@ class WrongMeterOption(UsageError):
 class MeterNotServed(UsageError):
     """An agent was asked for a meter that its owner did not name."""
 
-    def __init__(self, text: str, meter: str) -> None:
+    def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
         super().__init__(text)
         self.meter = meter
         """As `edgebench-agent serve --meter` takes it."""
+        self.meant = meant
+        """The only served one whose text begins like this."""
 
 
 class FileRefused(UsageError):

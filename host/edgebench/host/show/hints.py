@@ -77,6 +77,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command."""
     if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
         return _PORT_GROUP
+    if isinstance(error, e.MeterNotServed) and error.meant:
+        return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if type(error) is e.UsageError and command:
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"

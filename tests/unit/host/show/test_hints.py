@@ -58,6 +58,8 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (errors.UsageError("x"), "bench", "edgebench bench --help"),
         (errors.StoreError("x"), "meters", "--output DIR"),
         (errors.StoreError("x"), "bench", "--store DIRECTORY"),
+        (errors.MeterNotServed("x", "ppk2", meant="ppk2:/dev/x"), "bench", "agent:ppk2:/dev/x"),
+        (errors.MeterNotServed("x", "ppk2"), "bench", "edgebench-agent serve --meter ppk2"),
         (errors.NoSuchMeter(f"meter: {NO_PERMISSION} /dev/x"), "bench", "dialout $USER"),
     ],
 )
