@@ -378,7 +378,9 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     answer = find_meter("joulescope").open()
     assert isinstance(answer, Missing)
-    assert answer.reason.endswith("Joulescopes need it: pip install 'edgebench[joulescope]'")
+    assert answer.reason.endswith(
+        "Joulescopes need it: pip install '.[joulescope]' (from a checkout)"
+    )
 
 
 def test_line_that_nobody_reads_ends() -> None:

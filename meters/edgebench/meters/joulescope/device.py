@@ -21,13 +21,13 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Missin
 from edgebench.meters.joulescope.blocks import CURRENT, INPUT_COUNT, POWER, VOLTAGE, input_topic
 from edgebench.meters.joulescope.decoder import Settings
 from edgebench.meters.joulescope.stream import BlockStream, Driver, about
-from edgebench.meters.options import Options
+from edgebench.meters.options import Options, install
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
-INSTALL = "pip install 'edgebench[joulescope]'"
+INSTALL = install("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 LIMIT_A, LIMIT_V = 10.0, 15.0

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edgebench.meters.options import install
 from edgebench.meters.scpi.answers import block_length, length_digits
 from edgebench.protocol.errors import TargetError
 
@@ -22,7 +23,7 @@ ANSWER_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
 _END_MAX_BYTES = 4
 """Line end behind a block, with what may be before it."""
-INSTALL = "pip install 'edgebench[scpi]'"
+INSTALL = install("scpi")
 
 
 class Link:
