@@ -249,3 +249,19 @@ def test_calibration_that_is_not_the_units_is_flagged() -> None:
     words = words_for(np.full(10, 1e-3), np.zeros(10, np.uint8))
     blocks, _ = decode(words.tobytes(), made=decoder(defaulted=("S3",)))
     assert all(flag & Flag.UNCALIBRATED for flag in column(blocks, "flags"))
+
+
+def test_reads_that_give_nothing_make_no_samples() -> None:
+    """Each empty read becomes a sample of minus 1.26 µA, and a mean of 41 µA one of 7."""
+    vector = json.loads(need_shared("known_answers/energy.json").read_text())["F_phantom_samples"]
+    mean_ua = vector["expected"]["correct_mean_uA"]
+    words = words_for(np.full(1000, mean_ua * 1e-6), np.zeros(1000, np.uint8))
+    made, blocks = decoder(), []
+    for word in words:
+        blocks += made.feed(Packet(0, 0, word.tobytes()))
+        for _ in range(4):
+            blocks += made.feed(Packet(0, 0, b""))
+    current_a = column(blocks + made.finish(), "current_a")
+    assert len(current_a) == 1000
+    assert current_a.mean() * 1e6 == pytest.approx(mean_ua, rel=1e-3)
+    assert made.loss().lost_count == 0
