@@ -8,13 +8,19 @@ from pathlib import Path
 
 from edgebench.meters.base import Meter
 from edgebench.meters.joulescope.device import Joulescope, Setup
+from edgebench.meters.km003c.device import Km003c, connect
+from edgebench.meters.km003c.device import Setup as Km003cSetup
 from edgebench.meters.registry import find_meter
 from support.boards import BOARDS, make_board
+from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
+from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.ppk2 import Ppk2Emulator
 from support.rounds import make_folder
 from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter
+from support.um25c import Um25cEmulator
+from support.usb_bus import UsbBus
 
 Wait = Callable[[], None]
 """Lets a meter measure for a while."""
@@ -62,6 +68,27 @@ def _joulescope(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     yield Joulescope(lambda: driver, Setup()), measure
 
 
+@contextmanager
+def _fnirsi(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with FnirsiEmulator() as emulator:
+        yield find_meter(f"fnirsi:{emulator.path}"), wait
+
+
+def _km003c(setup: Km003cSetup) -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        bus = UsbBus(Km003cEmulator())
+        yield Km003c(lambda: connect(backend=bus), setup), wait
+
+    return bench
+
+
+@contextmanager
+def _um25c(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with Um25cEmulator() as emulator:
+        yield find_meter(f"um25c:{emulator.path},rate=10"), wait
+
+
 def _scpi(make: Callable[[], Model], options: str = "") -> Bench:
     @contextmanager
     def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
@@ -89,6 +116,10 @@ BENCHES: dict[str, Bench] = {
     "ppk2": _ppk2,
     "lpm01a": _lpm01a,
     "joulescope": _joulescope,
+    "fnirsi": _fnirsi,
+    "km003c": _km003c(Km003cSetup()),
+    "km003c queue": _km003c(Km003cSetup(rate_hz=1000, is_queue=True)),
+    "um25c": _um25c,
     "scpi data logger": _scpi(DataLogger),
     "scpi power meter": _scpi(WattMeter),
     "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3"),

@@ -86,7 +86,11 @@ class Metering:
             return self.sync is SyncMethod.CODED_LOAD
         if self.header is None:
             return agents is not None and is_external(agents)
-        return self.header.capability.clock_domain != HOST_CLOCK
+        capability = self.header.capability
+        # Of a meter that smears it, the code would tell less than the samples' arrival.
+        smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
+        is_seen = arrival_s is None or smeared_s <= max(arrival_s, CHIP_S / 4)
+        return capability.clock_domain != HOST_CLOCK and is_seen
 
     def _chip_s(self) -> float:
         if self.header is None:

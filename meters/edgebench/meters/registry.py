@@ -9,10 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters import battery, hwmon, iio, odpm, rpi5
+from edgebench.meters import battery, hwmon, iio, odpm, rpi5, um25c
 from edgebench.meters.base import Decoder, Header, Meter
+from edgebench.meters.fnirsi import decoder as fnirsi_decoder
+from edgebench.meters.fnirsi import device as fnirsi_device
 from edgebench.meters.joulescope import decoder as joulescope_decoder
 from edgebench.meters.joulescope import device as joulescope_device
+from edgebench.meters.km003c import decoder as km003c_decoder
+from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.options import Options
@@ -79,6 +83,27 @@ DRIVERS: dict[str, Driver] = {
         scpi_decoder.make_decoder,
         "bench supplies, power meters and multimeters, by SCPI",
         usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
+        is_external=True,
+    ),
+    "fnirsi": Driver(
+        fnirsi_device.make_meter,
+        fnirsi_decoder.make_decoder,
+        "FNIRSI USB testers FNB48, C1, FNB48S, FNB58",
+        usage="[:PATH|SERIAL][,rate=100][,reversed]",
+        is_external=True,
+    ),
+    "km003c": Driver(
+        km003c_device.make_meter,
+        km003c_decoder.make_decoder,
+        "ChargerLAB USB testers POWER-Z KM003C and KM002C",
+        usage="[:SERIAL][,rate=200][,reversed][,queue]",
+        is_external=True,
+    ),
+    "um25c": Driver(
+        um25c.make_meter,
+        um25c.Um25cDecoder,
+        "RuiDeng USB testers UM24C, UM25C, UM34C, by Bluetooth",
+        usage=":PORT[,rate=2]",
         is_external=True,
     ),
     "rapl": Driver(

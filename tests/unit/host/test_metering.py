@@ -6,12 +6,34 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from support.energy import header
 
+from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.metering import Metering
+from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
+
+
+@pytest.mark.parametrize(
+    ("clock", "smoothing_s", "sync", "chip_s"),
+    [
+        ("meter:7", None, None, 0.02),
+        ("meter:7", 0.002, None, 0.02),
+        ("meter:7", 0.5, None, None),
+        ("meter:7", 0.5, SyncMethod.CODED_LOAD, 2.0),
+        (HOST_CLOCK, None, None, None),
+    ],
+)
+def test_code_is_played_for_meters_that_can_see_it(
+    clock: str, smoothing_s: float | None, sync: SyncMethod | None, chip_s: float | None
+) -> None:
+    """A run of two minutes, so that a tester sees a pattern that arrivals tell better."""
+    found = header(clock=clock, smoothing_s=smoothing_s)
+    metering = Metering(name="x", meter=None, header=found, sync=sync)
+    assert metering.settings()["load_code_chip_s"] == chip_s
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from edgebench.agent.runtimes import onnx
 from edgebench.host.imports import jls_file
+from edgebench.meters import bulk
 from edgebench.meters.joulescope import device as joulescope
 from edgebench.meters.options import install
 from edgebench.meters.scpi import link as scpi
@@ -22,10 +23,11 @@ else:
 
 ROOT = Path(__file__).resolve().parents[3]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial")
+COMMANDS = (scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL)
+LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb")
 
 
-@pytest.mark.parametrize("command", [scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command_that_is_shown_installs_something(command: str) -> None:
     """An extra was renamed, and the command in the message installs nothing."""
     match = re.match(r"pip install '\S+\[(\w+)\]'", command)

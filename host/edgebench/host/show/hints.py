@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.meters.hid import NO_HID_PERMISSION
 from edgebench.meters.transport import NO_PERMISSION
 from edgebench.protocol import errors as e
 
@@ -72,11 +73,18 @@ _PORT_GROUP = (
     "then edgebench meters"
 )
 
+_TESTER_RULE = (
+    "docs/meters.md, USB testers, has a rule of udev that allows it; add it, plug the tester in "
+    "again, then edgebench meters"
+)
+
 
 def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command."""
     if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
         return _PORT_GROUP
+    if isinstance(error, e.NoSuchMeter) and NO_HID_PERMISSION in str(error):
+        return _TESTER_RULE
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if type(error) is e.UsageError and command:

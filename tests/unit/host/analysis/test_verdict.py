@@ -486,6 +486,20 @@ def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Chang
     assert {failed.id for failed in verdict.failures} == {name} | also
 
 
+def test_code_that_was_seen_need_not_be_the_best_way() -> None:
+    """Arrivals are finer than the code of a slow meter, which then is another device's."""
+
+    def seen(evidence: Evidence) -> Evidence:
+        changed = unseen(evidence)
+        assert changed.energy is not None
+        assert changed.energy.sync is not None
+        tried = (Tried(SyncMethod.CODED_LOAD, 5e6),)
+        sync = replace(changed.energy.sync, tried=tried)
+        return replace(changed, energy=replace(changed.energy, sync=sync))
+
+    assert judge(seen(good())).state is State.VALID
+
+
 def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
     """A meter that is wired to another board gives joules of this one."""
     verdict = judge(unseen(good()))

@@ -33,7 +33,9 @@ def sync(evidence: Evidence) -> tuple[bool | None, str]:
     if best is None:
         return False, energy.sync.refusal
     text = f"{best.method.value}, within {best.error_ns / 1e6:.3g} ms"
-    if best.method is SyncMethod.ARRIVAL and evidence.worker.sync.codes:
+    codes = [one for one in energy.sync.tried if one.method is SyncMethod.CODED_LOAD]
+    is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
+    if best.method is SyncMethod.ARRIVAL and is_unseen:
         return False, f"{text}: the meter does not see the device work; is it wired to this device?"
     return True, text
 

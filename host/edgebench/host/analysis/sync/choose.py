@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -178,7 +179,14 @@ class _Methods:
             yield SyncMethod.ARRIVAL, self._arrival
         if capability.digital_count:
             yield SyncMethod.EDGE, self._edge
-        yield SyncMethod.CODED_LOAD, self._code
+        if not self._is_smeared():
+            yield SyncMethod.CODED_LOAD, self._code
+
+    def _is_smeared(self) -> bool:
+        """Whether a chip is over before the meter has seen that it began."""
+        chips_ns = [e - b for code in self.marks.codes for b, e in pairwise(code.edges_ns)]
+        smoothing_s = self.power.header.capability.smoothing_s or 0.0
+        return bool(chips_ns) and smoothing_s * 1e9 > min(chips_ns)
 
     def _shared(self) -> Alignment:
         return Alignment(SyncMethod.SHARED_CLOCK, ClockLine(0, 0.0), 0.0)

@@ -202,6 +202,16 @@ def test_clock_of_the_meter_decides_what_can_be_had(
     assert meter.capability.clock_domain == HOST_CLOCK or expected is SyncMethod.ARRIVAL
 
 
+@pytest.mark.parametrize(("smoothing_s", "is_tried"), [(0.5, False), (0.002, True)])
+def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) -> None:
+    """A tester that smears half a second is told to be wired to another device."""
+    meter = header(clock="meter:7", rate_hz=100.0, smoothing_s=smoothing_s)
+    trace = Trace(meter, CODES, arrival=arrival())
+    found = find_sync(trace, CHANNEL, SyncFacts(codes=CODES), clocks(1e4))
+    assert found.best is not None
+    assert (SyncMethod.CODED_LOAD in {one.method for one in found.tried}) is is_tried
+
+
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [

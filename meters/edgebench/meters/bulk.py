@@ -1,0 +1,130 @@
+"""Instruments with a pair of bulk endpoints, by pyusb and libusb; a message is a transfer."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+from edgebench.meters.hid import NO_HID_PERMISSION
+from edgebench.meters.options import install
+from edgebench.protocol.errors import TargetError, UsageError
+
+MESSAGE_MAX_BYTES = 4096
+INSTALL = install("usb")
+_WRITE_MS = 1000
+_REFUSALS = {
+    errno.EACCES: NO_HID_PERMISSION + " {name}",
+    errno.EPERM: NO_HID_PERMISSION + " {name}",
+    errno.EBUSY: "the USB tester {name} is in use by another program",
+    errno.ENODEV: "the USB tester {name} is gone",
+}
+
+
+class BulkTransport:
+    """One interface of one device; a `Transport` of whole messages.
+
+    A kernel driver that has the interface is asked to let go, and gets it back.
+    """
+
+    def __init__(self, device: Any, *, interface: int, out_endpoint: int, in_endpoint: int) -> None:
+        self._device = device
+        self._interface = interface
+        self._out, self._in = out_endpoint, in_endpoint
+        self._name = f"{device.idVendor:04x}:{device.idProduct:04x}"
+        self._is_detached = False
+        import usb.core
+        import usb.util
+
+        self._usb = usb
+        try:
+            if device.is_kernel_driver_active(interface):
+                device.detach_kernel_driver(interface)
+                self._is_detached = True
+            usb.util.claim_interface(device, interface)
+        except usb.core.USBError as exc:
+            raise TargetError(self._why(exc)) from exc
+
+    def read(self, timeout_s: float) -> bytes:
+        """One message, or b"" where none came in time."""
+        timeout_ms = max(1, round(timeout_s * 1000))  # 0 is for ever
+        try:
+            return bytes(self._device.read(self._in, MESSAGE_MAX_BYTES, timeout_ms))
+        except self._usb.core.USBTimeoutError:
+            return b""
+        except self._usb.core.USBError as exc:
+            raise TargetError(self._why(exc)) from exc
+
+    def write(self, data: bytes) -> None:
+        """Send one message."""
+        try:
+            self._device.write(self._out, data, _WRITE_MS)
+        except self._usb.core.USBError as exc:
+            raise TargetError(self._why(exc)) from exc
+
+    def close(self) -> None:
+        """Let go, and let the kernel's driver have it again; may be called twice."""
+        with suppress(self._usb.core.USBError, NotImplementedError):  # it may be gone
+            self._usb.util.release_interface(self._device, self._interface)
+            if self._is_detached:
+                self._is_detached = False
+                self._device.attach_kernel_driver(self._interface)
+        self._usb.util.dispose_resources(self._device)
+
+    def texts(self) -> tuple[str, str]:
+        """Product and serial number, as the device says; empty where it does not."""
+        return _text(self._device, "product"), _text(self._device, "serial_number")
+
+    def _why(self, exc: Any) -> str:
+        refusal = _REFUSALS.get(exc.errno or 0)
+        return refusal.format(name=self._name) if refusal else f"USB tester {self._name}: {exc}"
+
+
+def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: Any = None) -> Any:
+    """The only device with a USB id among these, or the one with this serial number.
+
+    Args:
+        known: Vendor and product.
+        serial: Empty: whichever is there.
+        backend: Of pyusb, for tests; None: libusb.
+
+    Raises:
+        TargetError: pyusb or libusb is missing.
+        UsageError: there is no such device, or there are several.
+    """
+    try:
+        import usb.core
+    except ImportError:
+        raise TargetError(f"pyusb is not installed, this tester needs it: {INSTALL}") from None
+
+    def fits(device: Any) -> bool:
+        return (device.idVendor, device.idProduct) in known
+
+    try:
+        devices = list(usb.core.find(find_all=True, custom_match=fits, backend=backend) or ())
+    except usb.core.NoBackendError:
+        raise TargetError(
+            "libusb is not installed, this tester needs it: sudo apt install libusb-1.0-0"
+        ) from None
+    if serial:
+        devices = [device for device in devices if _text(device, "serial_number") == serial]
+    if not devices:
+        ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
+        which = f"with serial number {serial} " if serial else ""
+        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
+    if len(devices) > 1:
+        raise UsageError(
+            f"{len(devices)} such testers are connected, name one by its serial number"
+        )
+    return devices[0]
+
+
+def _text(device: Any, name: str) -> str:
+    """Empty without the permission to ask, or where the device does not say."""
+    import usb.core
+
+    try:
+        return getattr(device, name) or ""
+    except (ValueError, usb.core.USBError):
+        return ""

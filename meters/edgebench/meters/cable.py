@@ -1,0 +1,33 @@
+"""Testers that sit in a USB cable measure both directions, and can be put in the wrong way round.
+
+A device only takes power, so power that flows backwards is a cable the other way round, not a
+device that gives some.
+"""
+
+from __future__ import annotations
+
+from edgebench.protocol.errors import UsageError
+
+BACKWARDS_W = 0.01
+"""Less than that may be the offset of a tester with nothing plugged in."""
+
+
+def sign_of(is_reversed: bool) -> int:
+    """By which to multiply, so that what the device takes is positive."""
+    return -1 if is_reversed else 1
+
+
+def refuse_backwards(power_w: float) -> None:
+    """Refuse a tester that would measure negative energies.
+
+    Args:
+        power_w: As read now, with the sign that it would be recorded with.
+
+    Raises:
+        UsageError: the device would give power.
+    """
+    if power_w < -BACKWARDS_W:
+        raise UsageError(
+            f"power flows backwards through the tester ({power_w:.3g} W): turn it round, or add "
+            "`,reversed` behind its name"
+        )

@@ -1,0 +1,140 @@
+"""Instruments that are human interface devices to the kernel: reports of 64 bytes, by /dev/hidraw.
+
+No library is needed, and no driver has to be taken away from the device.
+
+Source: https://docs.kernel.org/hid/hidraw.html: a read gives one report; a write begins with the
+report's number, 0 where reports have none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.protocol.errors import TargetError, UsageError
+
+REPORT_BYTES = 64
+NO_HID_PERMISSION = "no permission to use the USB tester at"
+"""Begins the refusal that a rule of udev would mend."""
+_NO_NUMBER = b"\0"
+_REFUSALS = {
+    errno.EACCES: NO_HID_PERMISSION + " {path}",
+    errno.EPERM: NO_HID_PERMISSION + " {path}",
+    errno.ENOENT: "no such device: {path}",
+    errno.ENODEV: "no such device: {path}",
+    errno.ENXIO: "no such device: {path}",
+    errno.EISDIR: "not a device: {path}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HidDevice:
+    """One that the kernel knows of."""
+
+    path: str
+    vendor: int
+    product: int
+    name: str = ""
+    serial: str = ""
+
+
+class HidTransport:
+    """Reads and writes whole reports; a `Transport`."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as exc:
+            refusal = _REFUSALS.get(exc.errno or 0, f"{{path}} cannot be opened: {exc.strerror}")
+            raise TargetError(refusal.format(path=path)) from exc
+        self._path = path
+
+    def read(self, timeout_s: float) -> bytes:
+        """One report, or b"" where none came in time."""
+        try:
+            if not select.select([self._file], [], [], timeout_s)[0]:
+                return b""
+            report = os.read(self._file, REPORT_BYTES)
+        except BlockingIOError:
+            return b""
+        except (OSError, ValueError) as exc:  # ValueError: closed by another thread
+            raise TargetError(f"the USB tester at {self._path} is gone") from exc
+        if not report:
+            raise TargetError(f"the USB tester at {self._path} is gone")
+        return report
+
+    def write(self, data: bytes) -> None:
+        """Send one report."""
+        try:
+            os.write(self._file, _NO_NUMBER + data)
+        except OSError as exc:
+            raise TargetError(f"the USB tester at {self._path} is gone") from exc
+
+    def close(self) -> None:
+        """Let go; may be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
+    """All that the kernel has now, in order of their paths.
+
+    Args:
+        root: Of the file system, which a test chooses.
+    """
+    found = []
+    for folder in sorted((root / "sys/class/hidraw").glob("hidraw*")):
+        try:
+            said = (folder / "device/uevent").read_text(errors="replace")
+        except OSError:  # it is just being pulled out
+            continue
+        facts = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        try:  # HID_ID=0003:00002E3C:00005558, bus first
+            _, vendor, product = (int(word, 16) for word in facts.get("HID_ID", "").split(":"))
+        except ValueError:
+            continue
+        found.append(
+            HidDevice(
+                path=str(root / "dev" / folder.name),
+                vendor=vendor,
+                product=product,
+                name=facts.get("HID_NAME", ""),
+                serial=facts.get("HID_UNIQ", ""),
+            )
+        )
+    return found
+
+
+def choose_device(
+    known: Collection[tuple[int, int]], address: str = "", root: Path = Path("/")
+) -> HidDevice:
+    """The device at this address; without one, the only one with a USB id among these.
+
+    Args:
+        known: Vendor and product of the instruments that a driver understands.
+        address: A path, or a serial number; empty: whichever is there.
+        root: Of the file system, which a test chooses.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    devices = hid_devices(root)
+    if address.startswith("/"):
+        there = [device for device in devices if device.path == address]
+        return there[0] if there else HidDevice(path=address, vendor=0, product=0)
+    fitting = [device for device in devices if (device.vendor, device.product) in known]
+    if address:
+        fitting = [device for device in fitting if device.serial == address]
+    if not fitting:
+        ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
+        which = f"with serial number {address} " if address else ""
+        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
+    if len(fitting) > 1:
+        paths = ", ".join(device.path for device in fitting)
+        raise UsageError(f"{len(fitting)} such testers are connected, name one: {paths}")
+    return fitting[0]

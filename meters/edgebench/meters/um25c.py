@@ -1,0 +1,289 @@
+"""RuiDeng UM24C, UM25C and UM34C: USB testers that answer over Bluetooth, as a serial port.
+
+    F0  →  130 bytes, big-endian: model u16 @0, voltage u16 @2, current u16 @4, temperature u16 @10,
+           D+ u16 @96 / 100, D- u16 @98 / 100, end @128
+
+    model   0963 UM24C, 09C9 UM25C, 0D4C UM34C
+    steps   10 mV and 1 mA; of a UM25C 1 mV and 0.1 mA
+    end     FFF1; of a UM34C anything, and the exclusive or of 32 of the bytes
+
+An answer takes a tenth of a second, and the value is of some time before: the tester does not say
+which. Nothing ties an answer to its question, so what is still on its way is read and dropped
+before each.
+
+Source: sigrokproject/libsigrok, src/hardware/rdtech-um/protocol.c, and
+https://sigrok.org/wiki/RDTech_UM_series (layout, end, the sum of a UM34C).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.options import Options
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
+from edgebench.meters.transport import Connect, SerialTransport, Transport
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+
+BAUD_RATE = 9600
+"""Between the tester and its own Bluetooth chip; ignored on the way to it."""
+RECORD_BYTES = 130
+RATE_HZ = 2.0
+"""Enough for what the tester has to say that is new."""
+RATE_MAX_HZ = 10.0
+_ASK = b"\xf0"
+_END = b"\xff\xf1"
+_SUMMED = (
+    *(1, 3, 7, 9, 15, 17, 19, 23, 31, 39, 41, 45, 49, 53, 55, 57),
+    *(59, 63, 67, 69, 73, 79, 83, 89, 97, 99, 109, 111, 113, 119, 121, 127),
+)
+_ANSWER_S = 1.0
+_SILENT_ANSWERS = 5
+"""So many questions without an answer: the tester is gone, or out of reach."""
+_UPDATE_S = 0.5
+_MANUAL = "RuiDeng's manual as remembered; not checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What differs between the three."""
+
+    name: str
+    volt: float
+    ampere: float
+    limit_v: float
+    limit_a: float
+    gains: tuple[float, float]
+    """Of voltage and current."""
+    is_summed: bool = False
+    """The last byte is a sum, and there is no mark."""
+
+
+MODELS = {
+    0x0963: Model(
+        name="UM24C", volt=1e-2, ampere=1e-3, limit_v=24.0, limit_a=3.0, gains=(5e-3, 8e-3)
+    ),
+    0x09C9: Model(
+        name="UM25C", volt=1e-3, ampere=1e-4, limit_v=24.0, limit_a=5.0, gains=(5e-4, 1e-3)
+    ),
+    0x0D4C: Model(
+        name="UM34C",
+        volt=1e-2,
+        ampere=1e-3,
+        limit_v=24.0,
+        limit_a=4.0,
+        gains=(5e-3, 8e-3),
+        is_summed=True,
+    ),
+}
+
+
+def model_of(record: bytes) -> Model:
+    """Whose whole record this is.
+
+    Raises:
+        TargetError: nobody's: it is too short, damaged, or of another instrument.
+    """
+    if len(record) != RECORD_BYTES:
+        raise TargetError(f"{len(record)} bytes, a record has {RECORD_BYTES}")
+    number = _word(record, 0)
+    if number not in MODELS:
+        raise TargetError(f"model {number:04x}, which is none of UM24C, UM25C, UM34C")
+    model = MODELS[number]
+    is_whole = record[-1] == checksum(record) if model.is_summed else record.endswith(_END)
+    if not is_whole:
+        raise TargetError(f"a record of a {model.name} that is damaged")
+    return model
+
+
+def checksum(record: bytes) -> int:
+    """Of a UM34C."""
+    return reduce(xor, (record[place] for place in _SUMMED))
+
+
+def values_of(record: bytes, model: Model) -> tuple[float, float]:
+    """Voltage in V and current in A."""
+    return _word(record, 2) * model.volt, _word(record, 4) * model.ampere
+
+
+class Um25c:
+    """One tester."""
+
+    name = "um25c"
+
+    def __init__(
+        self, connect: Connect, *, rate_hz: float = RATE_HZ, answer_s: float = _ANSWER_S
+    ) -> None:
+        self._connect = connect
+        self._rate_hz = rate_hz
+        self._answer_s = answer_s
+        self._transport: Transport | None = None
+        self._header: Header | None = None
+        self._silent_count = 0
+
+    def open(self) -> Header | Missing:
+        """Ask it for a record, which says what it is."""
+        try:
+            self._transport = self._connect()
+            self._header = self._describe(self._model(self._transport))
+        except EdgebenchError as exc:
+            self.close()
+            return Missing(str(exc))
+        return self._header
+
+    def session(self, path: Path) -> PolledSession:
+        """A recording."""
+        transport, header = self._transport, self._header
+        if transport is None or header is None:
+            raise MeasurementError("the UM25C is not open")
+        self._silent_count = 0
+        return PolledSession(lambda: [self._reading(transport)], header, path)
+
+    def close(self) -> None:
+        """Let go of the port."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def _model(self, transport: Transport) -> Model:
+        """Ask twice: before the first answer its Bluetooth chip may have its own say."""
+        with suppress(TargetError):
+            return model_of(self._ask(transport))
+        try:
+            return model_of(self._ask(transport))
+        except TargetError as exc:
+            raise TargetError(f"no UM24C, UM25C or UM34C answers: {exc}") from exc
+
+    def _reading(self, transport: Transport) -> Reading:
+        before_ns = time.perf_counter_ns()
+        record = self._ask(transport)
+        self._silent_count = 0 if record else self._silent_count + 1
+        if self._silent_count >= _SILENT_ANSWERS:
+            raise TargetError(f"the tester did not answer {_SILENT_ANSWERS} times")
+        return (before_ns + time.perf_counter_ns()) // 2, record or None
+
+    def _ask(self, transport: Transport) -> bytes:
+        deadline_s = time.monotonic() + self._answer_s
+        while transport.read(0.0):  # an answer that came too late
+            if time.monotonic() > deadline_s:
+                raise TargetError("it sends without being asked")
+        transport.write(_ASK)
+        record, deadline_s = b"", time.monotonic() + self._answer_s
+        while len(record) < RECORD_BYTES and (left_s := deadline_s - time.monotonic()) > 0:
+            record += transport.read(left_s)
+        return record
+
+    def _describe(self, model: Model) -> Header:
+        return Header(
+            driver=self.name,
+            info=MeterInfo(vendor="RuiDeng", model=model.name),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("input", "USB cable to the device"),),
+                rate_hz=self._rate_hz,
+                is_averaging=False,
+                clock_domain=HOST_CLOCK,
+                loss_detection="wallclock",
+                min_window_s=max(20 / self._rate_hz, 20 * _UPDATE_S),
+            ),
+            uncertainty=_uncertainty(model, self._rate_hz),
+        )
+
+
+class Um25cDecoder(PolledDecoder):
+    """A record to a point; a damaged one is missing."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability)
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """The one record of a round."""
+        [(time_ns, record)] = readings
+        try:
+            model = model_of(record or b"")
+        except TargetError:
+            return [Point(channel=0, time_ns=time_ns, power_w=math.nan, flags=Flag.MISSING)]
+        voltage_v, current_a = values_of(record or b"", model)
+        flags = Flag.NONE
+        if voltage_v >= model.limit_v or current_a >= model.limit_a:
+            flags |= Flag.SATURATED
+        return [
+            Point(
+                channel=0,
+                time_ns=time_ns,
+                power_w=voltage_v * current_a,
+                flags=flags,
+                current_a=current_a,
+                voltage_v=voltage_v,
+            )
+        ]
+
+
+def make_meter(options: Options) -> Um25c:
+    """From the path of a serial port, which the user has bound to the tester."""
+    rate_hz = options.number("rate", RATE_HZ) or 0.0
+    if not 0.1 <= rate_hz <= RATE_MAX_HZ:
+        raise UsageError(
+            f"a UM25C answers up to {RATE_MAX_HZ:g} times a second, asked for {rate_hz:g}"
+        )
+    path = options.finish().address
+    return Um25c(lambda: SerialTransport(_named(path), BAUD_RATE), rate_hz=rate_hz)
+
+
+def _named(path: str) -> str:
+    """Bluetooth's ports look all alike: the user has to know which."""
+    if not path:
+        raise UsageError(
+            "its serial port must be named, as in um25c:/dev/rfcomm0; docs/meters.md says how to "
+            "bind one"
+        )
+    return path
+
+
+def _word(record: bytes, place: int) -> int:
+    return int.from_bytes(record[place : place + 2], "big")
+
+
+def _uncertainty(model: Model, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
+    voltage, current = model.gains
+    return (
+        UncertaintyTerm(
+            kind=Kind.VOLTAGE,
+            value=voltage,
+            unit=Unit.RATIO,
+            reference=_MANUAL,
+        ),
+        UncertaintyTerm(
+            kind=Kind.GAIN,
+            value=current,
+            unit=Unit.RATIO,
+            reference=_MANUAL,
+        ),
+        UncertaintyTerm(
+            kind=Kind.OFFSET,
+            value=4 * model.ampere,
+            unit=Unit.AMPERE,
+            reference=f"{_MANUAL}: four digits",
+        ),
+        UncertaintyTerm(
+            kind=Kind.RESOLUTION,
+            value=model.ampere / 2,
+            unit=Unit.AMPERE,
+            is_common=False,
+            reference="half a step of the current",
+        ),
+        UncertaintyTerm(
+            kind=Kind.EDGE,
+            value=max(_UPDATE_S, 1 / rate_hz),
+            unit=Unit.SECOND,
+            is_common=False,
+            reference="assumed: the tester does not say of when its values are",
+        ),
+    )

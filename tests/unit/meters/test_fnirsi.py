@@ -1,0 +1,259 @@
+"""An FNIRSI tester: its reports against the known answers, itself on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fnirsi import CALCULATOR, Faults, FnirsiEmulator, report_of
+from support.recordings import Decoded, decoded
+from support.tools import need_shared
+
+from edgebench.meters.base import Flag, Header, Missing, Packet
+from edgebench.meters.fnirsi.decoder import FnirsiDecoder, Settings
+from edgebench.meters.fnirsi.device import Fnirsi
+from edgebench.meters.fnirsi.reports import checksum, command, samples_of
+from edgebench.meters.hid import HidDevice
+from edgebench.meters.options import Options
+from edgebench.meters.registry import find_meter
+from edgebench.protocol.errors import UsageError
+
+SETTINGS = Settings(is_reversed=False, limit_v=28.0, limit_a=7.0)
+GARBAGE = report_of([(9.0, 9.0)] * 4)
+
+
+def decode(data: bytes, *cuts: int, settings: Settings = SETTINGS) -> Decoded:
+    """What the bytes say, read in these pieces."""
+    decoder = FnirsiDecoder(settings, 100.0)
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    pieces = [data[a:b] for a, b in pairwise(places)]
+    blocks = [b for piece in pieces for b in decoder.feed(Packet(0, 0, piece))]
+    return Decoded(blocks + decoder.finish(), decoder.loss())
+
+
+def record(emulator: FnirsiEmulator, path: Path, seconds: float, options: str = "") -> Decoded:
+    """A recording, decoded."""
+    meter = find_meter(f"fnirsi:{emulator.path}{options}")
+    header = meter.open()
+    assert isinstance(header, Header), header
+    with meter.session(path) as session:
+        threading.Event().wait(seconds)
+    meter.close()
+    assert session.recording().trouble is None
+    return decoded(path)
+
+
+def reason(emulator: FnirsiEmulator, options: str = "") -> str:
+    """It must not open; why."""
+    missing = find_meter(f"fnirsi:{emulator.path}{options}").open()
+    assert isinstance(missing, Missing)
+    return missing.reason
+
+
+def sawtooth(time_s: float) -> tuple[float, float]:
+    """Another current for each sample."""
+    return 5.0, 0.001 * (1 + round(time_s * 100) % 1000)
+
+
+def test_packet_of_the_known_answers() -> None:
+    """S: voltage and current are swapped, or off by ten; a whole report is refused."""
+    vector = json.loads(need_shared("known_answers/energy.json").read_text())["S_fnirsi_packet"]
+    packet = bytes.fromhex(vector["definition"]["packet_hex"])
+    expected = vector["expected"]
+    voltage_v, current_a = samples_of(packet)
+    assert voltage_v == pytest.approx(expected["volts"])
+    assert current_a == pytest.approx(expected["amps"])
+    found = decode(GARBAGE + packet)
+    np.testing.assert_allclose(
+        found.power_w, np.multiply(expected["volts"], expected["amps"]), rtol=1e-9
+    )
+    assert np.diff(found.time_ns) == pytest.approx(expected["dt_s"] * 1e9)
+    for number, crc in vector["definition"]["command_crcs"].items():
+        assert command(int(number, 16))[-1] == int(crc, 16), "published by others"
+
+
+@given(st.binary(min_size=64, max_size=64))
+def test_checksum_is_that_of_a_library(report: bytes) -> None:
+    """A table with one wrong entry refuses one report in some."""
+    assert checksum(report) == CALCULATOR.checksum(report[1:63])
+
+
+@given(
+    st.lists(st.tuples(st.floats(-30, 30), st.floats(-8, 8)), min_size=4, max_size=40).map(
+        lambda samples: samples[: len(samples) // 4 * 4]
+    ),
+    st.lists(st.integers(0, 10_000), max_size=8),
+    st.data(),
+)
+def test_decoded_is_what_was_sent(
+    samples: list[tuple[float, float]], cuts: list[int], data: st.DataObject
+) -> None:
+    """A report that is read in pieces is lost, or one that is damaged moves all that follow."""
+    reports = [report_of(samples[i : i + 4]) for i in range(0, len(samples), 4)]
+    damaged = data.draw(st.sets(st.integers(0, len(reports) - 1)))
+    sent = bytearray(GARBAGE + b"".join(reports))
+    for number in damaged:
+        sent[64 * (number + 1) + 7] ^= 1 << data.draw(st.integers(0, 7))
+    found = decode(bytes(sent), *cuts)
+    last_whole = max((n for n in range(len(reports)) if n not in damaged), default=-1)
+    assert found.loss.received_count == 4 * (len(reports) - len(damaged))
+    assert found.loss.received_count + found.loss.lost_count == 4 * (last_whole + 1), (
+        "of damaged reports behind the last whole one nobody can know"
+    )
+    assert found.loss.desync_count == len(found.loss.gaps)
+    if not found.blocks:
+        return
+    index = found.time_ns // 10_000_000
+    sent_v, sent_a = np.array(samples)[index].T
+    voltage_v = np.concatenate([b.voltage_v for b in found.blocks if b.voltage_v is not None])
+    np.testing.assert_allclose(voltage_v, sent_v, atol=0.51e-5)
+    np.testing.assert_allclose(found.current_a, sent_a, atol=0.51e-5)
+    is_beyond = (np.abs(voltage_v) >= 28) | (np.abs(found.current_a) >= 7)
+    assert ((found.flags & int(Flag.SATURATED)) != 0).tolist() == is_beyond.tolist()
+    assert found.loss.saturated_count == np.count_nonzero(is_beyond)
+
+
+def test_framing_is_found_again() -> None:
+    """A byte that is lost turns everything behind it into damage."""
+    reports = [report_of([(5.0, 0.1 * k)] * 4) for k in range(5)]
+    sent = GARBAGE + b"".join(reports)
+    found = decode(sent[:100] + sent[101:])
+    assert [gap.count for gap in found.loss.gaps] == [4]
+    assert found.loss.is_ambiguous
+    assert found.current_a[::4] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert found.time_ns[0] == 40_000_000
+
+
+@pytest.mark.slow
+def test_recording_is_what_the_tester_measured(tmp_path: Path) -> None:
+    """The garbage at the beginning is a sample, or the tester falls silent after a second."""
+    with FnirsiEmulator(waveform=sawtooth, faults=Faults(is_split=True)) as emulator:
+        found = record(emulator, tmp_path / "recording", 2.5)
+    assert len(found.time_ns) > 200
+    index = np.arange(len(found.time_ns))
+    assert found.time_ns.tolist() == (index * 10_000_000).tolist()
+    np.testing.assert_allclose(found.current_a, 0.001 * (1 + index), atol=1e-5)
+    assert found.loss.lost_count == found.loss.desync_count == 0
+
+
+@pytest.mark.slow
+def test_second_recording_begins_anew(tmp_path: Path) -> None:
+    """What was still on its way from the first is the begin of the second."""
+    with FnirsiEmulator(waveform=sawtooth) as emulator:
+        for name in ("first", "second"):
+            found = record(emulator, tmp_path / name, 0.3)
+            assert found.current_a[0] == pytest.approx(0.001)
+
+
+@pytest.mark.slow
+def test_damage_on_the_way_is_counted(tmp_path: Path) -> None:
+    """Four samples are left out, and all that follow are early."""
+    faults = Faults(damaged_reports=(5,))
+    with FnirsiEmulator(waveform=sawtooth, faults=faults) as emulator:
+        found = record(emulator, tmp_path / "recording", 0.6)
+    assert [gap.count for gap in found.loss.gaps] == [4]
+    np.testing.assert_allclose(found.current_a, 0.001 * (1 + found.time_ns / 1e7), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("faults", "expected_ppm"),
+    [
+        (Faults(lost_reports=(30, 31, 32)), -40_000),
+        (Faults(rate_error_ppm=20_000), 20_000),
+        (Faults(stall_at_s=1.0), 0),
+    ],
+    ids=["lost", "fast", "late"],
+)
+def test_rate_shows_what_no_counter_does(
+    tmp_path: Path, faults: Faults, expected_ppm: float
+) -> None:
+    """Three lost reports or a wrong clock pass as less energy; late ones are called lost."""
+    with FnirsiEmulator(waveform=sawtooth, faults=faults) as emulator:
+        found = record(emulator, tmp_path / "recording", 3.5)
+    assert found.loss.lost_count == 0, "nothing numbers the reports"
+    assert found.loss.rate_error_ppm == pytest.approx(expected_ppm, abs=12_000)
+
+
+@pytest.mark.slow
+def test_tester_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
+    """A recording goes on without a tester."""
+    with FnirsiEmulator() as emulator:
+        meter = find_meter(f"fnirsi:{emulator.path}")
+        meter.open()
+        with meter.session(tmp_path / "recording") as session:
+            threading.Event().wait(0.3)
+            emulator.unplug()
+            threading.Event().wait(0.3)
+        meter.close()
+    assert "is gone" in (session.recording().trouble or "")
+
+
+@pytest.mark.slow
+def test_what_is_no_tester_is_refused(tmp_path: Path) -> None:
+    """A keyboard or a silent port is waited for for ever, or recorded."""
+    with FnirsiEmulator(faults=Faults(is_mute=True)) as emulator:
+        assert "no FNIRSI tester answers: 0 bytes" in reason(emulator)
+    keyboard = HidDevice(path="/dev/hidraw7", vendor=0x046D, product=0xC31C, name="A Keyboard")
+    missing = Fnirsi(lambda: keyboard).open()
+    assert isinstance(missing, Missing)
+    assert missing.reason == "/dev/hidraw7 is no FNIRSI tester but A Keyboard (046d:c31c)"
+    missing = find_meter(f"fnirsi:{tmp_path}/hidraw0").open()
+    assert isinstance(missing, Missing)
+    assert missing.reason == f"no such device: {tmp_path}/hidraw0"
+
+
+@pytest.mark.slow
+def test_tester_that_never_ends_is_told_so(tmp_path: Path) -> None:
+    """A stop waits for ever."""
+    with FnirsiEmulator(faults=Faults(never_ends=True)) as emulator:
+        meter = find_meter(f"fnirsi:{emulator.path}")
+        assert isinstance(meter.open(), Header)
+        with pytest.raises(Exception, match="still sends"), meter.session(tmp_path / "recording"):
+            pass
+        meter.close()
+
+
+@pytest.mark.slow
+def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
+    """Energies are negative."""
+    with FnirsiEmulator(waveform=lambda _: (5.0, -0.5)) as emulator:
+        assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
+        found = record(emulator, tmp_path / "recording", 0.3, ",reversed")
+    assert found.power_w == pytest.approx(2.5)
+
+
+@pytest.mark.slow
+def test_models_differ_in_how_they_smear(tmp_path: Path) -> None:
+    """Windows are accepted in which a C1 still shows what was before."""
+    with FnirsiEmulator() as emulator:
+        for product, model, smoothing_s in ((0x003B, "C1", 0.5), (0x003A, "FNB48", 0.5)):
+            device = HidDevice(path=emulator.path, vendor=0x0483, product=product, serial="17")
+            meter = Fnirsi(lambda device=device: device)  # type: ignore[misc]
+            header = meter.open()
+            meter.close()
+            assert isinstance(header, Header)
+            assert header.info.model == model
+            assert header.capability.smoothing_s == smoothing_s
+            assert header.capability.min_window_s == 10 * smoothing_s
+            assert header.capability.clock_domain == "meter:fnirsi:17"
+
+
+@pytest.mark.parametrize("rate", ["1000", "10", "x"])
+def test_rate_that_no_tester_has_is_refused(rate: str) -> None:
+    """A rate that is off by ten makes ten times the energy."""
+    with pytest.raises(UsageError, match="rate must be"):
+        find_meter(f"fnirsi:,rate={rate}")
+
+
+def test_rate_of_a_unit_can_be_said() -> None:
+    """A unit whose clock is off by a thousandth is refused for ever."""
+    meter = find_meter("fnirsi:,rate=99.9")
+    assert isinstance(meter, Fnirsi)
+    assert Options.parse("fnirsi", ",rate=99.9").number("rate") == 99.9

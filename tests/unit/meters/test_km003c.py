@@ -1,0 +1,332 @@
+"""A KM003C: its messages against the known answers and somebody else's library, itself on a bus."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import km003c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.km003c import Faults, Km003cEmulator, put_data, queue, reading, sawtooth
+from support.recordings import Decoded, decoded
+from support.tools import need_shared
+from support.usb_bus import UsbBus
+
+from edgebench.meters.base import Flag, Header, Missing, Packet
+from edgebench.meters.km003c.decoder import QueueDecoder, Settings
+from edgebench.meters.km003c.device import Km003c, Setup, connect
+from edgebench.meters.km003c.messages import (
+    ADC,
+    ADC_QUEUE,
+    CONNECT,
+    GET_DATA,
+    START_GRAPH,
+    STOP_GRAPH,
+    question,
+    queued_of,
+    values_of,
+)
+from edgebench.meters.registry import find_meter
+from edgebench.protocol.errors import UsageError
+
+QUEUE = Setup(rate_hz=1000, is_queue=True)
+MICROVOLT = st.integers(-(2**31), 2**31 - 1)
+
+
+def make(emulator: Km003cEmulator, setup: Setup | None = None) -> Km003c:
+    """The driver on this tester's bus."""
+    return Km003c(lambda: connect(backend=UsbBus(emulator)), setup, answer_s=0.1)
+
+
+def opened(meter: Km003c) -> Header:
+    """It must open."""
+    header = meter.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def reason(emulator: Km003cEmulator, setup: Setup | None = None) -> str:
+    """It must not open; why."""
+    missing = make(emulator, setup).open()
+    assert isinstance(missing, Missing)
+    return missing.reason
+
+
+def record(
+    emulator: Km003cEmulator, path: Path, seconds: float, setup: Setup | None = None
+) -> tuple[Decoded, str | None]:
+    """A recording, decoded, and what ended it."""
+    meter = make(emulator, setup)
+    opened(meter)
+    with meter.session(path) as session:
+        threading.Event().wait(seconds)
+    meter.close()
+    return decoded(path), session.recording().trouble
+
+
+def decode(*messages: bytes, rate_hz: float = 1000) -> Decoded:
+    """What these answers of the queue say."""
+    decoder = QueueDecoder(Settings(is_queue=True), rate_hz)
+    blocks = [block for message in messages for block in decoder.feed(Packet(0, 0, message))]
+    return Decoded(blocks + decoder.finish(), decoder.loss())
+
+
+def theirs(message: bytes) -> Any:
+    """What the other library reads."""
+    return km003c.parse_packet_with_graph_rate(message, km003c.RATE_1000_SPS)
+
+
+def test_queue_of_the_known_answers() -> None:
+    """R: two lost samples are not seen where the sequence wraps, or the sign is lost."""
+    vector = json.loads(need_shared("known_answers/energy.json").read_text())["R_km003c_adcqueue"]
+    message = bytes.fromhex(vector["definition"]["hex"])
+    expected = vector["expected"]
+    queued = queued_of(message)
+    assert len(queued.sequence) == expected["n"]
+    assert queued.voltage_v == pytest.approx(expected["volts"])
+    assert queued.current_a == pytest.approx(expected["amps"])
+    found = decode(message)
+    assert found.loss.lost_count == expected["missing_samples_from_sequence"]
+    assert found.time_ns.tolist() == [0, 1_000_000, 2_000_000, 5_000_000]
+    assert len(theirs(message)["DataResponse"]["payloads"][0].samples) == 4
+
+
+@given(st.integers(0, 255), MICROVOLT, MICROVOLT)
+def test_reading_is_what_another_library_reads(number: int, volt: int, ampere: int) -> None:
+    """The made-up tester and our decoder have the same mistake."""
+    message = reading(number, volt / 1e6, ampere / 1e6)
+    [payload] = km003c.parse_packet(message)["DataResponse"]["payloads"]
+    assert values_of(message) == pytest.approx((volt / 1e6, ampere / 1e6))
+    assert values_of(message) == pytest.approx((payload.vbus_v, payload.ibus_a))
+
+
+@given(
+    st.integers(0, 255),
+    st.lists(st.tuples(st.integers(0, 65535), MICROVOLT, MICROVOLT), max_size=48),
+)
+def test_queue_is_what_another_library_reads(
+    number: int, samples: list[tuple[int, int, int]]
+) -> None:
+    """The same for the queue, sample by sample."""
+    message = queue(number, [(seq, volt / 1e6, ampere / 1e6) for seq, volt, ampere in samples])
+    found = queued_of(message)
+    payloads = theirs(message)["DataResponse"]["payloads"]
+    said = payloads[0].samples if payloads else []
+    assert found.sequence.tolist() == [one.sequence for one in said] == [s for s, _, _ in samples]
+    np.testing.assert_allclose(found.voltage_v, [one.vbus_v for one in said], atol=1e-9)
+    np.testing.assert_allclose(found.current_a, [one.ibus_a for one in said], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind", "data"),
+    [
+        (question(GET_DATA, 7, ADC), km003c.CMD_GET_DATA, km003c.ATT_ADC),
+        (question(GET_DATA, 7, ADC_QUEUE), km003c.CMD_GET_DATA, km003c.ATT_ADC_QUEUE),
+        (question(START_GRAPH, 7, 3), km003c.CMD_START_GRAPH, km003c.RATE_1000_SPS),
+        (question(STOP_GRAPH, 7), km003c.CMD_STOP_GRAPH, 0),
+        (question(CONNECT, 7), km003c.CMD_CONNECT, 0),
+    ],
+)
+def test_questions_are_what_another_library_asks(ours: bytes, kind: int, data: int) -> None:
+    """An attribute is not where the tester looks for it."""
+    assert ours == km003c.create_packet(kind, 7, data)
+
+
+@given(
+    st.integers(0, 65535),
+    st.lists(st.integers(0, 60), min_size=1, max_size=60),
+    st.lists(st.integers(1, 20), min_size=60, max_size=60),
+)
+def test_losses_balance(first: int, losses: list[int], counts: list[int]) -> None:
+    """Samples that the sequence knows to be lost are not missed, or found twice."""
+    sequence, emitted, received = first, 0, 0
+    messages: list[bytes] = []
+    for lost, count in zip(losses, counts, strict=False):
+        lost = lost if messages else 0  # before the first, nobody knows
+        sequence, emitted = sequence + lost, emitted + lost + count
+        messages.append(
+            queue(1, [(sequence + k, 5.0, 1e-6 * (sequence + k)) for k in range(count)])
+        )
+        sequence, received = sequence + count, received + count
+    found = decode(*messages)
+    assert found.loss.received_count == received
+    assert found.loss.received_count + found.loss.lost_count == emitted
+    assert found.current_a == pytest.approx(1e-6 * (first + found.time_ns / 1e6))
+    assert sum(gap.count for gap in found.loss.gaps) == found.loss.lost_count
+
+
+@pytest.mark.parametrize(("rate_hz", "step"), [(2, 500), (10, 100), (50, 20)])
+def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
+    """Each sample of a slow queue looks as if 499 were lost."""
+    samples = [(65_000 + k * step, 5.0, 0.1) for k in range(5) if k != 3]
+    found = decode(queue(1, samples), rate_hz=rate_hz)
+    assert found.loss.lost_count == 1
+    assert found.time_ns.tolist() == [k * step * 1_000_000 for k in (0, 1, 2, 4)]
+    assert found.blocks[0].index0 == 0
+
+
+def test_damaged_answers_are_losses() -> None:
+    """An answer that was cut off ends the recording, or is nothing."""
+    one = queue(1, [(k, 5.0, 0.1) for k in range(10)])
+    cut = queue(2, [(10 + k, 5.0, 0.1) for k in range(10)])[:-7]
+    two = queue(3, [(20 + k, 5.0, 0.1) for k in range(10)])
+    found = decode(one, cut, two)
+    assert (found.loss.received_count, found.loss.lost_count) == (20, 10)
+    assert found.loss.desync_count == 1
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"\x41", b"\x05\x01\0\0", put_data(1, 16, 0, 12, bytes(12))]
+)
+def test_other_messages_are_no_readings(message: bytes) -> None:
+    """An acknowledgement is a voltage."""
+    with pytest.raises(ValueError, match="no "):
+        values_of(message)
+
+
+def test_reading_behind_another_part_is_found() -> None:
+    """A tester that says more than it was asked is refused."""
+    adc = reading(1, 5.0, 0.5)
+    other = (16 | 1 << 15 | 12 << 22).to_bytes(4, "little") + bytes(12)
+    assert values_of(adc[:4] + other + adc[4:]) == (5.0, 0.5)
+
+
+def test_readings_are_recorded_with_their_times(tmp_path: Path) -> None:
+    """Values are swapped, or the kernel's driver is not given back."""
+    emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), kernel_drivers={0})
+    found, trouble = record(emulator, tmp_path / "recording", 0.5)
+    assert trouble is None
+    assert found.power_w == pytest.approx(1.25)
+    assert len(found.time_ns) > 60
+    assert not found.flags.any()
+    assert (emulator.claimed, emulator.kernel_drivers) == (set(), {0})
+
+
+def test_tester_says_what_it_is(tmp_path: Path) -> None:
+    """Two testers have one clock domain."""
+    header = opened(make(Km003cEmulator(), QUEUE))
+    assert (header.info.model, header.info.serial) == ("POWER-Z KM003C", "007965")
+    assert header.capability.clock_domain == "meter:km003c:007965"
+    assert header.capability.loss_detection == "counter"
+    assert opened(make(Km003cEmulator())).capability.clock_domain == "host:monotonic"
+
+
+def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
+    """An answer to the last question is taken for the next one's."""
+    faults = Faults(late=(10, 20), damaged=(30,), stale=(reading(1, 9.0, 9.0),))
+    emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), faults=faults)
+    found, trouble = record(emulator, tmp_path / "recording", 0.8)
+    assert trouble is None
+    is_missing = (found.flags & int(Flag.MISSING)) != 0
+    assert np.count_nonzero(is_missing) == 3
+    assert found.power_w[~is_missing] == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("setup", [Setup(), QUEUE], ids=["readings", "queue"])
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        (Faults(gone_after=30), "the USB tester 5fc9:0063 is gone"),
+        (Faults(mute_after=30), "did not answer 5 times"),
+    ],
+    ids=["gone", "mute"],
+)
+def test_tester_that_goes_away_ends_the_recording(
+    tmp_path: Path, setup: Setup, faults: Faults, why: str
+) -> None:
+    """A recording goes on without a tester, or ends with a traceback."""
+    emulator = Km003cEmulator(faults=faults)
+    _, trouble = record(emulator, tmp_path / "recording", 2.0 if setup.is_queue else 1.0, setup)
+    assert trouble is not None
+    assert why in trouble
+
+
+def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
+    """Samples of a full queue are lost without a word, or the wrap of its sequence is a loss."""
+    faults = Faults(lost=((200, 7),))
+    emulator = Km003cEmulator(waveform=sawtooth, faults=faults)
+    found, trouble = record(emulator, tmp_path / "recording", 1.2, QUEUE)
+    assert trouble is None
+    assert len(found.time_ns) > 900, "so the sequence wrapped around"
+    assert found.loss.lost_count == 7
+    steps = np.diff(found.current_a) % 0.1
+    assert np.count_nonzero(np.abs(steps - 1e-4) > 1e-7) == 1, "the gap"
+    assert np.diff(found.time_ns).max() == 8_000_000
+
+
+@pytest.mark.slow
+def test_queue_tells_its_rate(tmp_path: Path) -> None:
+    """A clock that is off by a hundredth makes a hundredth less energy."""
+    emulator = Km003cEmulator(waveform=sawtooth, faults=Faults(rate_error_ppm=10_000))
+    found, _ = record(emulator, tmp_path / "recording", 3.5, QUEUE)
+    assert found.loss.rate_error_ppm == pytest.approx(10_000, abs=5_000)
+
+
+def test_queue_that_is_locked_is_told_in_one_line() -> None:
+    """A recording without a sample, and no word why."""
+    emulator = Km003cEmulator(faults=Faults(is_locked=True))
+    assert "gives its queue to its maker's programs only" in reason(emulator, QUEUE)
+    assert emulator.asked[-1][0] == STOP_GRAPH, "it is left as it was"
+    assert not emulator.claimed
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.EACCES, "no permission to use the USB tester at 5fc9:0063"),
+        (errno.EBUSY, "the USB tester 5fc9:0063 is in use by another program"),
+        (errno.EIO, "USB tester 5fc9:0063: "),
+    ],
+)
+def test_tester_that_cannot_be_opened_says_why(number: int, why: str) -> None:
+    """A traceback of libusb."""
+    assert reason(Km003cEmulator(refusal=number)).startswith(why)
+
+
+def test_none_several_or_another_are_told() -> None:
+    """One of two is taken by chance, or something else is."""
+    assert "no KM003C answers: nothing" in reason(Km003cEmulator(faults=Faults(is_mute=True)))
+    with pytest.raises(UsageError, match="no USB tester is connected; looked for 5fc9:0061"):
+        connect(backend=UsbBus(Km003cEmulator(vendor=0x046D)))
+    two = UsbBus(Km003cEmulator(serial="1"), Km003cEmulator(serial="2"))
+    with pytest.raises(UsageError, match="2 such testers"):
+        connect(backend=two)
+    assert connect("2", two).texts() == ("POWER-Z KM003C", "2")
+    with pytest.raises(UsageError, match="with serial number 3"):
+        connect("3", two)
+
+
+def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
+    """Energies are negative: so it is when the device is at the tester's plug."""
+    emulator = Km003cEmulator(waveform=lambda _: (5.0, -0.5))
+    assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
+    found, _ = record(emulator, tmp_path / "readings", 0.2, Setup(is_reversed=True))
+    assert found.power_w == pytest.approx(2.5)
+    setup = Setup(rate_hz=1000, is_queue=True, is_reversed=True)
+    found, _ = record(emulator, tmp_path / "queue", 0.4, setup)
+    assert found.power_w == pytest.approx(2.5)
+
+
+def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
+    """What is beyond six amperes is less energy."""
+    found, _ = record(Km003cEmulator(waveform=lambda _: (5.0, 6.1)), tmp_path / "recording", 0.2)
+    assert found.loss.saturated_count == len(found.time_ns)
+
+
+@pytest.mark.parametrize("options", ["rate=0", "rate=501", "rate=100,queue", "rate=x", "fast"])
+def test_options_that_cannot_be_are_refused(options: str) -> None:
+    """A rate is taken that no tester has."""
+    with pytest.raises(UsageError):
+        find_meter(f"km003c:,{options}")
+
+
+def test_options_are_taken() -> None:
+    """An option is read, and forgotten."""
+    for options in ("rate=100", "queue", "rate=50,queue,reversed"):
+        assert isinstance(find_meter(f"km003c:,{options}"), Km003c)

@@ -1,0 +1,144 @@
+"""A UM25C: its records against the known answers, itself on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.recordings import Decoded, decoded
+from support.tools import need_shared
+from support.um25c import NUMBERS, Faults, Um25cEmulator, record_of
+
+from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.options import Options
+from edgebench.meters.registry import find_meter
+from edgebench.meters.transport import SerialTransport
+from edgebench.meters.um25c import MODELS, Um25c, make_meter, model_of, values_of
+from edgebench.protocol.errors import TargetError, UsageError
+
+
+def make(emulator: Um25cEmulator, answer_s: float = 0.15) -> Um25c:
+    """The driver at this tester's port."""
+    return Um25c(lambda: SerialTransport(emulator.path, 9600), rate_hz=10, answer_s=answer_s)
+
+
+def opened(meter: Um25c) -> Header:
+    """It must open."""
+    header = meter.open()
+    assert isinstance(header, Header), header
+    return header
+
+
+def reason(emulator: Um25cEmulator) -> str:
+    """It must not open; why."""
+    missing = make(emulator).open()
+    assert isinstance(missing, Missing)
+    return missing.reason
+
+
+def record(emulator: Um25cEmulator, path: Path, seconds: float = 1.0) -> tuple[Decoded, str | None]:
+    """A recording, decoded, and what ended it."""
+    meter = make(emulator)
+    opened(meter)
+    with meter.session(path) as session:
+        threading.Event().wait(seconds)
+    meter.close()
+    return decoded(path), session.recording().trouble
+
+
+def test_record_of_the_known_answers() -> None:
+    """T: the steps of the UM24C are taken, and everything is ten times as large."""
+    vector = json.loads(need_shared("known_answers/energy.json").read_text())["T_um25c_record"]
+    definition, expected = vector["definition"], vector["expected_example"]
+    prefix, tail = bytes.fromhex(expected["hex_prefix"]), bytes.fromhex(definition["tail"])
+    record = prefix.ljust(definition["length"] - len(tail), b"\0") + tail
+    model = model_of(record)
+    assert model is MODELS[int(definition["model_u16be@0"], 16)]
+    assert values_of(record, model) == pytest.approx((expected["volts"], expected["amps"]))
+
+
+@given(st.sampled_from(sorted(NUMBERS)), st.floats(0, 24), st.floats(0, 4))
+def test_values_are_those_that_were_sent(name: str, volt: float, ampere: float) -> None:
+    """A model has another's steps, or another's end."""
+    record = record_of(name, volt, ampere)
+    model = model_of(record)
+    assert model.name == name
+    voltage_v, current_a = values_of(record, model)
+    assert voltage_v == pytest.approx(volt, abs=0.51 * model.volt)
+    assert current_a == pytest.approx(ampere, abs=0.51 * model.ampere)
+
+
+@given(st.sampled_from(sorted(NUMBERS)), st.integers(0, 129), st.integers(1, 255))
+def test_damage_that_can_be_seen_is(name: str, place: int, change: int) -> None:
+    """A record with another model, or without its end, is taken."""
+    record = bytearray(record_of(name, 5.0, 0.5))
+    record[place] ^= change
+    is_end = place == 129 or (place == 128 and name != "UM34C")
+    if place < 2 or is_end:
+        with pytest.raises(TargetError):
+            model_of(bytes(record))
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> None:
+    """An answer that comes byte by byte is cut off."""
+    faults = Faults(is_split=True, stale=b"OK+CONN\r\n")
+    with Um25cEmulator(model=name, faults=faults) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording")
+    assert trouble is None
+    assert len(found.time_ns) >= 5
+    assert found.power_w == pytest.approx(2.5)
+    assert not found.flags.any()
+
+
+def test_lost_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
+    """A late answer is that to the next question, and all that follow are one too old."""
+    faults = Faults(mute=(2,), late=(4,), cut=(6,), damaged=(8,))
+    with Um25cEmulator(faults=faults) as emulator:
+        found, trouble = record(emulator, tmp_path / "recording", 2.0)
+    assert trouble is None
+    is_missing = (found.flags & int(Flag.MISSING)) != 0
+    assert found.power_w[~is_missing] == pytest.approx(2.5)
+    # What came too late is dropped before the next question, or makes that answer too long.
+    assert 4 <= np.count_nonzero(is_missing) <= 5
+    assert found.loss.lost_count >= np.count_nonzero(is_missing)
+    assert found.loss.received_count == np.count_nonzero(~is_missing)
+
+
+@pytest.mark.parametrize("how", ["mute", "pulled"])
+def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> None:
+    """A recording goes on without a tester."""
+    faults = Faults(mute_after=3) if how == "mute" else Faults(gone_after_s=0.5)
+    with Um25cEmulator(faults=faults) as emulator:
+        _, trouble = record(emulator, tmp_path / "recording", 1.8)
+    why = "did not answer 5 times" if how == "mute" else "is gone"
+    assert why in (trouble or "")
+
+
+def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
+    """What is beyond five amperes is less energy."""
+    with Um25cEmulator(waveform=lambda _: (5.0, 5.2)) as emulator:
+        found, _ = record(emulator, tmp_path / "recording", 0.5)
+    assert found.loss.saturated_count == len(found.time_ns)
+
+
+def test_what_is_no_tester_is_refused() -> None:
+    """A console is asked for ever, or its prompt is a voltage."""
+    with Um25cEmulator(faults=Faults(never_ends=True)) as emulator:
+        assert reason(emulator).startswith("no UM24C, UM25C or UM34C answers: ")
+    with Um25cEmulator(faults=Faults(mute_after=0)) as emulator:
+        assert reason(emulator) == ("no UM24C, UM25C or UM34C answers: 0 bytes, a record has 130")
+    assert "no such serial port" in getattr(find_meter("um25c:/dev/rfcomm9").open(), "reason", "")
+
+
+def test_port_must_be_named() -> None:
+    """The first serial port that there is gets asked, whatever hangs there."""
+    missing = make_meter(Options.parse("um25c", "")).open()
+    assert "its serial port must be named" in getattr(missing, "reason", "")
+    with pytest.raises(UsageError, match="up to 10 times a second, asked for 50"):
+        make_meter(Options.parse("um25c", "/dev/rfcomm0,rate=50"))
