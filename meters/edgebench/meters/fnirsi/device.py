@@ -74,6 +74,7 @@ class Fnirsi:
             _refuse_other(device)
             self._awake = Awake(self._connect(device.path))
             power_w = self._awake.first_power_w() * sign_of(self._is_reversed)
+            self._awake.stop()
             refuse_backwards(power_w)
         except EdgebenchError as exc:
             self.close()
