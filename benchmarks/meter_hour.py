@@ -22,8 +22,8 @@ import numpy as np
 from common import machine, report, spread, table
 from meter_decode import CALIBRATION, words
 
-from edgebench.host.store.power import write_power
 from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.ppk2.decoder import Settings
 from edgebench.meters.ppk2.words import RATE_HZ

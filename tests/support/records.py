@@ -16,7 +16,7 @@ from edgebench.host.analysis.queries import Queries
 from edgebench.host.document import build_document, created_utc, fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.host.store.power import write_power
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Recording
 from edgebench.protocol import record as r
 from edgebench.protocol import traces

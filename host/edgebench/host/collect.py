@@ -21,7 +21,8 @@ from edgebench.host.store.files import (
     write_events,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.host.store.power import open_recording, remove_power, write_power
+from edgebench.host.store.power import remove_power
+from edgebench.host.store.recording import open_recording, write_power
 from edgebench.meters.base import Recording
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from edgebench.host.analysis.energy import EnergyWindow, MeterErrors
 from edgebench.host.analysis.meter_checks import Check, check_recording
-from edgebench.host.store.power import PowerFacts, write_power
+from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, Meter, Missing
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import NoSuchMeter, StoreError, UsageError

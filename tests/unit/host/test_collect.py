@@ -29,6 +29,7 @@ from edgebench.host.collect import Beside, collect
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.recording import open_recording, write_power
 from edgebench.host.store.verify import verify
 from edgebench.meters.base import Packet, Recording
 from edgebench.meters.polled import HOST_CLOCK
@@ -186,7 +187,7 @@ def test_samples_before_the_damage_stay(tmp_path: Path) -> None:
     packets = [good % (number, b"%d" % number) for number in range(5)]
     path = tmp_path / "spool"
     rapl_spool(*packets[:3], b"\xc1", *packets[3:])(path)
-    facts = power.write_power(tmp_path, power.open_recording(path))
+    facts = write_power(tmp_path, open_recording(path))
     assert [group.row_count for group in facts.groups] == [2]
     assert facts.loss.received_count == 2
     assert facts.loss.trouble is not None

@@ -19,7 +19,7 @@ from pyjoulescope_driver import binding
 from support.joulescope import FIRST_TICK, TICK_HZ, FakeDriver, Faults, Floats
 from support.recordings import Decoded, decoded
 
-from edgebench.host.store.power import write_power
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import (
     Flag,
     Header,

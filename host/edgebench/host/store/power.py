@@ -1,4 +1,4 @@
-"""What a meter recorded, on its way into the store: power.parquet, beside the raw bytes.
+"""What a meter measured, in row groups: power.parquet as it is written.
 
     time_ns    meter clock: the instant, or the end of the interval averaged over
     begin_ns   where that interval begins; null for an instant
@@ -13,11 +13,10 @@ however long the recording is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,34 +26,12 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.integrate import PowerLine, line_of_instants, line_of_means
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
-from edgebench.meters.base import (
-    Capability,
-    Decoder,
-    Header,
-    LossReport,
-    MeterInfo,
-    Recording,
-    SampleBlock,
-)
-from edgebench.meters.registry import find_decoder
-from edgebench.meters.spool import read_header, read_packets
+from edgebench.meters.base import Header, LossReport, SampleBlock
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import MeasurementError
-
-T = TypeVar("T")
 
 GROUP_ROWS = 1 << 17
 KEY = "edgebench"
 """Of the metadata."""
-DAMAGED = "the recording of the meter is damaged"
-UNKNOWN = Header(
-    driver="unknown",
-    info=MeterInfo(vendor="", model="unknown meter"),
-    capability=Capability(
-        driver="unknown", channels=(), rate_hz=1.0, is_averaging=False, clock_domain="unknown"
-    ),
-)
-"""Of a recording whose first line is damaged: it has no samples, and a reason why."""
 _PART_FILE = f"{POWER_FILE}.part"
 """While it is written."""
 _SCHEMA = pa.schema(
@@ -135,86 +112,6 @@ class PowerFacts:
         return tuple(one for one in self.groups if one.channel == channel and one.node_count)
 
 
-def open_recording(path: Path, trouble: str | None = None) -> Recording:
-    """A recording that is there; of one that does not say what it is, the damage is its trouble.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    try:
-        return Recording(path, read_header(path), trouble)
-    except MeasurementError:
-        return Recording(path, UNKNOWN, trouble or f"{DAMAGED}: nothing says of which")
-
-
-def write_power(directory: Path, recording: Recording) -> PowerFacts:
-    """Decode a recording into power.parquet, a row group at a time.
-
-    What cannot be decoded ends it there, and is its trouble: a meter's bytes cost no run.
-
-    Raises:
-        OSError: the recording cannot be read, or the file not written.
-    """
-    decoding = _Decoding(recording)
-    return write_blocks(
-        directory, recording.header, decoding.blocks(), decoding.loss, decoding.envelope
-    )
-
-
-@dataclass(slots=True)
-class _Decoding:
-    """A recording on its way through its decoder, with an eye on when each block came."""
-
-    recording: Recording
-    envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
-    _decoder: Decoder | None = None
-    _damage: str | None = None
-
-    def blocks(self) -> Iterator[SampleBlock]:
-        """The samples, up to where the recording ends or is damaged."""
-        self._decoder = self._attempt(lambda: find_decoder(self.recording.header), None)
-        if (decoder := self._decoder) is None:
-            return
-        for packet in read_packets(self.recording.path):
-            yield from self._noted(partial(decoder.feed, packet), packet.last_rx_ns)
-            if self._damage is not None:
-                break
-        yield from self._noted(decoder.finish, None)
-
-    def loss(self) -> LossReport:
-        """How complete it is, and what ended it."""
-        nothing = LossReport(received_count=0)
-        found = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
-        # What the meter itself says of its end is the cause of what the session saw.
-        return replace(found, trouble=found.trouble or self.recording.trouble or self._damage)
-
-    def _noted(self, take: Callable[[], list[SampleBlock]], rx_ns: int | None) -> list[SampleBlock]:
-        nothing: list[SampleBlock] = []
-        blocks = self._attempt(lambda: self._checked(take()), nothing)
-        for block in blocks:
-            came_ns = rx_ns if block.came_ns is None else block.came_ns
-            if came_ns is not None and len(block.time_ns):
-                self.envelope.add(came_ns, int(block.time_ns[-1]))
-        return blocks
-
-    def _checked(self, blocks: list[SampleBlock]) -> list[SampleBlock]:
-        count = len(self.recording.header.capability.channels)
-        for block in blocks:
-            if not 0 <= block.channel < count:
-                raise ValueError(f"samples of channel {block.channel} of {count}")
-        return blocks
-
-    def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """What comes of it; each driver's library has its own words for damaged bytes."""
-        try:
-            return act()
-        except Exception as exc:
-            said = " ".join(str(exc).split())[:200] or type(exc).__name__
-            known = isinstance(exc, MeasurementError)
-            self._damage = self._damage or (said if known else f"{DAMAGED}: {said}")
-            return otherwise
-
-
 def remove_power(directory: Path) -> None:
     """Away with what an earlier attempt left, whole or not."""
     for name in (POWER_FILE, _PART_FILE):
@@ -228,7 +125,7 @@ def write_blocks(
     loss: Callable[[], LossReport],
     envelope: ArrivalEnvelope | None = None,
 ) -> PowerFacts:
-    """The same from blocks, wherever they come from; the losses are asked for behind the last.
+    """Write blocks, wherever they come from; the losses are asked for behind the last.
 
     The file has its name when it is whole, and not before.
     """

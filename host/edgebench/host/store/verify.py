@@ -21,7 +21,7 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
-from edgebench.host.store.power import open_recording, write_power
+from edgebench.host.store.recording import open_recording, write_power
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
 from edgebench.protocol.traces import METER_FILE
 

@@ -12,7 +12,7 @@ import pytest
 
 from edgebench.host.imports import parquet_file
 from edgebench.host.imports.session import import_file
-from edgebench.host.store.power import write_power
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter

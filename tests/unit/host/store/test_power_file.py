@@ -18,8 +18,9 @@ from support.ppk2 import CALIBRATION, words_for
 
 from edgebench.host.analysis.integrate import PowerLine
 from edgebench.host.store import power
-from edgebench.host.store.power import missing_ns, write_blocks, write_power
+from edgebench.host.store.power import missing_ns, write_blocks
 from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import (
     Capability,
     Channel,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.lpm01a import END, stream_bytes
 
-from edgebench.host.store.power import write_power
 from edgebench.host.store.power_file import read_power_facts
+from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, MeterInfo, Packet, Recording
 from edgebench.meters.lpm01a.datasheet import capability
 from edgebench.meters.lpm01a.settings import Settings, Setup

@@ -1,0 +1,119 @@
+"""What a meter recorded, decoded into the store.
+
+The bytes stay as they came, beside power.parquet, so that another decoder may read them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from edgebench.host.store.power import PowerFacts, write_blocks
+from edgebench.meters.arrival import ArrivalEnvelope
+from edgebench.meters.base import (
+    Capability,
+    Decoder,
+    Header,
+    LossReport,
+    MeterInfo,
+    Recording,
+    SampleBlock,
+)
+from edgebench.meters.registry import find_decoder
+from edgebench.meters.spool import read_header, read_packets
+from edgebench.protocol.errors import MeasurementError
+
+T = TypeVar("T")
+
+DAMAGED = "the recording of the meter is damaged"
+UNKNOWN = Header(
+    driver="unknown",
+    info=MeterInfo(vendor="", model="unknown meter"),
+    capability=Capability(
+        driver="unknown", channels=(), rate_hz=1.0, is_averaging=False, clock_domain="unknown"
+    ),
+)
+"""Of a recording whose first line is damaged: it has no samples, and a reason why."""
+
+
+def open_recording(path: Path, trouble: str | None = None) -> Recording:
+    """A recording that is there; of one that does not say what it is, the damage is its trouble.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        return Recording(path, read_header(path), trouble)
+    except MeasurementError:
+        return Recording(path, UNKNOWN, trouble or f"{DAMAGED}: nothing says of which")
+
+
+def write_power(directory: Path, recording: Recording) -> PowerFacts:
+    """Decode a recording into power.parquet, a row group at a time.
+
+    What cannot be decoded ends it there, and is its trouble: a meter's bytes cost no run.
+
+    Raises:
+        OSError: the recording cannot be read, or the file not written.
+    """
+    decoding = _Decoding(recording)
+    return write_blocks(
+        directory, recording.header, decoding.blocks(), decoding.loss, decoding.envelope
+    )
+
+
+@dataclass(slots=True)
+class _Decoding:
+    """A recording on its way through its decoder, with an eye on when each block came."""
+
+    recording: Recording
+    envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
+    _decoder: Decoder | None = None
+    _damage: str | None = None
+
+    def blocks(self) -> Iterator[SampleBlock]:
+        """The samples, up to where the recording ends or is damaged."""
+        self._decoder = self._attempt(lambda: find_decoder(self.recording.header), None)
+        if (decoder := self._decoder) is None:
+            return
+        for packet in read_packets(self.recording.path):
+            yield from self._noted(partial(decoder.feed, packet), packet.last_rx_ns)
+            if self._damage is not None:
+                break
+        yield from self._noted(decoder.finish, None)
+
+    def loss(self) -> LossReport:
+        """How complete it is, and what ended it."""
+        nothing = LossReport(received_count=0)
+        found = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
+        # What the meter itself says of its end is the cause of what the session saw.
+        return replace(found, trouble=found.trouble or self.recording.trouble or self._damage)
+
+    def _noted(self, take: Callable[[], list[SampleBlock]], rx_ns: int | None) -> list[SampleBlock]:
+        nothing: list[SampleBlock] = []
+        blocks = self._attempt(lambda: self._checked(take()), nothing)
+        for block in blocks:
+            came_ns = rx_ns if block.came_ns is None else block.came_ns
+            if came_ns is not None and len(block.time_ns):
+                self.envelope.add(came_ns, int(block.time_ns[-1]))
+        return blocks
+
+    def _checked(self, blocks: list[SampleBlock]) -> list[SampleBlock]:
+        count = len(self.recording.header.capability.channels)
+        for block in blocks:
+            if not 0 <= block.channel < count:
+                raise ValueError(f"samples of channel {block.channel} of {count}")
+        return blocks
+
+    def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
+        """What comes of it; each driver's library has its own words for damaged bytes."""
+        try:
+            return act()
+        except Exception as exc:
+            said = " ".join(str(exc).split())[:200] or type(exc).__name__
+            known = isinstance(exc, MeasurementError)
+            self._damage = self._damage or (said if known else f"{DAMAGED}: {said}")
+            return otherwise
