@@ -6,8 +6,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +16,11 @@ from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors, keep_end
 from edgebench.agent.governor import Governors
 from edgebench.agent.guard import Guard
-from edgebench.agent.idle import settle_disk, stay_idle
+from edgebench.agent.idle import work_between_idling
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
 from edgebench.agent.metering import Metering, require_served
+from edgebench.agent.running import Listener, Run
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.job import Live, SamplerJob
@@ -32,7 +31,7 @@ from edgebench.agent.worker.limits import default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.device import DeviceDescription, Environment
+from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
@@ -41,11 +40,9 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
-from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
+from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
-    IDLE_ENDED,
     METER_TROUBLE,
-    Event,
     ModelFacts,
     Outcome,
     Phase,
@@ -65,44 +62,6 @@ GUARD_HZ = 1.0
 """At least so often a device is looked at that has a temperature at which a run must end."""
 KEPT_LOG_BYTES = 256 * 1024
 """The end of the worker's log is kept; a runtime may print far more than anybody reads."""
-
-Notice = Progress | Telemetry | RunEnded
-Listener = Callable[[Notice], None]
-
-
-@dataclass(slots=True)
-class Run:
-    """A run in progress."""
-
-    request: RunStart
-    owner: str
-    model: ModelFacts
-    environment: Environment
-    worker: WorkerProcess
-    metering: Metering
-    listeners: list[Listener] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    cooldown: CooldownFacts = field(default_factory=CooldownFacts)
-    too_hot: TargetError | None = None
-    """Why the guard of the temperature ended it, or did not let it start."""
-
-    def tell(self, notice: Notice) -> None:
-        """Tell everybody who watches; a watcher that fails is the watcher's problem."""
-        for listener in list(self.listeners):
-            try:
-                listener(notice)
-            except Exception:
-                logger.exception("a watcher of run %s failed", self.request.run_id)
-
-    def note(self, kind: str, detail: str) -> None:
-        """Record what happened."""
-        logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
-        self.events.append(Event(monotonic_ns(), kind, detail))
-
-    def enter(self, began: PhaseBegan) -> None:
-        """Record and tell that a phase begins."""
-        self.events.append(Event(began.time_ns, began.phase.value))
-        self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
 
 
 class Runner:
@@ -184,46 +143,53 @@ class Runner:
             await asyncio.shield(self._task)
 
     async def _admit(self, request: RunStart, owner: str) -> Run:
+        job = await self._job(request)
+        directory = self._spool.begin(request.run_id)
+        environment = describe_environment(clocks=self._root)
+        worker = WorkerProcess(directory, job.spec.limits)
+        metering = Metering(job.spec.meter, directory / METER_FILE)
+        run = Run(request, owner, job.model, environment, worker, metering)
+        try:
+            await worker.start(job)
+            if self._simulated:
+                self._simulated.attach(worker.pid)
+        except BaseException:  # a cancelled start as well leaves nothing behind
+            self._spool.discard(request.run_id)
+            raise
+        return run
+
+    async def _job(self, request: RunStart) -> Job:
+        """What the worker is to do, if all that it takes is there."""
         # An agent that waits needs no drivers of runtimes.
         from edgebench.agent.runtimes.registry import find_runtime
 
-        runtime = find_runtime(request.spec.runtime)
-        path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
-        size_bytes = path.stat().st_size
         spec = request.spec
+        runtime = find_runtime(spec.runtime)
+        path = await self._verified(request.model_sha256)
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
-        dataset = None
-        if spec.dataset_sha256:
-            dataset = str(await asyncio.to_thread(self._models.verified_path, spec.dataset_sha256))
-        limit = spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec)
+        dataset = await self._verified(spec.dataset_sha256) if spec.dataset_sha256 else None
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,
             format=runtime.formats[0],
-            size_bytes=size_bytes,
+            size_bytes=path.stat().st_size,
         )
-        directory = self._spool.begin(request.run_id)
-        environment = describe_environment(clocks=self._root)
-        worker = WorkerProcess(directory, spec.limits)
-        metering = Metering(spec.meter, directory / METER_FILE)
-        run = Run(request, owner, model, environment, worker, metering)
-        try:
-            speed_path = str(self._simulated.speed_path) if self._simulated else None
-            job = Job(
-                *(spec, model, str(path), dataset, limit, os.getpid()),
-                root=str(self._root),
-                speed_path=speed_path,
-                sync_line=self._wiring.sync_line,
-            )
-            await worker.start(job)
-            if self._simulated:
-                self._simulated.attach(worker.pid)
-        except BaseException:
-            self._spool.discard(request.run_id)
-            raise
-        return run
+        return Job(
+            spec=spec,
+            model=model,
+            model_path=str(path),
+            dataset_path=str(dataset) if dataset else None,
+            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(model.size_bytes, spec),
+            daemon_pid=os.getpid(),
+            root=str(self._root),
+            speed_path=str(self._simulated.speed_path) if self._simulated else None,
+            sync_line=self._wiring.sync_line,
+        )
+
+    async def _verified(self, sha256: str) -> Path:
+        return await asyncio.to_thread(self._models.verified_path, sha256)
 
     async def _finish(self, run: Run) -> None:
         run_id = run.request.run_id
@@ -257,7 +223,7 @@ class Runner:
             if not run.worker.has_ended:  # else its end is the reason, not the heat
                 await guard.let_start()
             async with run.metering:
-                worker_record = await _metered(run)
+                worker_record = await work_between_idling(run)
         except EdgebenchError as exc:
             error = exc
             run.note("failed", str(exc))
@@ -354,34 +320,6 @@ class Runner:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
-
-
-async def _metered(run: Run) -> WorkerRecord:
-    """All that a meter is to see: the worker, and doing nothing before and after it.
-
-    Raises:
-        EdgebenchError: the worker has failed.
-    """
-    if run.request.spec.idle_duration_s > 0:
-        await run.worker.settle()  # the start of its interpreter is work
-    await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
-    run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
-    run.worker.go()
-    worker = await run.worker.follow(run.enter)
-    was_stopped = worker.is_interrupted or run.worker.is_stopping
-    if run.request.spec.idle_duration_s > 0 and not was_stopped:
-        await asyncio.to_thread(settle_disk, run.worker.directory)
-        await _idle(run, lambda: run.worker.is_stopping)
-        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # who waits sees that idling is over
-    return worker
-
-
-async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
-    """Do nothing for as long as the run asks, or until it is over."""
-    duration_s = run.request.spec.idle_duration_s
-    if duration_s > 0:
-        run.enter(PhaseBegan(Phase.IDLE, duration_s, monotonic_ns()))
-        run.note(IDLE_ENDED, await stay_idle(duration_s, is_over=is_over))
 
 
 def _hear(run: Run, guard: Guard, said: Said) -> None:

@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from edgebench.agent.agent import Agent
 from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
-from edgebench.agent.run import Listener, Notice
+from edgebench.agent.running import Listener, Notice
 from edgebench.agent.worker.process import monotonic_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, Frame, decode, encode, kind_of

@@ -1,0 +1,55 @@
+"""The run in progress: what happens in it, and who is told of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from edgebench.agent.metering import Metering
+from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.protocol.device import Environment
+from edgebench.protocol.errors import TargetError
+from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
+from edgebench.protocol.record import Event, ModelFacts
+from edgebench.protocol.thermal import CooldownFacts
+
+logger = logging.getLogger(__name__)
+
+Notice = Progress | Telemetry | RunEnded
+Listener = Callable[[Notice], None]
+
+
+@dataclass(slots=True)
+class Run:
+    """A run in progress."""
+
+    request: RunStart
+    owner: str
+    model: ModelFacts
+    environment: Environment
+    worker: WorkerProcess
+    metering: Metering
+    listeners: list[Listener] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    cooldown: CooldownFacts = field(default_factory=CooldownFacts)
+    too_hot: TargetError | None = None
+    """Why the guard of the temperature ended it, or did not let it start."""
+
+    def tell(self, notice: Notice) -> None:
+        """Tell everybody who watches; a watcher that fails is the watcher's problem."""
+        for listener in list(self.listeners):
+            try:
+                listener(notice)
+            except Exception:
+                logger.exception("a watcher of run %s failed", self.request.run_id)
+
+    def note(self, kind: str, detail: str) -> None:
+        """Record what happened."""
+        logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
+        self.events.append(Event(monotonic_ns(), kind, detail))
+
+    def enter(self, began: PhaseBegan) -> None:
+        """Record and tell that a phase begins."""
+        self.events.append(Event(began.time_ns, began.phase.value))
+        self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
