@@ -41,16 +41,7 @@ def build_document(
     worker = record.worker
     if worker is None:
         raise MeasurementError("the run measured nothing")
-    try:
-        measured = measure_traces(record, worker, traces)
-        energy = _energy(record, worker, traces, measured, clock)
-        verdict = judge(Evidence(record, worker, measured, traces.facts, energy))
-    except MeasurementError:
-        raise
-    except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
-        # Whatever a device sends: what cannot be computed is not stored, and blocks nobody.
-        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
-    spec: dict[str, Any] = to_plain(record.spec)
+    measured, energy, verdict = _computed(record, worker, traces, clock)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": record.run_id,
@@ -59,7 +50,7 @@ def build_document(
         "pair": to_plain(traces.facts.pair),
         "simulated": record.simulated,
         "emulated": record.emulated,
-        "spec": spec,
+        "spec": to_plain(record.spec),
         "model": to_plain(worker.model),
         "device": to_plain(record.device),
         "runtime": to_plain(worker.runtime) | {"placement": to_plain(worker.placement)},
@@ -69,6 +60,20 @@ def build_document(
         "conditions": _conditions(record, worker, clock) | {"ambient_c": traces.facts.ambient_c},
         "verdict": _verdict(verdict),
     }
+
+
+def _computed(
+    record: RunRecord, worker: WorkerRecord, traces: Traces, clock: ClockModel | None
+) -> tuple[Measurement, RunEnergy | None, Verdict]:
+    try:
+        measured = measure_traces(record, worker, traces)
+        energy = _energy(record, worker, traces, measured, clock)
+        return measured, energy, judge(Evidence(record, worker, measured, traces.facts, energy))
+    except MeasurementError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
+        # Whatever a device sends: what cannot be computed is not stored, and blocks nobody.
+        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
 
 
 def headline_ns(document: dict[str, Any]) -> dict[str, Any]:
@@ -134,28 +139,36 @@ def _metrics(
             "query_count": measured.first_row,
             "duration_ns": measured.warmup_ns,
         },
-        "cold_start_ns": {
-            "import": worker.cold_start.import_ns,
-            "load": worker.cold_start.load_ns,
-            "first_inference": worker.cold_start.first_inference_ns,
-        },
-        "memory_bytes": {
-            "peak_rss": worker.memory.peak_rss_bytes,
-            "steady_rss": worker.memory.steady_rss_bytes,
-            "steady_pss": worker.memory.steady_pss_bytes,
-            "model": worker.memory.model_bytes,
-            "arena": worker.memory.arena_bytes,
-        },
-        "harness_ns": {
-            "p50": worker.harness.p50_ns,
-            "per_query": worker.harness.per_query_ns,
-            "end_to_end_p50": worker.harness.end_to_end_p50_ns,
-        },
+        **_costs(worker),
         "accuracy": _accuracy(measured, facts),
         "agreement": to_plain(measured.agreement),
         "loadgen": to_plain(measured.loadgen),
         "thermal": _thermal(measured.throttling),
         "profile": _profile(worker, measured) if spec.is_profiled else None,
+    }
+
+
+def _costs(worker: WorkerRecord) -> dict[str, Any]:
+    """What the worker itself found out: its start, its memory, its own loop."""
+    start, memory, harness = worker.cold_start, worker.memory, worker.harness
+    return {
+        "cold_start_ns": {
+            "import": start.import_ns,
+            "load": start.load_ns,
+            "first_inference": start.first_inference_ns,
+        },
+        "memory_bytes": {
+            "peak_rss": memory.peak_rss_bytes,
+            "steady_rss": memory.steady_rss_bytes,
+            "steady_pss": memory.steady_pss_bytes,
+            "model": memory.model_bytes,
+            "arena": memory.arena_bytes,
+        },
+        "harness_ns": {
+            "p50": harness.p50_ns,
+            "per_query": harness.per_query_ns,
+            "end_to_end_p50": harness.end_to_end_p50_ns,
+        },
     }
 
 

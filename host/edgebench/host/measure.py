@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -118,13 +118,10 @@ def measure(
         write_clock(directory, probes)
         session = meter.session(directory / RAW_DIRECTORY / METER_FILE) if meter else None
     with ExitStack() as stack:
-        try:
+        with _forgotten_if_refused(store, run_id):
             if session:
                 _begin(stack, session)
             _start(client, run_id, model, spec)
-        except (TargetError, UsageError):  # not admitted, or the meter is gone
-            store.forget_expected(run_id)
-            raise
         watch = _probing(client, probes, on_notice)
         ended, is_interrupted = _wait_for_end(client, run_id, watch)
     if not ended.is_spooled:
@@ -138,6 +135,16 @@ def measure(
     if document is None:
         raise error_from_code(ended.code, ended.error or "the run failed without a reason")
     return document
+
+
+@contextmanager
+def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
+    """Nothing is expected of a run that was not admitted, or whose meter is gone."""
+    try:
+        yield
+    except (TargetError, UsageError):
+        store.forget_expected(run_id)
+        raise
 
 
 def _start(client: Client, run_id: str, model: Model, spec: RunSpec) -> None:

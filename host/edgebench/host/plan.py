@@ -131,14 +131,7 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
         Interrupted: the user pressed Ctrl-C.
         EdgebenchError: something that ends all runs, not only one.
     """
-    client.acquire()
-    system = client.describe()
-    if plan.metering:
-        plan.metering.require_served(system)
-    for report in system.runtimes:
-        if plan.runtime == ALL_RUNTIMES and not report.is_usable:
-            watcher.absent(report)
-    steps = plan.steps(system)
+    steps = _steps_on(client, plan, watcher)
     documents: list[dict[str, Any]] = []
     for number, step in enumerate(steps, 1):
         model, runtime = step.model, step.runtime
@@ -164,6 +157,18 @@ def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list
             watcher.finished(document)
             documents.append(document)
     return documents
+
+
+def _steps_on(client: Client, plan: Plan, watcher: Watcher) -> list[Step]:
+    """The runs that this device is able to make, which is ours from now on."""
+    client.acquire()
+    system = client.describe()
+    if plan.metering:
+        plan.metering.require_served(system)
+    for report in system.runtimes:
+        if plan.runtime == ALL_RUNTIMES and not report.is_usable:
+            watcher.absent(report)
+    return plan.steps(system)
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

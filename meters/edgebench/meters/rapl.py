@@ -44,6 +44,21 @@ OPEN_THEM = (
 )
 _POWERCAP = "sys/class/powercap"
 _RANGES = "ranges_uj"
+_UNCERTAINTY = (
+    UncertaintyTerm(
+        kind=Kind.MODEL,
+        value=MODEL_RATIO,
+        unit=Unit.RATIO,
+        reference="no maker says how good its counters are",
+    ),
+    UncertaintyTerm(
+        kind=Kind.EDGE,
+        value=UPDATE_S / 2,
+        unit=Unit.SECOND,
+        is_common=False,
+        reference="updated once a millisecond, at no known time",
+    ),
+)
 
 
 class Rapl:
@@ -102,21 +117,7 @@ def _describe(folders: list[Path]) -> Header:
             loss_detection="wallclock",
             min_window_s=MIN_WINDOW_S,
         ),
-        uncertainty=(
-            UncertaintyTerm(
-                kind=Kind.MODEL,
-                value=MODEL_RATIO,
-                unit=Unit.RATIO,
-                reference="no maker says how good its counters are",
-            ),
-            UncertaintyTerm(
-                kind=Kind.EDGE,
-                value=UPDATE_S / 2,
-                unit=Unit.SECOND,
-                is_common=False,
-                reference="updated once a millisecond, at no known time",
-            ),
-        ),
+        uncertainty=_UNCERTAINTY,
         facts={_RANGES: ranges},
     )
 

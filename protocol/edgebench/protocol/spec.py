@@ -214,24 +214,28 @@ class RunSpec:
             0 < self.target_percentile < 1,
             f"target percentile must be a ratio between 0 and 1, got {self.target_percentile}",
         )
-        is_server = self.scenario is Scenario.SERVER
+        if self.scenario is Scenario.SERVER:
+            self._check_server()
+        else:
+            _require(
+                self.target_qps is None and self.target_latency_s is None,
+                f"the {self.scenario.value} scenario has no arrivals and no target latency, "
+                "the server scenario has",
+            )
+
+    def _check_server(self) -> None:
         _require(
-            not is_server or self.target_qps is not None,
+            self.target_qps is not None,
             "the server scenario needs the arrivals a second: --qps 100",
-        )
-        _require(
-            is_server or (self.target_qps is None and self.target_latency_s is None),
-            f"the {self.scenario.value} scenario has no arrivals and no target latency, "
-            "the server scenario has",
         )
         arrival_count = max(self.min_query_count, (self.target_qps or 0.0) * self.duration_s)
         arrival_limit = min(self.max_query_count, MAX_ARRIVALS)
         _require(
-            not is_server or arrival_count <= arrival_limit,
+            arrival_count <= arrival_limit,
             f"{arrival_count:g} arrivals are more than {arrival_limit}: choose a shorter duration",
         )
         _require(
-            not is_server or self.engine is Engine.NATIVE or self.target_latency_s is not None,
+            self.engine is Engine.NATIVE or self.target_latency_s is not None,
             "LoadGen judges a server by its latency: --target-latency 50ms",
         )
 

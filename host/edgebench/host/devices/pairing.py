@@ -10,8 +10,9 @@ from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.this_host import host_name
 from edgebench.host.transports import tls
+from edgebench.host.transports.link import Link
 from edgebench.protocol.errors import NotPaired, WrongAgent
-from edgebench.protocol.identity import pairing_identity, parse_pairing_string
+from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
 
 
@@ -25,35 +26,40 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
     """
     string = parse_pairing_string(text)
     certificate_pem = _certificate_of(files.identity_path())
-    with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
-        once = Path(folder) / "once.pem"
-        identity = pairing_identity(string.secret)
-        once.touch(mode=0o600)
-        once.write_text(identity.key_pem + identity.certificate_pem)
-        try:
-            link = tls.connect(
-                string.addresses,
-                string.port,
-                pin=string.fingerprint,
-                identity_path=once,
-                name="device",
-            )
-        except WrongAgent:
-            raise  # nobody there has seen the string yet
-        except NotPaired as exc:
-            raise NotPaired("pairing string was refused: used already, or expired") from exc
-        with Client(link) as client:
-            client.ask(PairHost(certificate_pem, host_name()), Done)
-            device = KnownDevice(
-                name=_free_name(files, client.device.name, string.fingerprint),
-                id=client.device.id,
-                pin=string.fingerprint,
-                addresses=string.addresses,
-                port=string.port,
-                deployed_to=deployed_to,
-            )
+    with (
+        tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
+        Client(_connect_once(string, Path(folder) / "once.pem")) as client,
+    ):
+        client.ask(PairHost(certificate_pem, host_name()), Done)
+        device = KnownDevice(
+            name=_free_name(files, client.device.name, string.fingerprint),
+            id=client.device.id,
+            pin=string.fingerprint,
+            addresses=string.addresses,
+            port=string.port,
+            deployed_to=deployed_to,
+        )
     files.remember(device)
     return device
+
+
+def _connect_once(string: PairingString, once: Path) -> Link:
+    """Connect with the identity that the string gives, which is good for this one time."""
+    identity = pairing_identity(string.secret)
+    once.touch(mode=0o600)
+    once.write_text(identity.key_pem + identity.certificate_pem)
+    try:
+        return tls.connect(
+            string.addresses,
+            string.port,
+            pin=string.fingerprint,
+            identity_path=once,
+            name="device",
+        )
+    except WrongAgent:
+        raise  # nobody there has seen the string yet
+    except NotPaired as exc:
+        raise NotPaired("pairing string was refused: used already, or expired") from exc
 
 
 def _free_name(files: HostFiles, name: str, pin: str) -> str:
