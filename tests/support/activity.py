@@ -14,17 +14,16 @@ import pty
 import struct
 import subprocess
 import sys
-import threading
 import time
 import tty
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from support.ppk2 import Ppk2Emulator
+from support.threaded import Threaded
 
 Floats = NDArray[np.float64]
 LOW_S = 9 / 9600
@@ -83,7 +82,7 @@ while True:
 
 
 @dataclass(slots=True)
-class Activity:
+class Activity(Threaded):
     """Watches the worker of one agent; a current follows from what it does."""
 
     agent_state: Path
@@ -103,9 +102,8 @@ class Activity:
     _emitted: list[tuple[Floats, Floats]] = field(default_factory=list[tuple[Floats, Floats]])
     _descriptors: list[int] = field(default_factory=list[int])
     _process: subprocess.Popen[bytes] | None = None
-    _thread: threading.Thread | None = None
 
-    def __enter__(self) -> Activity:
+    def _open(self) -> None:
         master, slave = pty.openpty()
         tty.setraw(slave)
         self._descriptors = [master, slave]
@@ -115,21 +113,13 @@ class Activity:
             stdout=subprocess.PIPE,
             pass_fds=[master],
         )
-        self._thread = threading.Thread(target=self._collect, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _stop(self) -> None:
         assert self._process is not None
-        assert self._thread is not None
         self._process.kill()
         self._process.wait()
-        self._thread.join()
+
+    def _close(self) -> None:
         for descriptor in self._descriptors:
             os.close(descriptor)
 
@@ -180,7 +170,7 @@ class Activity:
         while self._looked_ns < needed_ns and time.monotonic() < deadline_s:
             time.sleep(0.001)
 
-    def _collect(self) -> None:
+    def _run(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as stream:

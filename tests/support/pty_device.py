@@ -1,19 +1,15 @@
-"""What made-up instruments on a serial port have in common: the port, the thread, time passing."""
+"""What made-up instruments on a serial port have in common: the port, and time passing."""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 import tty
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from support.threaded import Threaded
 
 _TICK_S = 0.005
 
@@ -34,7 +30,7 @@ class PortFaults:
 
 
 @dataclass(slots=True, kw_only=True)
-class PtyDevice(ABC):
+class PtyDevice(Threaded):
     """One unit on a pseudo-terminal."""
 
     path: str = ""
@@ -46,27 +42,14 @@ class PtyDevice(ABC):
     _is_streaming: bool = False
     _master: int = -1
     _slave_fd: int = -1
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def __enter__(self) -> Self:
+    def _open(self) -> None:
         self._master, self._slave_fd = os.openpty()
         tty.setraw(self._slave_fd)
         os.set_blocking(self._master, False)
         self.path = os.ttyname(self._slave_fd)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
+    def _close(self) -> None:
         self.unplug()
 
     def unplug(self) -> None:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from support.threaded import Threaded
 
 Floats = NDArray[np.float64]
 Waveform = Callable[[Floats], Floats]
@@ -275,7 +276,7 @@ def _texts(values: Floats) -> bytes:
 
 
 @dataclass(slots=True)
-class Server:
+class Server(Threaded):
     """A model on a socket of this machine; one connection at a time."""
 
     model: Model
@@ -285,27 +286,14 @@ class Server:
     """As VISA writes it."""
     _late: dict[str, float] = field(default_factory=dict[str, float])
     _listener: socket.socket = field(init=False)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def __enter__(self) -> Server:
+    def _open(self) -> None:
         self._late = dict(self.faults.late)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(0.05)
         self.address = f"TCPIP::127.0.0.1::{self._listener.getsockname()[1]}::SOCKET"
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
+    def _close(self) -> None:
         self._listener.close()
 
     def _run(self) -> None:

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as websocket_connect
@@ -75,12 +74,7 @@ class Conversation:
     def __enter__(self) -> Conversation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._exit.close()
 
     def send(self, frame: bytes | str) -> None:

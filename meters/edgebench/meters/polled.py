@@ -12,7 +12,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, cast
 
 import msgpack
@@ -28,7 +27,6 @@ from edgebench.meters.base import (
     SampleBlock,
 )
 from edgebench.meters.recorder import Recorder
-from edgebench.meters.spool import SpoolWriter
 
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
@@ -88,24 +86,8 @@ class PolledSession(Recorder):
         self._read = read
         self._period_s = 1 / header.capability.rate_hz
 
-    def __enter__(self) -> PolledSession:
-        self._writer = SpoolWriter(self._path, self._header)
+    def _begin(self) -> None:
         self._attempt(self._keep)  # the start of the first interval
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._join()
-            if self.trouble is None:
-                self._attempt(self._keep)  # the end of the last
-        finally:
-            self._close()
 
     def _work(self) -> None:
         next_s = time.monotonic() + self._period_s
@@ -113,6 +95,10 @@ class PolledSession(Recorder):
             self._keep()
             # Rounds that were missed are not made up for: they would be of the same moment.
             next_s = max(next_s + self._period_s, time.monotonic())
+
+    def _finish(self) -> None:
+        if self.trouble is None:
+            self._keep()  # the end of the last
 
     def _keep(self) -> None:
         readings = self._read()

@@ -7,10 +7,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import TargetError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +39,35 @@ class Recorder(ABC):
         self.trouble: str | None = None
         """Why nothing more is recorded; None while all is well."""
 
+    def __enter__(self) -> Self:
+        self._writer = SpoolWriter(self._path, self._header)
+        self._begin()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._join():  # else the thread is still at it, and nothing else may be
+                self._attempt(self._finish)
+        finally:
+            self._close()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """What is done before the thread starts."""
+
     @abstractmethod
     def _work(self) -> None:
         """Record until it is over."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """What is done after the thread has ended."""
 
     def recording(self) -> Recording:
         """What was recorded; after the block has ended."""

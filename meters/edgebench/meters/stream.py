@@ -8,11 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
-from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.transport import Transport
 
 _READ_S = 0.1
@@ -40,28 +38,13 @@ class StreamSession(Recorder):
         self._stop = stop
         self._silent_s = silent_s
 
-    def __enter__(self) -> StreamSession:
-        self._writer = SpoolWriter(self._path, self._header)
+    def _begin(self) -> None:
         try:
             self._start()
         except BaseException:
             self._writer.close()
             self._path.unlink()  # nothing was recorded
             raise
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if self._join():  # else it is still being read, and would not hear
-                self._attempt(self._stop)
-        finally:
-            self._close()
 
     def _work(self) -> None:
         heard_ns = time.perf_counter_ns()
@@ -74,3 +57,6 @@ class StreamSession(Recorder):
                 heard_ns = now_ns
             elif now_ns - heard_ns > self._silent_s * 1e9:
                 self._end(f"the meter sent nothing for {self._silent_s:g} s")
+
+    def _finish(self) -> None:
+        self._stop()

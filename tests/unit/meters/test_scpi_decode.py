@@ -13,8 +13,8 @@ from support.scpi import Faults, Floats, block, elog_block, is_kept
 
 from edgebench.meters.base import Capability, Flag, Header, LossReport, MeterInfo, Packet
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.data_log import FETCH_COUNT
 from edgebench.meters.scpi.decoder import BlockDecoder, make_decoder
-from edgebench.meters.scpi.elog import FETCH_RECORDS
 from edgebench.meters.scpi.setup import Kind, Settings
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, TargetError
@@ -94,8 +94,8 @@ def test_records_that_were_overwritten_show_in_the_rate(begin: int, lost: int) -
 
 def test_longest_answer_is_below_the_limit_of_a_block() -> None:
     """A full answer of the instrument is refused for its length."""
-    full = elog_block(np.ones(FETCH_RECORDS), np.ones(FETCH_RECORDS), 0, Faults())
-    assert len(content_of(full)) == FETCH_RECORDS * 8
+    full = elog_block(np.ones(FETCH_COUNT), np.ones(FETCH_COUNT), 0, Faults())
+    assert len(content_of(full)) == FETCH_COUNT * 8
 
 
 def test_values_of_text_have_the_voltage_that_was_said() -> None:

@@ -13,13 +13,12 @@ record, 102.4 µs for each quantity, periods in steps of 20.48 µs, 20 s of buff
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.scpi.answers import content_of
+from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import Link
 from edgebench.meters.scpi.setup import Kind, Settings, Setup
-from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind as Term
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
@@ -30,18 +29,14 @@ RATE_MAX_HZ = 1 / 204.8e-6
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
 """Current and voltage, float32."""
-FETCH_RECORDS = 4096
-_FETCH_S = 0.1
 _MODULE = "assumed for any module: see the data sheet of yours"
 
 
-class Elog:
+class Elog(DataLogger):
     """One output."""
 
     def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
-        self._link = link
-        self._setup = setup
-        self._info = info
+        super().__init__(link, setup, info)
         self._is_behind = False
         """The last answer was full: there is more."""
 
@@ -55,7 +50,7 @@ class Elog:
             )
         place = self._place
         self._link.forget_errors()
-        for command in (
+        self._tell(
             f"ABOR:ELOG {place}",
             "FORM REAL",
             "FORM:BORD NORM",
@@ -65,45 +60,28 @@ class Elog:
             f"SENS:ELOG:FUNC:VOLT:MINM OFF,{place}",
             f"SENS:ELOG:PER {1 / rate_hz:.9f},{place}",
             f"TRIG:ELOG:SOUR BUS,{place}",
-        ):
-            self._link.write(command)
-        self._link.refuse_errors("SYST:ERR?")
+        )
         period_s = self._link.ask_number(f"SENS:ELOG:PER? {place}")
         return self._describe(1 / period_s)
-
-    def session(self, header: Header, path: Path) -> StreamSession:
-        """A recording."""
-        return StreamSession(self, header, path, start=self._start, stop=self._stop)
 
     def read(self, timeout_s: float) -> bytes:
         """The records since the last answer, as it came; waits for some to gather."""
         if not self._is_behind:
-            time.sleep(min(timeout_s, _FETCH_S))
-        answer = self._link.ask_block(f"FETC:ELOG? {FETCH_RECORDS},{self._place}")
+            time.sleep(min(timeout_s, FETCH_S))
+        answer = self._link.ask_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
         length = len(content_of(answer))
-        self._is_behind = length >= FETCH_RECORDS * RECORD_BYTES
+        self._is_behind = length >= FETCH_COUNT * RECORD_BYTES
         return answer if length else b""
-
-    def write(self, data: bytes) -> None:
-        """Send a command."""
-        self._link.write(data.decode("ascii"))
-
-    def close(self) -> None:
-        """Let go."""
-        self._link.close()
 
     @property
     def _place(self) -> str:
         return f"(@{self._setup.channel})"
 
     def _start(self) -> None:
-        self._link.write(f"INIT:ELOG {self._place}")
-        self._link.write(f"TRIG:ELOG {self._place}")
-        self._link.refuse_errors("SYST:ERR?")
+        self._tell(f"INIT:ELOG {self._place}", f"TRIG:ELOG {self._place}")
 
     def _stop(self) -> None:
-        self._link.write(f"ABOR:ELOG {self._place}")
-        self._link.refuse_errors("SYST:ERR?")
+        self._tell(f"ABOR:ELOG {self._place}")
 
     def _describe(self, rate_hz: float) -> Header:
         return Header(
@@ -115,10 +93,10 @@ class Elog:
                 rate_hz=rate_hz,
                 is_averaging=True,
                 is_uniform=True,
-                clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
+                clock_domain=self._clock_domain,
                 loss_detection="wallclock",
                 min_window_s=10 / rate_hz,
-                arrival_error_s=_FETCH_S,
+                arrival_error_s=FETCH_S,
             ),
             uncertainty=UNCERTAINTY,
             facts=to_plain(Settings(kind=Kind.ELOG)),

@@ -17,13 +17,13 @@ import re
 import time
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, MeterSession
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import Link
 from edgebench.meters.scpi.power_meter import asked
 from edgebench.meters.scpi.setup import Kind, Settings, Setup
-from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind as Term
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import from_plain, to_plain
@@ -41,8 +41,7 @@ _LINE_CYCLE_S = 0.02
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
 _BUSY_RATIO = 0.8
-_FETCH_READINGS = 4096
-_FETCH_S = 0.1
+_CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see the data sheet of yours"
 
 
@@ -69,7 +68,7 @@ class Multimeter:
             )
         capability = Capability(
             driver="scpi",
-            channels=(Channel("current", "supply of the device, as wired"),),
+            channels=_CHANNELS,
             rate_hz=rate_hz,
             is_averaging=False,
             clock_domain=HOST_CLOCK,
@@ -83,13 +82,8 @@ class Multimeter:
         return PolledSession(lambda: [asked(self._link, "READ?")], header, path)
 
 
-class MemoryMultimeter:
+class MemoryMultimeter(DataLogger):
     """One that measures by its own timer."""
-
-    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
-        self._link = link
-        self._setup = setup
-        self._info = info
 
     def prepare(self) -> Header:
         """Set range, aperture and timer."""
@@ -102,55 +96,39 @@ class MemoryMultimeter:
             )
         cycles = aperture_cycles(rate_hz)
         configure(self._link, self._setup.range_a or _RANGE_A)
-        for command in (
+        self._tell(
             f"CURR:DC:NPLC {cycles:g}",
             "CURR:DC:ZERO:AUTO OFF",
             "TRIG:SOUR IMM",
             "SAMP:SOUR TIM",
             f"SAMP:TIM {1 / rate_hz:.9f}",
             "SAMP:COUN MAX",
-        ):
-            self._link.write(command)
-        self._link.refuse_errors("SYST:ERR?")
+        )
         capability = Capability(
             driver="scpi",
-            channels=(Channel("current", "supply of the device, as wired"),),
+            channels=_CHANNELS,
             rate_hz=1 / self._link.ask_number("SAMP:TIM?"),
             is_averaging=False,
             is_uniform=True,
             smoothing_s=cycles * _LINE_CYCLE_S,
-            clock_domain=f"meter:scpi:{self._info.serial or 'unknown'}",
+            clock_domain=self._clock_domain,
             loss_detection="wallclock",
             min_window_s=20 / rate_hz,
-            arrival_error_s=_FETCH_S,
+            arrival_error_s=FETCH_S,
         )
         return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY, supply_v)
 
-    def session(self, header: Header, path: Path) -> MeterSession:
-        """A recording."""
-        return StreamSession(self, header, path, start=self._start, stop=self._stop)
-
     def read(self, timeout_s: float) -> bytes:
         """The readings since the last answer, as it came; waits for some to gather."""
-        time.sleep(min(timeout_s, _FETCH_S))
-        answer = self._link.ask_block(f"R? {_FETCH_READINGS}")
+        time.sleep(min(timeout_s, FETCH_S))
+        answer = self._link.ask_block(f"R? {FETCH_COUNT}")
         return answer if content_of(answer) else b""
 
-    def write(self, data: bytes) -> None:
-        """Send a command."""
-        self._link.write(data.decode("ascii"))
-
-    def close(self) -> None:
-        """Let go."""
-        self._link.close()
-
     def _start(self) -> None:
-        self._link.write("INIT")
-        self._link.refuse_errors("SYST:ERR?")
+        self._tell("INIT")
 
     def _stop(self) -> None:
-        self._link.write("ABOR")
-        self._link.refuse_errors("SYST:ERR?")
+        self._tell("ABOR")
 
 
 def configure(link: Link, range_a: float | None) -> None:
