@@ -37,6 +37,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,7 @@ def other_sides(folder: Path, payload: Payload, stack: ExitStack) -> dict[str, C
         target = str(folder / "sshd" / "received")
         for name, is_nodelay in (("paramiko", False), ("paramiko NODELAY", True)):
             sftp = stack.enter_context(sftp_session(port, key, is_nodelay))
-            sides[name] = lambda sftp=sftp: seconds_of(  # type: ignore[misc]
-                lambda: sftp.put(str(payload.path), target)
-            )
+            sides[name] = partial(seconds_of, partial(sftp.put, str(payload.path), target))
     else:
         print("paramiko skipped: no sshd on this machine", file=sys.stderr)
     bare = stack.enter_context(BareSender(folder / "bare"))

@@ -210,9 +210,12 @@ def test_hello_that_is_answered_with_nonsense_is_an_error_of_the_device(
 
 def test_agent_that_hangs_up_is_a_lost_link(lying: Host) -> None:
     """A device that dies in the middle of a sentence ends in a traceback."""
-    with agent(lying, {m.Describe: None}), lying.lab.connect() as client:  # noqa: SIM117
-        with pytest.raises(LinkLost):
-            client.describe()
+    with (
+        agent(lying, {m.Describe: None}),
+        lying.lab.connect() as client,
+        pytest.raises(LinkLost),
+    ):
+        client.describe()
 
 
 def test_device_of_another_version_is_told_apart(lying: Host) -> None:

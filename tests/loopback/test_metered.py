@@ -16,7 +16,7 @@ from support.agents import AgentProcess, Host
 from support.digits import FOLDER
 from support.ppk2 import Faults, Ppk2Emulator
 from support.recordings import decoded
-from support.tools import need_runtime
+from support.tools import need_loadgen, need_runtime
 
 from edgebench.agent.worker.sync_line import LOW_NS
 from edgebench.host.client import Client
@@ -272,7 +272,7 @@ def test_every_scenario_and_engine_makes_its_marks(
 ) -> None:
     """Energy can be had of one scenario alone."""
     if engine is Engine.LOADGEN:
-        pytest.importorskip("mlperf_loadgen")
+        need_loadgen()
     serial.taken()
     is_server = scenario is Scenario.SERVER
     spec = replace(

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
-from support.tools import need_runtime
+from support.tools import need_loadgen, need_runtime
 from support.watchers import At, worker_pid
 
 from edgebench.host.lab import Run
@@ -214,7 +214,7 @@ def number(pattern: str, text: str) -> int:
 @pytest.mark.parametrize("scenario", ["single_stream", "multi_stream"])
 def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> None:
     """LoadGen's log is that of another run, or its queries are not in the trace."""
-    pytest.importorskip("mlperf_loadgen")
+    need_loadgen()
     [run] = bench(
         paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, duration_s=0.5
     )
@@ -245,7 +245,7 @@ def test_loadgen_issues_the_other_scenarios_too(
     paired: Host, scenario: str, more: dict[str, Any]
 ) -> None:
     """LoadGen runs a scenario that is not the one asked for."""
-    pytest.importorskip("mlperf_loadgen")
+    need_loadgen()
     [run] = bench(
         paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, **more
     )
@@ -345,7 +345,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
     """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
     need_runtime("ai-edge-litert")
     if engine == "loadgen":
-        pytest.importorskip("mlperf_loadgen")
+        need_loadgen()
 
     def stop_soon() -> None:
         threading.Timer(3.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
@@ -368,7 +368,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
 def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
     """LoadGen makes queries for an hour before it starts, and the worker runs out of memory."""
     need_runtime("ai-edge-litert")
-    pytest.importorskip("mlperf_loadgen")
+    need_loadgen()
     [run] = bench(
         paired,
         "digits_fp32.tflite",

@@ -25,8 +25,10 @@ def sampling(directory: Path, job: SamplerJob) -> Iterator[subprocess.Popen[str]
     directory.mkdir(exist_ok=True)
     (directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
     command = [sys.executable, "-m", "edgebench.agent.telemetry.sampler", str(directory)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(
+        command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline().strip() == READY
         yield process

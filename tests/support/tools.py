@@ -40,6 +40,11 @@ def need_shared(part: str) -> Path:
     return path
 
 
+def need_loadgen() -> None:
+    """The test lets MLPerf's LoadGen issue the queries; there is none but for x86-64 Linux."""
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is built for x86-64 Linux only")
+
+
 def need_runtime(package: str) -> None:
     """The test runs models on this runtime."""
     from importlib.metadata import PackageNotFoundError, version

@@ -159,7 +159,7 @@ class Metering:
             with self._lock:
                 self._is_over = True
                 self._open.close()
-        except Exception as exc:
+        except Exception as exc:  # each driver's library has its own
             found = self._said(exc)
         return (self._session.trouble if self._session else None) or found
 

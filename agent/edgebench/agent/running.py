@@ -41,7 +41,7 @@ class Run:
         for listener in list(self.listeners):
             try:
                 listener(notice)
-            except Exception:
+            except Exception:  # its connection may fail in many ways
                 logger.exception("a watcher of run %s failed", self.request.run_id)
 
     def note(self, kind: str, detail: str) -> None:

@@ -90,7 +90,7 @@ class Recorder(ABC):
             act()
         except TargetError as exc:
             self._end(str(exc))
-        except Exception as exc:
+        except Exception as exc:  # pyserial's, pyvisa's, a bug of ours: the run goes on
             logger.exception("meter %s", self._header.driver)
             said = " ".join(str(exc).split())[:200]
             self._end(f"the meter's driver failed: {said or type(exc).__name__}")

@@ -41,9 +41,9 @@ class StreamSession(Recorder):
     def _begin(self) -> None:
         try:
             self._start()
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: nothing was recorded
             self._writer.close()
-            self._path.unlink()  # nothing was recorded
+            self._path.unlink()
             raise
 
     def _work(self) -> None:

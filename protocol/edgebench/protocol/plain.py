@@ -74,7 +74,8 @@ def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
     """An item of a list; its error says which one it was."""
     try:
         return converter.structure(value, kind)
-    except Exception as exc:
+    except Exception as exc:  # whatever cattrs, or the constructor of one of ours, raises
         note = IterableValidationNote(f"item {index}", index, kind)
         exc.__notes__ = [*getattr(exc, "__notes__", []), note]
+        # cattrs' own third argument is unknown to the stub of ExceptionGroup.__new__.
         raise IterableValidationError("a list", [exc], tuple) from exc  # pyright: ignore[reportCallIssue]

@@ -56,6 +56,7 @@ class Board:
 
 
 class _Module(Protocol):
+    # Properties, since a module's constant may be a mapping of a narrower type; hence the names.
     PROFILE: str
 
     @property

@@ -199,8 +199,8 @@ def test_unit_that_does_not_stop_ends_its_session(
         console = Console()
         with meter.session(tmp_path / "recording") as session:
             monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
-            meter._transport.read = console.read  # type: ignore[union-attr,method-assign]
-            meter._transport.write = console.write  # type: ignore[union-attr,method-assign]
+            monkeypatch.setattr(meter._transport, "read", console.read)
+            monkeypatch.setattr(meter._transport, "write", console.write)
         meter.close()
     assert "the PPK2 still sends 2 s after" in str(session.recording().trouble)
 

@@ -14,6 +14,7 @@ from support.recordings import Decoded, decoded
 from support.scpi import DataLogger, Faults, Floats, Model, Multimeter, Server, WattMeter
 
 from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.scpi.device import Scpi
 from edgebench.meters.scpi.link import Link, open_link
@@ -163,7 +164,8 @@ def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:
         made = meter(server)
         opened(made)
         with made.session(tmp_path / "r") as session:
-            session._thread.join(10)  # type: ignore[attr-defined]
+            assert isinstance(session, Recorder)
+            session._thread.join(10)
         made.close()
     assert session.trouble is not None
     assert "answers `FETC:ELOG? 4096,(@1)` wrongly: no block of data" in session.trouble

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -77,11 +78,11 @@ def test_energy_is_the_known_one(tmp_path: Path, text: str, known_j: float | Non
     st.floats(0, 100),
 )
 def test_integral_is_the_area_under_the_waveform(
-    shape: str, period_s: float, duty: float, end_s: float
+    shape: Literal["square", "ramp"], period_s: float, duty: float, end_s: float
 ) -> None:
     """The formula of a shape is wrong in the middle of a period, and the tests believe it."""
     waveform = Waveform(
-        shape=shape,  # type: ignore[arg-type]
+        shape=shape,
         low_w=0.5,
         high_w=2.0,
         period_s=period_s,

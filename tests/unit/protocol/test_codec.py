@@ -241,7 +241,9 @@ def test_run_specifications_out_of_bounds_are_refused(change: dict[str, object])
     """A value that the host's own constructor refuses comes in over the wire."""
     start = {"run_id": "r", "model_sha256": "", "model_name": "m"}
     spec = to_plain(SPEC)
-    assert decode(frame_with("run_start", start | {"spec": spec})).message.spec == SPEC  # type: ignore[union-attr]
+    said = decode(frame_with("run_start", start | {"spec": spec})).message
+    assert isinstance(said, m.RunStart)
+    assert said.spec == SPEC
     with pytest.raises(RemoteProtocolError, match="not a valid RunStart"):
         decode(frame_with("run_start", start | {"spec": spec | change}))
 

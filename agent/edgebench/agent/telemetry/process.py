@@ -161,5 +161,5 @@ def _tell(said: Said, hear: Hear) -> None:
     """A listener that fails is no reason to lose what the next one would hear."""
     try:
         hear(said)
-    except Exception:
+    except Exception:  # a host's connection may fail in many ways
         logger.exception("%s of the sampler was not heard", type(said).__name__)

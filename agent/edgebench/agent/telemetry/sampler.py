@@ -116,7 +116,7 @@ def _open(source: Source, root: Path, worker_pid: int) -> Reader | NoData:
     """What it finds here; a source that fails over a board nobody foresaw takes no other along."""
     try:
         return source.open(root, worker_pid)
-    except Exception as exc:
+    except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
         return NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
 
 
@@ -182,7 +182,7 @@ def _read(source: Opened, trace: Trace, latest: Latest) -> None:
     """One reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()
-    except Exception:
+    except Exception:  # OSError, ValueError: NaN says that there was no reading
         values = [math.nan] * len(source.reader.sensors)
     trace.add(time.perf_counter_ns(), source.first_sensor, values)
     latest.set(source.first_sensor, values)

@@ -88,6 +88,7 @@ def _write_answers(path: Path, answers: dict[str, Tensor]) -> None:
         return
     part = path.with_suffix(".part")
     with part.open("wb") as file:
+        # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
         np.savez(file, **answers)  # pyright: ignore[reportArgumentType]
     part.replace(path)
 

@@ -98,7 +98,7 @@ def _log_in(target: Target, identity_file: Path | None, password: str | None) ->
                 channel_timeout=CONNECT_TIMEOUT_S,
             )
         return Shell(client, target, address)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: no connection is left open
         client.close()
         connection.close()
         raise

@@ -89,7 +89,7 @@ def _place(directory: Path) -> Iterator[None]:
     except OSError as exc:
         target.unlink(missing_ok=True)
         raise StoreError(f"recording cannot be written: {exc.strerror}: {directory}") from exc
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: half a recording is none
         target.unlink(missing_ok=True)
         raise
 

@@ -122,10 +122,11 @@ def _is_sane(kind: object, value: object) -> bool:
 
 def _damaged(run_id: str) -> Row:
     """A run whose document makes no sense; `edgebench verify` says what is wrong with it."""
-    absent = {field.name: None for field in fields(Row)}
-    texts = dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
-    known = {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
-    return Row(**(absent | texts | known | {"threads": 0}))  # type: ignore[arg-type]
+    row: dict[str, Any] = {field.name: None for field in fields(Row)}
+    row |= dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
+    row |= {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
+    row["threads"] = 0
+    return Row(**row)
 
 
 def row_of(document: dict[str, Any]) -> Row:

@@ -112,7 +112,7 @@ class _Decoding:
         """What comes of it; each driver's library has its own words for damaged bytes."""
         try:
             return act()
-        except Exception as exc:
+        except Exception as exc:  # struct's, msgpack's, numpy's; ours are told apart below
             said = " ".join(str(exc).split())[:200] or type(exc).__name__
             known = isinstance(exc, MeasurementError)
             self._damage = self._damage or (said if known else f"{DAMAGED}: {said}")

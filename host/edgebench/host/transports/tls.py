@@ -46,7 +46,7 @@ def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) 
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secured = _context(identity_path).wrap_socket(plain)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: no socket is left open
         plain.close()
         raise
     try:
@@ -61,7 +61,7 @@ def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) 
         # In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal
         # shows as an end where the pinned agent's first answer should be.
         raise NotPaired(f"{peer} does not accept this host's identity") from exc
-    except BaseException:
+    except BaseException:  # Ctrl-C as well
         secured.close()
         raise
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -73,9 +74,9 @@ def test_precision_follows_from_operators_and_weights(
 
 
 @pytest.mark.parametrize("tensor", [{"location": 1}, {"external": True}], ids=str)
-def test_weights_in_another_file_are_refused(tmp_path: Path, tensor: dict[str, bool]) -> None:
+def test_weights_in_another_file_are_refused(tmp_path: Path, tensor: dict[str, Any]) -> None:
     """A model reads files of the device, or fails there without its weights."""
-    weights = ob.initializer(ob.FLOAT, **tensor)  # type: ignore[arg-type]
+    weights = ob.initializer(ob.FLOAT, **tensor)
     with pytest.raises(ModelRefused, match="another file"):
         inspect(tmp_path, ob.model(ob.graph(initializers=(weights,))))
 

@@ -389,7 +389,7 @@ def test_every_changed_answer_changes_the_numbers(judged: Store, name: str) -> N
         edited = {other: array.copy() for other, array in arrays.items()}
         # A wrong element becomes the largest; of the one wrong answer, the right one.
         edited[name][sample, 0, 4 if sample == 3 else (sample + 2) % 10] ^= 0x40
-        np.savez(path, **edited)  # pyright: ignore[reportArgumentType]
+        np.savez(path, **edited)
         found = noticed_keys(judged)
         assert any(other.startswith(key) for other in found), (sample, found)
 
