@@ -26,6 +26,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from edgebench.host.analysis.integrate import Floats
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 
 COVERAGE = 2.0
@@ -124,6 +127,15 @@ class MeterErrors:
         while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
         return self._uncertain((self._energy(window, "window") - while_idle) / inference_count)
 
+    def edges_j(self, edge_power_w: Floats, edge_error_s: float) -> Floats:
+        """Standard uncertainty of the energies of many windows, by their ends alone.
+
+        Args:
+            edge_power_w: At the two ends of each, shape (2, n).
+            edge_error_s: Standard uncertainty of each end, by the synchronisation of the clocks.
+        """
+        return _edges_j(edge_power_w, edge_error_s, self._terms_of_all)
+
     def mean_power(self, window: EnergyWindow) -> Uncertain:
         """Of a window."""
         return self._uncertain(self._energy(window, "window") / window.duration_s)
@@ -195,7 +207,12 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
     """Standard uncertainty of the energy, J, by what causes it.
 
-    edges      sqrt(P0² + P1²) · u_t, the two ends being independent
+    edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
+               either side of an end. A lone burst of power P_in beside P_out is read too low on
+               average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
+               2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Both together are
+               u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
+               that no energy is corrected for a bias that nobody can tell from its spread
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
     missing    lost time · (highest - lowest power) / sqrt(12)
@@ -205,13 +222,10 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     drift      of the idle power: of two values that differ by d, the mean has d / 2
     resolution of the signal in each range: another signal has another error
     """
-    power_w = math.hypot(*window.edge_power_w)
-    edge_s = math.hypot(
-        window.edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE)
-    )
+    edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
     counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
     return {
-        "edges": power_w * edge_s,
+        "edges": float(edges_j),
         "counter": math.sqrt(2) * counter_j,
         "noise": _noise_j(window, terms),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
@@ -220,6 +234,13 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "drift": window.duration_s * window.drift_w / 2,
         "resolution": _resolution_j(window, terms),
     }
+
+
+def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[UncertaintyTerm]) -> Floats:
+    """Of one window, shape (2,), or of many, shape (2, n)."""
+    edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
+    found: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
+    return found
 
 
 def _resolution_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
@@ -245,27 +266,3 @@ def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
         )
     )
     return sigma_w * window.duration_s / math.sqrt(window.sample_count)
-
-
-def edge_bias_j(power_w_inside: float, power_w_outside: float, edge_error_s: float) -> float:
-    """By how much a lone burst is read too low, on average, as its edges are not where they seem.
-
-    -2 (P_in - P_out) s / sqrt(2 pi): an edge that lies too far inside loses P_in, one that lies
-    too far outside gains only P_out.
-
-    Args:
-        power_w_inside: In the burst.
-        power_w_outside: Beside it.
-        edge_error_s: Standard deviation of each edge.
-    """
-    return -2 * (power_w_inside - power_w_outside) * edge_error_s / math.sqrt(2 * math.pi)
-
-
-def edge_spread_j(power_w_inside: float, power_w_outside: float, edge_error_s: float) -> float:
-    """Standard deviation that goes with it.
-
-    variance = 2 s² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi))
-    """
-    mean_square = (power_w_inside**2 + power_w_outside**2) / 2
-    bias_square = (power_w_inside - power_w_outside) ** 2 / (2 * math.pi)
-    return math.sqrt(2 * (mean_square - bias_square)) * edge_error_s

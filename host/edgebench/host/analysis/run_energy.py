@@ -21,14 +21,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from edgebench.host.analysis.energy import EnergyWindow, MeterErrors, Uncertain
+from edgebench.host.analysis.energy import COVERAGE, EnergyWindow, MeterErrors, Uncertain
 from edgebench.host.analysis.meter_checks import Check, check_recording
 from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.run_windows import (
@@ -51,6 +50,8 @@ IDLE_WINDOWS = 2
 """Before and after: from one of them nobody knows how the idle power changed."""
 logger = logging.getLogger(__name__)
 
+EDGE_QUERIES = 1000
+"""Of which at least the power at their ends is looked at, where there are more."""
 IDLE_LIMIT_RATIO = 0.1
 """Of the net power, by which idle before and after may differ …"""
 IDLE_STEADY_RATIO = 0.02
@@ -76,7 +77,7 @@ class QueryEnergy:
     p50_j: float | None = None
     p90_j: float | None = None
     u95_edges_j: float | None = None
-    """What the ends of each window may be wrong by, k = 2."""
+    """What the ends of a window may be wrong by, k = 2: of the one with the highest power there."""
     refused: str | None = None
 
 
@@ -193,7 +194,7 @@ def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbe
         power_w_peak=view.peak_w(*timed.window_ns),
         energy_delay_js=gross.value * timed.mean_s,
         phases=_phases(view, errors, record, timed),
-        per_query=_per_query(view, record, timed, power_w.value),
+        per_query=_per_query(view, errors, record, timed),
         battery=_battery(gross, power_w, asked.battery_capacity_j),
     )
     return _with_net(found, view, errors, window, record.events)
@@ -254,7 +255,7 @@ def _phase(view: View, errors: MeterErrors, times: tuple[int, int] | None) -> Ph
     )
 
 
-def _per_query(view: View, record: RunRecord, timed: Timed, power_w: float) -> QueryEnergy:
+def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed) -> QueryEnergy:
     """Each inference on its own, or why only their mean is known."""
     if record.spec.scenario is not Scenario.SINGLE_STREAM:
         return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
@@ -267,13 +268,14 @@ def _per_query(view: View, record: RunRecord, timed: Timed, power_w: float) -> Q
             f"{in_words(view.alignment.error_ns / 1e9)}, resolves {in_words(view.min_window_s)}"
         )
     energies_j = view.energies_j(begin_ns, end_ns)
-    edge_s = view.alignment.error_ns / 1e9 / math.sqrt(3)
+    some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
+    edge_powers_w = view.edge_powers_w(begin_ns[some], end_ns[some])
     p50_j, p90_j = (float(value) for value in np.percentile(energies_j, [50, 90]))
     return QueryEnergy(
         count=len(energies_j),
         p50_j=p50_j,
         p90_j=p90_j,
-        u95_edges_j=2 * math.sqrt(2) * power_w * edge_s,
+        u95_edges_j=COVERAGE * float(errors.edges_j(edge_powers_w, view.edge_error_s).max()),
     )
 
 

@@ -15,6 +15,7 @@ from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.site import Site
 from edgebench.host.analysis.sync.alignment import Alignment
+from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase
 
@@ -79,6 +80,11 @@ class View:
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
         )
 
+    @property
+    def edge_error_s(self) -> float:
+        """Standard uncertainty of each end of a window, by the clocks: of a bound, / sqrt(3)."""
+        return self.alignment.error_ns / 1e9 / math.sqrt(3)
+
     def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
         """Energy of all channels between two device times.
 
@@ -98,10 +104,12 @@ class View:
                 f"{window.missing_s / window.duration_s:.2%} of the window has no sample, limit "
                 f"{MISSING_LIMIT_RATIO:.1%}"
             )
+        mean_w = window.energy_j / window.duration_s
+        edge_w = self._edges_w(np.array([begin, end]))
         return replace(
             window,
-            edge_error_s=self.alignment.error_ns / 1e9 / math.sqrt(3),
-            edge_power_w=(self._edge_w(begin, window), self._edge_w(end, window)),
+            edge_error_s=self.edge_error_s,
+            edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
         )
 
     def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
@@ -111,22 +119,30 @@ class View:
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
         return sum(self.power.peak_w(name, begin, end) for name in self.site.channels)
 
-    def _edge_w(self, meter_ns: int, window: EnergyWindow) -> float:
-        """Power that an end may gain or lose: the highest of where it may be, or the mean."""
-        mean_w = window.energy_j / window.duration_s
-        around_ns = max(1, round(self.alignment.error_ns))
-        highest_w = 0.0
+    def edge_powers_w(
+        self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """What the ends of many windows may gain or lose, shape (2, n)."""
+        times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
+        mean_w = self.energies_j(begin_ns, end_ns) / np.maximum(end_ns - begin_ns, 1) * 1e9
+        found: NDArray[np.float64] = np.maximum(mean_w, self._edges_w(times).reshape(2, -1))
+        return found
+
+    def _edges_w(self, meter_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Highest power where each of these ends may be, shape (n,): inside and outside of it."""
+        own_s = [t.standard for t in self.power.header.uncertainty if t.kind is Kind.EDGE]
+        reach_ns = self.alignment.error_ns + math.sqrt(3) * sum(own_s) * 1e9
+        around_ns = max(1, round(reach_ns))
+        highest_w = np.zeros(len(meter_ns))
         for name in self.site.channels:
             first_ns, last_ns = self.power.span_ns(name)
-            begin_ns, end_ns = (
-                max(first_ns, meter_ns - around_ns),
-                min(last_ns, meter_ns + around_ns),
-            )
-            times = np.linspace(begin_ns, end_ns, EDGE_PIECES + 1).astype(np.int64)
-            pieces_j = np.diff(self.power.cumulative_j(name, times))
-            passed_s = np.maximum(np.diff(times), 1) / 1e9
-            highest_w += float((pieces_j / passed_s).max())
-        return max(mean_w, highest_w)
+            begins_ns = np.maximum(first_ns, meter_ns - around_ns)
+            ends_ns = np.minimum(last_ns, meter_ns + around_ns)
+            times = np.linspace(begins_ns, ends_ns, EDGE_PIECES + 1).astype(np.int64)
+            passed_j = self.power.cumulative_j(name, times.reshape(-1)).reshape(times.shape)
+            passed_s = np.maximum(np.diff(times, axis=0), 1) / 1e9
+            highest_w += (np.diff(passed_j, axis=0) / passed_s).max(axis=0)
+        return highest_w
 
     def energies_j(
         self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from support.tools import need_shared
 
-from edgebench.host.analysis.energy import (
-    EnergyWindow,
-    MeterErrors,
-    RangePart,
-    edge_bias_j,
-    edge_spread_j,
-)
+from edgebench.host.analysis.energy import EnergyWindow, MeterErrors, RangePart
 from edgebench.host.analysis.integrate import PowerLine, line_of_instants, line_of_means
 from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import MeasurementError
@@ -227,12 +221,3 @@ def test_many_inferences_in_one_window_share_its_edges() -> None:
     found = MeterErrors([]).gross_per_inference(window, d["N"])
     assert found.value == pytest.approx(vector["expected"]["E_per_inf_J"])
     assert found.u_absolute == pytest.approx(vector["expected"]["u_edge_per_inf_J"])
-
-
-def test_lone_burst_is_read_too_low() -> None:
-    """The mean of many bursts is right, and each is 3 % too low."""
-    vector = known("O2_edge_misalignment")
-    d = vector["definition"]
-    powers = d["P_in_W"], d["P_out_W"], d["sigma_t_per_edge_s"]
-    assert edge_bias_j(*powers) == pytest.approx(vector["expected"]["bias_J"], rel=1e-9)
-    assert edge_spread_j(*powers) == pytest.approx(vector["expected"]["std_J"], rel=1e-9)

@@ -204,6 +204,21 @@ def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None
     assert 0 < found.u95_edges_j < 0.01 * WORK_W * QUERY_S
 
 
+def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> None:
+    """With a pause behind each inference, their ends seem as harmless as the mean power is low."""
+    start_ns = queries().start_ns
+    end_ns = start_ns + round(QUERY_S / 2 * SECOND_NS)
+    apart = replace(queries(), end_ns=end_ns)
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    is_work = ((time_ns >= start_ns[0]) & (time_ns < 15 * SECOND_NS)) & (
+        (time_ns - start_ns[0]) % round(QUERY_S * SECOND_NS) < round(QUERY_S / 2 * SECOND_NS)
+    )
+    power_w = np.where(is_work, WORK_W, 0.0)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, power_w), timed=apart)).per_query
+    edge_s = SAME_CLOCK.error_ns / 1e9 / 3**0.5
+    assert found.u95_edges_j == pytest.approx(2 * 2**0.5 * WORK_W * edge_s, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("query_s", "count", "scenario", "reason"),
     [
