@@ -16,7 +16,7 @@ from edgebench.meters.base import Flag, Header, Meter, SampleBlock, blocks_of
 from edgebench.meters.registry import DRIVERS, find_decoder
 from edgebench.meters.spool import read_header, read_packets
 from edgebench.meters.uncertainty import Origin
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, StoreError
 
 MEASURED_S = 0.3
 pytestmark = pytest.mark.slow
@@ -133,6 +133,6 @@ def test_recording_that_is_there_is_not_written_over(
     opened(meter)
     path = tmp_path / "recording"
     path.write_bytes(b"measured")
-    with pytest.raises(FileExistsError), meter.session(path):
+    with pytest.raises(StoreError, match="File exists"), meter.session(path):
         pass
     assert path.read_bytes() == b"measured"

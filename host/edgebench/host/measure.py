@@ -17,15 +17,17 @@ from edgebench.host.dataset import Dataset
 from edgebench.host.digests import file_sha256
 from edgebench.host.document import RUN_ID_TIME
 from edgebench.host.metering import Metering
+from edgebench.host.session import begin_session
 from edgebench.host.store.files import (
     write_clock,
     write_facts,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.meters.base import MeterSession
+from edgebench.meters.base import Meter, MeterSession
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     MeterLost,
+    StoreError,
     TargetError,
     UsageError,
     error_from_code,
@@ -116,11 +118,10 @@ def measure(
     with store.expecting(run_id) as directory:
         write_facts(directory, facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
-        session = meter.session(directory / RAW_DIRECTORY / METER_FILE) if meter else None
     with ExitStack() as stack:
         with _forgotten_if_refused(store, run_id):
-            if session:
-                _begin(stack, session)
+            spool = directory / RAW_DIRECTORY / METER_FILE
+            session = _begin(stack, meter, spool) if meter else None
             _start(client, run_id, model, spec)
         watch = _probing(client, probes, on_notice)
         ended, is_interrupted = _wait_for_end(client, run_id, watch)
@@ -139,10 +140,10 @@ def measure(
 
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
-    """Nothing is expected of a run that was not admitted, or whose meter is gone."""
+    """Nothing is expected of a run that was not admitted, or whose meter does not record."""
     try:
         yield
-    except (TargetError, UsageError):
+    except (TargetError, UsageError, StoreError):
         store.forget_expected(run_id)
         raise
 
@@ -157,14 +158,15 @@ def _start(client: Client, run_id: str, model: Model, spec: RunSpec) -> None:
     )
 
 
-def _begin(stack: ExitStack, session: MeterSession) -> None:
+def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
     """Let a meter record until the stack is closed.
 
     Raises:
-        MeterLost: it was open, and is gone: nobody's device has failed.
+        MeterLost: it was open, and does not record: nobody's device has failed.
+        StoreError: its recording cannot be written.
     """
     try:
-        stack.enter_context(session)
+        return begin_session(stack, meter, path)
     except TargetError as exc:
         raise MeterLost(f"meter does not record: {exc}") from exc
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -15,10 +18,18 @@ from edgebench.host.analysis.meter_checks import Check, check_recording
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.recording import write_power
-from edgebench.meters.base import Header, Meter, Missing
+from edgebench.meters.base import Header, Meter, MeterSession, Missing
 from edgebench.meters.registry import find_meter
-from edgebench.protocol.errors import NoSuchMeter, StoreError, UsageError
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    NoSuchMeter,
+    StoreError,
+    TargetError,
+    UsageError,
+)
 from edgebench.protocol.traces import METER_FILE
+
+logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 METER_CHECKS = ("calibration", "loss", "rate")
@@ -89,33 +100,79 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     return meter, header
 
 
+def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
+    """Let a meter record into a file, until the stack is closed.
+
+    Raises:
+        StoreError: the file cannot be written.
+        TargetError: the meter does not record; whatever its driver or a library of it raises.
+    """
+    try:
+        session = meter.session(path)
+        stack.enter_context(session)
+    except EdgebenchError:
+        raise
+    except Exception as exc:
+        logger.exception("meter %s", meter.name)
+        said = " ".join(str(exc).split())[:200]
+        raise TargetError(f"the meter's driver failed: {said or type(exc).__name__}") from exc
+    return session
+
+
 def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> Session:
     """Record for so long, or until the meter or the user ends it; what was recorded is kept.
 
     Raises:
         UsageError: that is no time.
         StoreError: the directory cannot be written.
+        TargetError: the meter does not record.
     """
     if duration_s <= 0:
         raise UsageError(f"duration must be > 0 s, got {duration_s:g}")
+    path = directory / METER_FILE
     interrupted_s = None
+    with _directory_for(directory), ExitStack() as stack:
+        session = begin_session(stack, meter, path)
+        began_s = time.monotonic()
+        try:
+            while (passed_s := time.monotonic() - began_s) < duration_s:
+                if session.trouble is not None:
+                    break
+                on_tick(passed_s)
+                time.sleep(min(TICK_S, duration_s - passed_s))
+        except KeyboardInterrupt:
+            interrupted_s = time.monotonic() - began_s
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        session = meter.session(directory / METER_FILE)
-        with session:
-            began_s = time.monotonic()
-            try:
-                while (passed_s := time.monotonic() - began_s) < duration_s:
-                    if session.trouble is not None:
-                        break
-                    on_tick(passed_s)
-                    time.sleep(min(TICK_S, duration_s - passed_s))
-            except KeyboardInterrupt:
-                interrupted_s = time.monotonic() - began_s
         facts = write_power(directory, session.recording())
     except OSError as exc:
-        raise StoreError(f"recording cannot be written: {exc.strerror}: {directory}") from exc
+        raise StoreError(f"samples cannot be written: {said_by(exc)}; kept: {path}") from exc
     return Session(directory, facts, check_facts(facts), interrupted_s)
+
+
+@contextmanager
+def _directory_for(directory: Path) -> Iterator[None]:
+    """The directory, made if need be; one in which nothing was begun goes again.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    is_new = not directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(f"recording cannot be written: {said_by(exc)}: {directory}") from exc
+    try:
+        yield
+    except EdgebenchError:
+        if is_new:
+            with suppress(OSError):  # something is in it
+                directory.rmdir()
+        raise
+
+
+def said_by(error: OSError) -> str:
+    """What the system says; a library has more words for it."""
+    return os.strerror(error.errno) if error.errno else error.strerror or str(error)
 
 
 def check_facts(facts: PowerFacts) -> tuple[Check, ...]:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from edgebench.meters.base import Header, Packet
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import MeasurementError, RemoteProtocolError
+from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, StoreError
 
 _PACKET = struct.Struct("<qqI")
 _HEADER_MAX_BYTES = 1 << 20
@@ -29,9 +30,27 @@ class SpoolWriter:
     """Appends packets."""
 
     def __init__(self, path: Path, header: Header) -> None:
+        """Begin a recording; a full disk is told here, before anything is measured.
+
+        Raises:
+            StoreError: there is one already, or it cannot be written.
+        """
         self.path = path
-        self._file = path.open("xb", buffering=_BUFFER_BYTES)
-        self._file.write(json.dumps(to_plain(header)).encode() + b"\n")
+        try:
+            self._file = path.open("xb", buffering=_BUFFER_BYTES)
+            self._begin(json.dumps(to_plain(header)).encode() + b"\n")
+        except OSError as exc:
+            raise StoreError(f"recording cannot be written: {exc.strerror}: {path}") from exc
+
+    def _begin(self, line: bytes) -> None:
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError:
+            with suppress(OSError):  # it would write once more
+                self._file.close()
+            self.path.unlink()
+            raise
 
     def __enter__(self) -> SpoolWriter:
         return self

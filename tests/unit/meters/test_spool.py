@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.disks import fill, small_disk
+from support.tools import need_root, need_tool
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
 from edgebench.meters.spool import SpoolWriter, read_header, read_packets
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, StoreError
 
 HEADER = Header(
     driver="rapl",
@@ -78,5 +80,18 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) ->
 def test_recording_is_never_written_over(tmp_path: Path) -> None:
     """A second session takes the place of the first."""
     path = write(tmp_path / "recording", [])
-    with pytest.raises(FileExistsError):
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="recording cannot be written: File exists"):
         SpoolWriter(path, HEADER)
+    assert path.read_bytes() == before
+
+
+def test_full_disk_is_told_before_anything_is_recorded(tmp_path: Path) -> None:
+    """The header waits in a buffer, and an hour later the recording turns out to be empty."""
+    need_root()
+    need_tool("mount")
+    with small_disk(tmp_path / "small", 2**20) as disk:
+        fill(disk)
+        with pytest.raises(StoreError, match="recording cannot be written: No space left on"):
+            SpoolWriter(disk / "recording", HEADER)
+        assert not (disk / "recording").exists()

@@ -70,6 +70,7 @@ def _run(command: str, words: list[str]) -> int:
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     module = import_module(f"edgebench.host.cli.{command}")
+    _log_nowhere()
     _end_like_ctrl_c()
     try:
         code: int = module.run(module.parser().parse_args(words))
@@ -91,6 +92,14 @@ def _end_like_ctrl_c() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             with suppress(ValueError):  # not in the main thread
                 signal.signal(number, signal.default_int_handler)
+
+
+def _log_nowhere() -> None:
+    """What fails is one line on stderr; its trace is for those who set EDGEBENCH_DEBUG."""
+    import logging
+
+    if not os.environ.get("EDGEBENCH_DEBUG"):  # else Python writes it to stderr
+        logging.getLogger("edgebench").addHandler(logging.NullHandler())
 
 
 def _discard_output() -> None:

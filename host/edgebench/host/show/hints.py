@@ -62,7 +62,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
 _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.StoreError,
-        "choose another directory: --output DIR, as in edgebench meters record --help",
+        "see whether the disk is full: df -h; or choose another directory: edgebench meters record "
+        "METER --output DIR",
     ),
     (e.MeasurementError, "record for longer: edgebench meters record METER --duration 60s"),
     (e.TargetError, "see whether it is still there: edgebench meters"),

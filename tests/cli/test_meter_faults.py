@@ -1,0 +1,156 @@
+"""A meter or a disk that fails when a recording begins or ends: one line, a hint, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import Host, end_local_agent
+from support.commands import METERED, Run
+from support.disks import fill, small_disk
+from support.tools import need_root, need_runtime, need_tool
+
+from edgebench.host.session import begin_session, open_meter, record
+from edgebench.meters.registry import find_meter
+from edgebench.meters.spool import read_packets
+from edgebench.protocol.errors import StoreError
+
+METER = "synthetic:constant,power=1"
+BROKEN = """
+import sys
+from edgebench.meters.synthetic.device import Generator
+
+def broken(*words):
+    raise ValueError("VI_ERROR_SYSTEM\\nof a sort")
+
+Generator.{name} = broken
+from edgebench.host.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command line with a driver of which this method fails."""
+
+
+def run_broken(host: Host, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`edgebench` in a process of its own, where no handler of pytest hides what is logged."""
+    return subprocess.run(
+        [sys.executable, "-c", BROKEN.format(name=name), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | host.environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a disk that has no byte left."""
+    need_root()
+    need_tool("mount")
+    with small_disk(tmp_path / "small", 2**20) as disk:
+        fill(disk)
+        yield disk
+
+
+@pytest.mark.parametrize("action", ["record", "selftest"])
+def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> None:
+    """What a driver's library raises is a traceback."""
+    host.folder.mkdir(parents=True, exist_ok=True)
+    said = run_broken(host, "start", "meters", action, METER, "--duration", "0.2s")
+    assert said.returncode == 1
+    assert said.stderr.splitlines() == [
+        "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort",
+        "hint: see whether it is still there: edgebench meters",
+    ]
+    assert not list(host.folder.rglob("sessions/*")), "a recording that was none is left"
+
+
+def test_driver_that_fails_as_it_records_is_one_line(host: Host) -> None:
+    """The reason is behind a traceback that was logged beside the progress."""
+    host.folder.mkdir(parents=True, exist_ok=True)
+    said = run_broken(host, "read", "meters", "record", METER, "--duration", "0.5s")
+    assert said.returncode == 3
+    assert "Traceback" not in said.stderr
+    assert "the meter's driver failed: VI_ERROR_SYSTEM of a sort" in said.stdout
+
+
+def test_driver_that_fails_as_it_begins_costs_no_store(host: Host) -> None:
+    """`bench --meter` is a traceback, and a run that never was waits to be fetched."""
+    need_runtime("ai-edge-litert")
+    host.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        said = run_broken(host, "start", "bench", "digits_int8.tflite", *METERED, "--meter", METER)
+        assert said.returncode == 1
+        assert "Traceback" not in said.stderr
+        reason = "meter does not record: the meter's driver failed: VI_ERROR_SYSTEM of a sort"
+        assert reason in said.stderr
+        assert "edgebench meters" in said.stderr
+        assert not list(host.folder.rglob("incoming/*"))
+        words = ("bench", "digits_int8.tflite", *METERED, "--meter", METER, "--json")
+        [document] = json.loads(host.run(*words).stdout)["runs"]
+        assert document["metrics"]["energy"]["refused"] is None
+    finally:
+        end_local_agent(host)
+
+
+def test_disk_that_is_full_before_the_recording_is_one_line(edgebench: Run, full: Path) -> None:
+    """A meter records into nothing for an hour, or there is a traceback."""
+    folder = full / "session"
+    words = ("--duration", "0.2s", "--output", str(folder))
+    said = edgebench("meters", "record", METER, *words)
+    assert said.code == 1
+    error, hint = said.err.splitlines()
+    assert error.startswith("error: recording cannot be written: No space left on device")
+    assert "df -h" in hint
+    assert not folder.exists()
+
+
+def test_selftest_on_a_full_disk_is_one_line(
+    edgebench: Run, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory for a moment is on the same disk, and its error is no one's."""
+    monkeypatch.setattr("tempfile.tempdir", str(full))
+    said = edgebench("meters", "selftest", METER, "--duration", "0.2s")
+    assert said.code == 1
+    error, hint = said.err.splitlines()
+    assert "No space left on device" in error
+    assert "df -h" in hint
+
+
+def test_store_that_is_full_as_the_meter_begins_is_our_error(full: Path) -> None:
+    """A foreign error of the file is taken for one of the meter."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack, pytest.raises(StoreError, match="No space left on device"):
+        begin_session(stack, find_meter(METER), full / "meter.spool")
+
+
+def test_disk_that_fills_up_keeps_the_meter_s_bytes(tmp_path: Path) -> None:
+    """What an hour of recording cost is thrown away, because its second copy has no room."""
+    need_root()
+    need_tool("mount")
+    meter, _ = open_meter("synthetic:constant,power=1,noise=0.1,rate=20000")
+    record(meter, tmp_path / "whole", 0.5, lambda _: None)
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "whole").iterdir()}
+    leave_bytes = sizes["meter.spool"] * 3 // 2
+    assert sizes["power.parquet"] > sizes["meter.spool"] * 3 // 4
+    with small_disk(tmp_path / "small", 2**20) as disk:
+        session = disk / "session"
+
+        def fill_once(passed_s: float) -> None:
+            if not (disk / "filler").exists():
+                fill(disk, leave_bytes=leave_bytes)
+
+        with pytest.raises(StoreError) as found:
+            record(meter, session, 0.5, fill_once)
+        spool = session / "meter.spool"
+        reason = "samples cannot be written: No space left on device"
+        assert str(found.value) == f"{reason}; kept: {spool}"
+        assert sum(len(packet.data) for packet in read_packets(spool)) > 8 * 8000
+        assert sorted(path.name for path in session.iterdir()) == ["meter.spool"]
