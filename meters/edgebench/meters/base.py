@@ -12,7 +12,7 @@ meter's own clock, whose domain is named; nothing here compares the clocks of tw
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntFlag
 from pathlib import Path
@@ -176,6 +176,8 @@ class LossReport:
     """How long that was looked at."""
     trouble: str | None = None
     """What ended the recording early; one line."""
+    torn_bytes: int = 0
+    """At its end, that are no whole packet of the meter's: the host crashed there."""
 
     @property
     def lost_ratio(self) -> float:
@@ -268,7 +270,7 @@ class Meter(Protocol):
         ...
 
 
-def blocks_of(decoder: Decoder, packets: Iterator[Packet]) -> Iterator[SampleBlock]:
+def blocks_of(decoder: Decoder, packets: Iterable[Packet]) -> Iterator[SampleBlock]:
     """Decode packets as they come."""
     for packet in packets:
         yield from decoder.feed(packet)

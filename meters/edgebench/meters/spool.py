@@ -4,7 +4,8 @@ r"""Raw bytes of a meter on disk: a header, then packets with the time they came
     packet: first_rx_ns i64, last_rx_ns i64, length u32, little-endian; then so many bytes
 
 Everything is kept before anybody decodes it, so that a mistake in a decoder costs no measurement.
-A file whose end is cut off, or zeros, as by a crash, is read up to there.
+A file whose end is cut off, or zeros, as by a crash, is read up to there, and so is one that is
+damaged in its middle: which of them it was is told when all was read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from edgebench.meters.base import Header, Packet
 from edgebench.protocol.codec import from_plain, to_plain
@@ -24,6 +26,7 @@ _PACKET = struct.Struct("<qqI")
 _HEADER_MAX_BYTES = 1 << 20
 _PACKET_MAX_BYTES = 1 << 26
 _BUFFER_BYTES = 1 << 20
+DAMAGED = "the recording of the meter is damaged"
 
 
 class SpoolWriter:
@@ -92,13 +95,53 @@ def read_header(path: Path) -> Header:
         raise MeasurementError(f"not a recording of a meter: {path}") from exc
 
 
-def read_packets(path: Path) -> Iterator[Packet]:
+class Packets:
+    """The packets of a recording in order, up to where it ends or is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.torn_bytes = 0
+        """At the end, of no whole packet, or zeros, as after a crash; when all were read."""
+        self.damage: str | None = None
+        """Why the rest cannot be read, if no crash leaves it so; one line."""
+
+    def __iter__(self) -> Iterator[Packet]:
+        self.torn_bytes, self.damage = 0, None
+        with self._path.open("rb", buffering=_BUFFER_BYTES) as file:
+            size_bytes = self._path.stat().st_size
+            end = len(file.readline(_HEADER_MAX_BYTES))
+            while len(head := file.read(_PACKET.size)) == _PACKET.size:
+                first_ns, last_ns, length = _PACKET.unpack(head)
+                is_packet = 0 < length <= _PACKET_MAX_BYTES  # an empty one is never written
+                if not is_packet or len(data := file.read(length)) < length:
+                    break
+                end += _PACKET.size + length
+                yield Packet(first_ns, last_ns, data)
+            rest_bytes = max(0, size_bytes - end)
+            file.seek(end)
+            if _is_torn(file, rest_bytes):
+                self.torn_bytes = rest_bytes
+            else:
+                self.damage = (
+                    f"{DAMAGED}: {rest_bytes} bytes from byte {end} on are no packets of a meter"
+                )
+
+
+def read_packets(path: Path) -> Packets:
     """The packets in order, up to where the file ends or is damaged."""
-    with path.open("rb", buffering=_BUFFER_BYTES) as file:
-        file.readline(_HEADER_MAX_BYTES)
-        while len(head := file.read(_PACKET.size)) == _PACKET.size:
-            first_ns, last_ns, length = _PACKET.unpack(head)
-            is_packet = 0 < length <= _PACKET_MAX_BYTES  # an empty one is never written
-            if not is_packet or len(data := file.read(length)) < length:
-                return
-            yield Packet(first_ns, last_ns, data)
+    return Packets(path)
+
+
+def _is_torn(file: BinaryIO, rest_bytes: int) -> bool:
+    """Whether this is what a crash leaves: the begin of one packet, or zeros, or nothing.
+
+    What waited to be written is a packet and a buffer at most.
+    """
+    head = file.read(_PACKET.size)
+    if len(head) < _PACKET.size:
+        return True
+    length: int = _PACKET.unpack(head)[2]
+    if rest_bytes - _PACKET.size < length <= _PACKET_MAX_BYTES:
+        return rest_bytes <= _BUFFER_BYTES
+    chunks = iter(lambda: file.read(_BUFFER_BYTES), b"")
+    return not any(head) and not any(any(chunk) for chunk in chunks)

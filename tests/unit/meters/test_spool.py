@@ -57,7 +57,9 @@ def test_torn_end_costs_only_itself(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in range(len(whole) - 24, len(whole)):
         path.write_bytes(whole[:length])
-        assert list(read_packets(path)) == found[:1]
+        read = read_packets(path)
+        assert list(read) == found[:1]
+        assert (read.torn_bytes, read.damage) == (length - (len(whole) - 25), None)
 
 
 def test_zeros_behind_the_last_packet_are_none(tmp_path: Path) -> None:
@@ -65,7 +67,48 @@ def test_zeros_behind_the_last_packet_are_none(tmp_path: Path) -> None:
     found = [Packet(1, 2, b"abc")]
     path = write(tmp_path / "recording", found)
     path.write_bytes(path.read_bytes() + bytes(4096))
-    assert list(read_packets(path)) == found
+    read = read_packets(path)
+    assert list(read) == found
+    assert (read.torn_bytes, read.damage) == (4096, None)
+
+
+def test_whole_recording_has_no_torn_end(tmp_path: Path) -> None:
+    """Every recording is said to be cut off."""
+    read = read_packets(write(tmp_path / "recording", [Packet(1, 2, b"abc")]))
+    assert len(list(read)) == len(list(read)) == 1, "it may be read twice"
+    assert (read.torn_bytes, read.damage) == (0, None)
+
+
+@pytest.mark.parametrize("length", [0, 2**26 + 1, 2**32 - 1])
+def test_impossible_length_is_damage_from_there_on(tmp_path: Path, length: int) -> None:
+    """An hour is read up to its tenth minute, and the rest is missing without a word."""
+    found = [Packet(1, 2, b"abc"), Packet(3, 4, b"defgh"), Packet(5, 6, b"ij")]
+    path = write(tmp_path / "recording", found)
+    whole = bytearray(path.read_bytes())
+    begin = len(whole) - (20 + 5) - (20 + 2)
+    whole[begin + 16 : begin + 20] = length.to_bytes(4, "little")
+    path.write_bytes(whole)
+    read = read_packets(path)
+    assert list(read) == found[:1]
+    assert read.torn_bytes == 0
+    assert read.damage == (
+        f"the recording of the meter is damaged: 47 bytes from byte {begin} on are no packets of "
+        "a meter"
+    )
+
+
+def test_length_beyond_the_end_of_a_long_recording_is_damage(tmp_path: Path) -> None:
+    """One wrong bit swallows most of a recording, which looks like one that ended there."""
+    packet = Packet(1, 2, bytes(100_000))
+    path = write(tmp_path / "recording", [packet] * 20)
+    whole = bytearray(path.read_bytes())
+    begin = len(whole) - 19 * 100_020
+    whole[begin + 19] ^= 2  # 32 MiB more
+    path.write_bytes(whole)
+    read = read_packets(path)
+    assert list(read) == [packet]
+    assert read.torn_bytes == 0
+    assert read.damage is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"not JSON\n", b"{}\n", b"[1]\n", b"\x00" * 100])

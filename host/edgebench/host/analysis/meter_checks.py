@@ -54,13 +54,21 @@ def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
     elif not loss.received_count:
         yield Check("complete", False, "no sample was received")
     else:
-        yield Check("complete", True, f"{loss.received_count} samples")
+        yield Check("complete", True, _received(loss))
     yield _calibration(header, flags)
     rate = _rate(header, loss)
     yield _loss(header, loss, rate)
     yield rate
     saturated = f"{loss.saturated_count} samples at the end of the range"
     yield Check("saturation", loss.saturated_count == 0, saturated)
+
+
+def _received(loss: LossReport) -> str:
+    text = f"{loss.received_count} samples"
+    if loss.torn_bytes:
+        # What is missing there is behind the last sample, and no window reaches beyond that.
+        text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
+    return text
 
 
 def _calibration(header: Header, flags: Flag) -> Check:

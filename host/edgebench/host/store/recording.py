@@ -23,12 +23,11 @@ from edgebench.meters.base import (
     SampleBlock,
 )
 from edgebench.meters.registry import find_decoder
-from edgebench.meters.spool import read_header, read_packets
+from edgebench.meters.spool import DAMAGED, read_header, read_packets
 from edgebench.protocol.errors import MeasurementError
 
 T = TypeVar("T")
 
-DAMAGED = "the recording of the meter is damaged"
 UNKNOWN = Header(
     driver="unknown",
     info=MeterInfo(vendor="", model="unknown meter"),
@@ -73,16 +72,19 @@ class _Decoding:
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
     _decoder: Decoder | None = None
     _damage: str | None = None
+    _torn_bytes: int = 0
 
     def blocks(self) -> Iterator[SampleBlock]:
         """The samples, up to where the recording ends or is damaged."""
         self._decoder = self._attempt(lambda: find_decoder(self.recording.header), None)
         if (decoder := self._decoder) is None:
             return
-        for packet in read_packets(self.recording.path):
+        packets = read_packets(self.recording.path)
+        for packet in packets:
             yield from self._noted(partial(decoder.feed, packet), packet.last_rx_ns)
             if self._damage is not None:
                 break
+        self._damage, self._torn_bytes = self._damage or packets.damage, packets.torn_bytes
         yield from self._noted(decoder.finish, None)
 
     def loss(self) -> LossReport:
@@ -90,7 +92,8 @@ class _Decoding:
         nothing = LossReport(received_count=0)
         found = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
         # What the meter itself says of its end is the cause of what the session saw.
-        return replace(found, trouble=found.trouble or self.recording.trouble or self._damage)
+        trouble = found.trouble or self.recording.trouble or self._damage
+        return replace(found, trouble=trouble, torn_bytes=self._torn_bytes)
 
     def _noted(self, take: Callable[[], list[SampleBlock]], rx_ns: int | None) -> list[SampleBlock]:
         nothing: list[SampleBlock] = []

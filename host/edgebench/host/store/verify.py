@@ -21,7 +21,9 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import open_recording, write_power
+from edgebench.meters.spool import DAMAGED
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
 from edgebench.protocol.traces import METER_FILE
 
@@ -61,8 +63,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     expected = record.worker.query_count, record.worker.warmup_query_count
     if rows != expected:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
-    if not _follows_from_spool(directory):
-        return [Difference("power.parquet", "as stored", "not what raw/meter.spool decodes to")]
+    if trouble := spool_trouble(directory / RAW_DIRECTORY / METER_FILE, directory):
+        return [Difference("power.parquet", "as stored", trouble)]
     clock = fit_clock(read_clock(directory), record)
     try:
         made_utc = created_utc(run_id) or str(document.get("created_utc"))
@@ -77,14 +79,22 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     return list(_differences("", document, json.loads(json.dumps(computed))))
 
 
-def _follows_from_spool(directory: Path) -> bool:
-    """Whether the samples are those of the meter's raw bytes; a missing file shows by itself."""
-    spool, stored = directory / RAW_DIRECTORY / METER_FILE, directory / POWER_FILE
+def spool_trouble(spool: Path, directory: Path) -> str | None:
+    """Why a directory's samples are not those of the meter's raw bytes; None where they are.
+
+    A file that is missing shows by itself.
+    """
+    stored = directory / POWER_FILE
     if not (spool.exists() and stored.exists()):
-        return True
+        return None
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        write_power(Path(folder), open_recording(spool))
-        return _have_same_rows(stored, Path(folder) / POWER_FILE)
+        loss = write_power(Path(folder), open_recording(spool)).loss
+        is_damaged = loss.trouble is not None and loss.trouble.startswith(DAMAGED)
+        if is_damaged and loss.trouble != read_power_facts(directory).loss.trouble:
+            return loss.trouble
+        if not _have_same_rows(stored, Path(folder) / POWER_FILE):
+            return f"not what {spool.relative_to(directory)} decodes to"
+    return None
 
 
 def _have_same_rows(one: Path, other: Path) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.lpm01a import END, stream_bytes
 
+from edgebench.host.analysis.meter_checks import check_recording
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, MeterInfo, Packet, Recording
@@ -45,3 +46,29 @@ def test_reason_of_the_meter_goes_before_what_the_session_saw(
         writer.append(Packet(0, 1, data + told))
     write_power(tmp_path, Recording(path, HEADER, by_session))
     assert read_power_facts(tmp_path).loss.trouble == kept
+
+
+@pytest.mark.parametrize(
+    ("behind", "torn_bytes", "words"),
+    [
+        (b"", 0, "3000 samples"),
+        (bytes(30), 30, "cut off as by a crash: the last 30 bytes are no whole packet"),
+        (b"\x01" * 7, 7, "cut off as by a crash: the last 7 bytes are no whole packet"),
+        (b"\xff" * 50, 0, "the recording of the meter is damaged: 50 bytes from byte "),
+    ],
+)
+def test_end_of_the_recording_is_told(
+    tmp_path: Path, behind: bytes, torn_bytes: int, words: str
+) -> None:
+    """Half a recording is taken for all of it, or a crash costs what was recorded before it."""
+    path = tmp_path / "recording"
+    data = stream_bytes(np.full(3000, 1e-3), rate_hz=1000, is_ascii=False)
+    with SpoolWriter(path, HEADER) as writer:
+        writer.append(Packet(0, 1, data))
+    path.write_bytes(path.read_bytes() + behind)
+    facts = write_power(tmp_path, Recording(path, HEADER))
+    assert facts.loss.torn_bytes == torn_bytes
+    assert read_power_facts(tmp_path).loss == facts.loss
+    complete = check_recording(HEADER, facts.loss, 0)[0]
+    assert words in complete.detail
+    assert complete.is_passed is not ("damaged" in words)

@@ -518,6 +518,17 @@ def test_changed_power_is_noticed(metered: Store, second: float) -> None:
     assert noticed_keys(metered) == {"power.parquet"}
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_damaged_recording_is_told_from_where_on(metered: Store, share: float) -> None:
+    """The samples differ, and nobody says that it is the recording that cannot be read."""
+    path = metered.directory(RUN_ID) / "raw" / "meter.spool"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: round(share * len(whole))] + b"\xff" * 100 + whole[-1000:])
+    [found] = verify(metered, RUN_ID)
+    assert found.key == "power.parquet"
+    assert str(found.computed).startswith("the recording of the meter is damaged: ")
+
+
 @pytest.mark.parametrize("name", ["power.parquet", "raw/meter.spool", "raw/host.json"])
 def test_changed_file_of_a_metered_run_is_noticed(metered: Store, name: str) -> None:
     """The raw bytes of the meter are replaced by those of another run."""
