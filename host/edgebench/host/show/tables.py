@@ -90,13 +90,16 @@ def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) 
 
 def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     """The runs in the store; an id is never broken, so that it can be copied."""
-    is_wide = width >= RUNS_WIDTH
+    is_metered = any(_row_energy(row) != ABSENT for row in rows)
+    is_wide = width - (ENERGY_WIDTH if is_metered else 0) >= RUNS_WIDTH
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
     for name in _RUN_NAMES if is_wide else ("model", "runtime"):
         table.add_column(name, overflow="fold")
     for name in ("p50", "p90", "p99") if is_wide else ("p50",):
         table.add_column(name, justify="right", no_wrap=True)
+    if is_metered:
+        table.add_column("energy/inference", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in rows:
         numbers = row.headline_ns
@@ -105,6 +108,7 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
             text(row.run_id),
             *map(text, names if is_wide else names[1:3]),
             *(format_ns(value) for value in (numbers if is_wide else numbers[:1])),
+            *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict),
         )
     return table
@@ -178,8 +182,19 @@ def _energy(document: dict[str, Any]) -> str:
     energy = document["metrics"].get("energy")
     if energy is None or energy["gross_j_per_inference"] is None:
         return ABSENT
-    shown = format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
-    return f"{shown}, synthetic" if energy["boundary"] == SYNTHETIC else shown
+    return _joules(energy["gross_j_per_inference"], energy["u95_absolute_j"], energy["boundary"])
+
+
+def _row_energy(row: Row) -> str:
+    """The same of a stored run; one that was refused is told from one that had no meter."""
+    if row.energy_j_per_inference is None or row.energy_u95_absolute_j is None:
+        return "refused" if row.energy_refused else ABSENT
+    return _joules(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
+
+
+def _joules(value_j: float, u95_j: float, boundary: str | None) -> str:
+    shown = format_joules_within(value_j, u95_j)
+    return f"{shown}, synthetic" if boundary == SYNTHETIC else shown
 
 
 def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:

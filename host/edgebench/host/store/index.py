@@ -13,7 +13,7 @@ from edgebench.protocol.errors import StoreError
 from edgebench.protocol.spec import Scenario
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 4
+_VERSION = 5
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 DAMAGED = "damaged"
@@ -41,6 +41,13 @@ class Row:
     end_to_end_ns_p99: int | None
     throughput_per_s: float | None
     peak_rss_bytes: int | None
+    energy_j_per_inference: float | None
+    """Gross."""
+    energy_u95_absolute_j: float | None
+    energy_boundary: str | None
+    """What is inside; None where there is no energy, and where nobody knows."""
+    energy_refused: str | None
+    """Why a metered run has no energy."""
     verdict: str
     """An invalid run has no numbers here; its document has them."""
 
@@ -152,7 +159,8 @@ _SPANS = ("latency_ns", "end_to_end_ns")
 _PERCENTILES = ("p50", "p90", "p99")
 _NO_NUMBERS: dict[str, Any] = dict.fromkeys(
     [f"{span}_{p}" for span in _SPANS for p in _PERCENTILES]
-    + ["throughput_per_s", "peak_rss_bytes"]
+    + ["throughput_per_s", "peak_rss_bytes", "energy_j_per_inference", "energy_u95_absolute_j"]
+    + ["energy_boundary", "energy_refused"]
 )
 
 
@@ -161,4 +169,16 @@ def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
     return found | {
         "throughput_per_s": metrics["throughput_per_s"],
         "peak_rss_bytes": metrics["memory_bytes"]["peak_rss"],
+        **_energy(metrics.get("energy") or {}),
+    }
+
+
+def _energy(energy: dict[str, Any]) -> dict[str, Any]:
+    reason = energy.get("refused")
+    return {
+        "energy_j_per_inference": energy.get("gross_j_per_inference"),
+        "energy_u95_absolute_j": energy.get("u95_absolute_j"),
+        "energy_boundary": energy.get("boundary"),
+        # A meter's own words may be in it, which are no reason to doubt the run.
+        "energy_refused": reason and "".join(c if c.isprintable() else "?" for c in reason),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from support.records import (
 from edgebench.host.document import build_document
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
-from edgebench.host.show.units import ABSENT, format_ns
+from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.store.index import row_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 
@@ -79,6 +80,31 @@ def test_run_id_is_never_broken(width: int) -> None:
     """A narrow terminal shows half of an id, which cannot be copied."""
     text = printed(runs_table([row_of(document())], width))
     assert RUN_ID in text
+
+
+def test_stored_runs_show_energy_where_any_has_it() -> None:
+    """An empty column, or a refused energy that looks as if nobody had asked for one."""
+    plain = row_of(document())
+    assert "energy" not in printed(runs_table([plain]))
+    metered = replace(
+        plain,
+        energy_j_per_inference=2e-3,
+        energy_u95_absolute_j=1e-4,
+        energy_boundary="board",
+    )
+    shown = format_joules_within(2e-3, 1e-4)
+    refused = replace(plain, energy_refused="rate: +900 ppm")
+    text = printed(runs_table([plain, metered, replace(metered, energy_boundary="synthetic")]))
+    assert text.count(shown) == 2
+    assert text.count(f"{shown}, synthetic") == 1
+    assert ABSENT in text
+    assert "refused" in printed(runs_table([plain, refused]))
+    for width in (80, 120, 160):
+        narrow = printed(runs_table([metered, refused], width), width)
+        assert RUN_ID in narrow
+        assert shown in narrow
+        assert "refused" in narrow
+        assert "valid" in narrow
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.disks import read_only
+from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
@@ -19,6 +20,7 @@ from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs, row_
 from edgebench.host.store.layout import RUN_FILE, Store
 
 OTHER_ID = "20260103-000000-ffffffff"
+METERED_ID = "20260104-000000-eeeeeeee"
 
 
 @pytest.fixture
@@ -58,8 +60,32 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         end_to_end_ns_p99=query["p99"],
         throughput_per_s=metrics["throughput_per_s"],
         peak_rss_bytes=40 * 2**20,
+        energy_j_per_inference=None,
+        energy_u95_absolute_j=None,
+        energy_boundary=None,
+        energy_refused=None,
         verdict="valid",
     )
+
+
+def test_row_of_a_metered_run_has_its_energy(store: Store) -> None:
+    """Which run took how many joules is found by opening each of them."""
+    store_metered_run(store, METERED_ID)
+    energy = store.document(METERED_ID)["metrics"]["energy"]
+    row = list_runs(store)[-1]
+    assert row.run_id == METERED_ID
+    assert row.energy_j_per_inference == energy["gross_j_per_inference"] > 0
+    assert row.energy_u95_absolute_j == energy["u95_absolute_j"]
+    assert (row.energy_boundary, row.energy_refused) == ("synthetic", None)
+
+
+def test_row_of_a_refused_energy_has_the_reason(store: Store) -> None:
+    """A meter that was pulled out costs the run its place in the list, or looks like none."""
+    store_metered_run(store, METERED_ID, trouble="the meter says:\x1b Overcurrent")
+    row = list_runs(store)[-1]
+    assert (row.energy_j_per_inference, row.energy_u95_absolute_j) == (None, None)
+    assert row.energy_refused == "complete: the meter says:? Overcurrent"
+    assert row.verdict == "suspect"
 
 
 def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
