@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,9 +16,11 @@ from pathlib import Path
 
 from edgebench.host.analysis.energy import EnergyWindow, MeterErrors
 from edgebench.host.analysis.meter_checks import Check, check_recording
+from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
 from edgebench.host.store.power import PowerFacts
-from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.power_file import PowerFile, read_power_facts
 from edgebench.host.store.recording import write_power
+from edgebench.host.store.verify import decode_into
 from edgebench.meters.base import Header, Meter, MeterSession, Missing
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import (
@@ -62,7 +65,9 @@ class Session:
     facts: PowerFacts
     checks: tuple[Check, ...]
     interrupted_s: float | None = None
-    """When Ctrl-C ended it, seconds from its begin; None: nobody did."""
+    """When Ctrl-C ended it, seconds from its begin; None: nobody did, or that was long ago."""
+    samples_directory: Path | None = None
+    """Where its samples are, if not in its directory."""
 
     @property
     def is_trusted(self) -> bool | None:
@@ -75,7 +80,11 @@ class Session:
     def channels(self) -> list[ChannelEnergy]:
         """The energy of each channel that gave a number."""
         return [
-            _energy(PowerFile.open(self.directory), channel.name, channel.boundary)
+            _energy(
+                PowerFile.open(self.samples_directory or self.directory),
+                channel.name,
+                channel.boundary,
+            )
             for channel in self.facts.header.capability.channels
             if self.facts.of(channel.name)
         ]
@@ -173,6 +182,40 @@ def _directory_for(directory: Path) -> Iterator[None]:
 def said_by(error: OSError) -> str:
     """What the system says; a library has more words for it."""
     return os.strerror(error.errno) if error.errno else error.strerror or str(error)
+
+
+def find_session(store: Store, name: str) -> Path | None:
+    """The directory of a recording that this names, if it is none of the store's runs.
+
+    Raises:
+        UsageError: it is a path, and there is no recording.
+    """
+    path = Path(name)
+    is_session = not (path / RUN_FILE).exists() and any(
+        (path / file).exists() for file in (METER_FILE, POWER_FILE)
+    )
+    is_path = os.sep in name or name in (os.curdir, os.pardir)
+    if is_path and not is_session:
+        raise UsageError(f"no recording of edgebench meters there: {name}; a run goes by its id")
+    return path if is_path or (is_session and not store.matching(name)) else None
+
+
+@contextmanager
+def stored_session(directory: Path) -> Iterator[Session]:
+    """A recording that is there, judged again; samples that are missing, out of the meter's bytes.
+
+    Raises:
+        StoreError: it is damaged, or cannot be read.
+    """
+    with ExitStack() as stack:
+        samples = directory
+        if (directory / POWER_FILE).exists():
+            facts = read_power_facts(directory)
+        else:
+            folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
+            samples = Path(stack.enter_context(folder))
+            facts = decode_into(samples, directory / METER_FILE)
+        yield Session(directory, facts, check_facts(facts), samples_directory=samples)
 
 
 def check_facts(facts: PowerFacts) -> tuple[Check, ...]:

@@ -39,6 +39,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """What is shown or verified."""
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="id of a run, a unique part of it, or last; or the directory of a recording, of "
+        "edgebench meters record",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")

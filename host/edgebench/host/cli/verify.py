@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
+
+if TYPE_CHECKING:
+    from edgebench.host.store.verify import Difference
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("verify", "Compute a run again from its raw files and compare.")
-    made.add_argument("run", metavar="RUN", help="id of a run, a unique part of it, or last")
+    about = "Compute a run, or a recording of a meter, again from its raw files and compare."
+    made = new_parser("verify", about)
+    add_run(made)
     add_store(made)
     add_json(made)
     return made
@@ -21,20 +27,31 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Verify it; exit code 1 when anything differs."""
+    from edgebench.host.session import find_session
     from edgebench.host.store.layout import Store
-    from edgebench.host.store.verify import verify
+    from edgebench.host.store.verify import verify, verify_session
 
     store = Store(options.store)
+    directory = find_session(store, options.run)
+    if directory is not None:
+        differences = verify_session(directory)
+        return _tell(options, differences, directory=str(directory))
     run_id = store.resolve(options.run)
-    differences = verify(store, run_id)
+    return _tell(options, verify(store, run_id), run_id=run_id)
+
+
+def _tell(options: argparse.Namespace, differences: Sequence[Difference], **what: str) -> int:
+    """The outcome of one run, or of one recording."""
+    [(kind, name)] = what.items()
     if options.json:
         plain = [asdict(difference) for difference in differences]
-        print(json.dumps({"run_id": run_id, "differences": plain}, indent=1, default=str))
+        print(json.dumps({**what, "differences": plain}, indent=1, default=str))
     elif differences:
         files = f"{len(differences)} differences to its raw files"
-        print(f"error: run {run_id} does not verify: {files}", file=sys.stderr)
+        named = f"run {name}" if kind == "run_id" else f"recording {name}"
+        print(f"error: {named} does not verify: {files}", file=sys.stderr)
         for found in differences:
             print(f"{found.key}: stored {found.stored!r}, computed {found.computed!r}")
     else:
-        print(f"verified: {run_id}: every number follows from the raw files")
+        print(f"verified: {name}: every number follows from the raw files")
     return 1 if differences else 0

@@ -69,15 +69,20 @@ class Store:
         Raises:
             NoSuchRun: no such run, or several.
         """
-        ids = self.run_ids()
-        if name == "last" and ids:
-            return ids[-1]
-        found = [run_id for run_id in ids if run_id == name] or [i for i in ids if name in i]
+        found = self.matching(name)
         if len(found) == 1:
             return found[0]
         if found:
             raise NoSuchRun(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
-        raise NoSuchRun(f"no run matches {name!r} among {len(ids)} in {self.root}")
+        count = len(self.run_ids())
+        raise NoSuchRun(f"no run matches {name!r} among {count} in {self.root}")
+
+    def matching(self, name: str) -> list[str]:
+        """The runs that a name may mean: that very id, else all that it is a part of."""
+        ids = self.run_ids()
+        if name == "last" and ids:
+            return ids[-1:]
+        return [run_id for run_id in ids if run_id == name] or [i for i in ids if name in i]
 
     def directory(self, run_id: str) -> Path:
         """Where a whole run is.

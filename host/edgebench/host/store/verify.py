@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
+from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import open_recording, write_power
 from edgebench.meters.spool import DAMAGED
-from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 RATIO_TOLERANCE = 1e-9
@@ -77,6 +79,45 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     except OSError as exc:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
     return list(_differences("", document, json.loads(json.dumps(computed))))
+
+
+def verify_session(directory: Path) -> list[Difference]:
+    """Every difference between the samples of a session and what its raw bytes decode to.
+
+    What ended it early may have been seen by the session alone, and is in no byte of the meter's.
+
+    Raises:
+        UsageError: there are no raw bytes, as after an import.
+        StoreError: a file is unreadable.
+    """
+    spool = directory / METER_FILE
+    if not spool.exists():
+        raise UsageError(f"nothing to verify: {directory} has samples without the meter's bytes")
+    with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
+        computed = decode_into(Path(folder), spool)
+        if not (directory / POWER_FILE).exists():
+            samples = f"{computed.loss.received_count} samples of {METER_FILE}"
+            return [Difference(POWER_FILE, None, samples)]
+        stored = read_power_facts(directory)
+        if computed.loss.trouble is None:
+            stored = replace(stored, loss=replace(stored.loss, trouble=None))
+        plain = [json.loads(json.dumps(to_plain(facts))) for facts in (stored, computed)]
+        found = list(_differences("", *plain))
+        if not found and not _have_same_rows(directory / POWER_FILE, Path(folder) / POWER_FILE):
+            return [Difference(POWER_FILE, "as stored", f"not what {METER_FILE} decodes to")]
+        return found
+
+
+def decode_into(directory: Path, spool: Path) -> PowerFacts:
+    """The samples of raw bytes, into another directory.
+
+    Raises:
+        StoreError: the bytes cannot be read, or the samples not be written.
+    """
+    try:
+        return write_power(directory, open_recording(spool))
+    except OSError as exc:
+        raise StoreError(f"recording not decoded: {exc.strerror or exc}: {spool}") from exc
 
 
 def spool_trouble(spool: Path, directory: Path) -> str | None:

@@ -1,0 +1,156 @@
+"""`edgebench show DIR` and `verify DIR`: a recording of a meter, looked at again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.agents import Host
+from support.commands import Run, Said
+from support.ppk2 import Faults, Ppk2Emulator, constant
+from support.records import RUN_ID, store_run
+
+from edgebench.host.store.layout import Store
+from edgebench.host.store.power import KEY
+
+METER = "synthetic:square,low=0.2,high=1,period=0.1,noise=0.01"
+
+
+@pytest.fixture
+def recorded(edgebench: Run, tmp_path: Path) -> tuple[Path, Said]:
+    """A recording, and what was printed of it as JSON."""
+    folder = tmp_path / "session"
+    words = ("--duration", "0.5s", "--output", str(folder), "--json")
+    return folder, edgebench("meters", "record", METER, *words)
+
+
+def test_recording_is_shown_as_it_was_printed(edgebench: Run, recorded: tuple[Path, Said]) -> None:
+    """The energy of a recording is gone with the terminal it was printed on."""
+    folder, printed = recorded
+    said = edgebench("show", str(folder), "--json")
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out) == json.loads(printed.out)
+    assert "mW" in edgebench("show", str(folder)).out
+
+
+def test_recording_without_samples_is_shown_out_of_its_bytes(
+    edgebench: Run, recorded: tuple[Path, Said]
+) -> None:
+    """The host crashed, or its disk was full: what the meter sent is there, and no way to it."""
+    folder, printed = recorded
+    (folder / "power.parquet").unlink()
+    path = folder / "meter.spool"
+    path.write_bytes(path.read_bytes()[:-3])
+    said = edgebench("show", str(folder), "--json")
+    assert said.code == 0, said.err
+    plain, before = json.loads(said.out), json.loads(printed.out)
+    assert 0 < plain["channels"][0]["energy_j"] <= before["channels"][0]["energy_j"]
+    assert "cut off as by a crash" in plain["checks"][0]["detail"]
+    assert [one.name for one in folder.iterdir()] == ["meter.spool"], "showing writes nothing"
+    said = edgebench("verify", str(folder))
+    assert said.code == 1
+    assert "samples of meter.spool" in said.out
+
+
+def test_good_recording_is_verified(edgebench: Run, recorded: tuple[Path, Said]) -> None:
+    """Every recording is doubted."""
+    folder, _ = recorded
+    said = edgebench("verify", str(folder))
+    assert (said.code, said.err) == (0, "")
+    assert said.out == f"verified: {folder}: every number follows from the raw files\n"
+    plain = json.loads(edgebench("verify", str(folder), "--json").out)
+    assert plain == {"directory": str(folder), "differences": []}
+
+
+@pytest.mark.parametrize("what", ["row", "energy", "spool"])
+def test_changed_recording_is_not_verified(
+    edgebench: Run, recorded: tuple[Path, Said], what: str
+) -> None:
+    """A sample, the energy of a row group, or the meter's bytes are edited, and nobody notices."""
+    folder, _ = recorded
+    path = folder / "power.parquet"
+    table = pq.read_table(path)
+    facts = json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+    if what == "spool":
+        spool = folder / "meter.spool"
+        spool.write_bytes(spool.read_bytes() + b"\xff" * 40)
+    else:
+        rows = table.to_pylist()
+        if what == "row":
+            rows[100]["watts_w"] *= 1.001
+        else:
+            facts["groups"][0]["energy_j"] *= 0.5
+        schema = table.schema.with_metadata({KEY: json.dumps(facts)})
+        pq.write_table(pa.Table.from_pylist(rows, schema), path)
+    said = edgebench("verify", str(folder))
+    assert said.code == 1, said.out
+    expected = {"row": "power.parquet", "energy": "groups[0].energy_j", "spool": "loss.trouble"}
+    assert said.out.startswith(f"{expected[what]}: stored ")
+
+
+def test_recording_that_ended_early_is_verified_and_refused(edgebench: Run, tmp_path: Path) -> None:
+    """What only the session saw is taken for a difference, or the refusal is forgotten."""
+    folder = tmp_path / "session"
+    faults = Faults(gone_after_s=0.4)
+    with Ppk2Emulator(waveform=constant(10e-3), faults=faults) as emulator:
+        meter = f"ppk2:{emulator.path},supply=3.3"
+        edgebench("meters", "record", meter, "--duration", "0.8s", "--output", str(folder))
+    said = edgebench("show", str(folder))
+    assert said.code == 3
+    assert "is gone" in said.out
+    assert "mW" not in said.out
+    said = edgebench("verify", str(folder))
+    assert (said.code, said.err) == (0, "")
+
+
+def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Path) -> None:
+    """An imported file is verified against nothing."""
+    path, folder = tmp_path / "trace.csv", tmp_path / "session"
+    path.write_text("t_s,power_W\n0,2.0\n1.5,2.0\n")
+    edgebench("meters", "import", str(path), "--output", str(folder))
+    assert "3.00 J (uncertainty unknown)" in edgebench("show", str(folder)).out
+    said = edgebench("verify", str(folder))
+    assert said.code == 2
+    assert said.err.startswith(f"error: nothing to verify: {folder} has samples without the")
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_directory_that_is_no_recording_is_one_line(
+    edgebench: Run, host: Host, command: str, tmp_path: Path
+) -> None:
+    """A run's own directory, or a misspelt one, is a traceback or some other run."""
+    store = Store(host.folder / "data" / "edgebench")
+    store_run(store, RUN_ID)
+    for path in (store.directory(RUN_ID), tmp_path / "nothing"):
+        said = edgebench(command, str(path))
+        assert said.code == 2
+        error, hint = said.err.splitlines()
+        assert error.startswith(f"error: no recording of edgebench meters there: {path}")
+        assert f"edgebench {command} --help" in hint
+
+
+def test_name_of_a_run_goes_before_that_of_a_directory(
+    edgebench: Run, host: Host, recorded: tuple[Path, Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that is called like a part of an id hides the run."""
+    folder, _ = recorded
+    store_run(Store(host.folder / "data" / "edgebench"), RUN_ID)
+    monkeypatch.chdir(folder.parent)
+    assert edgebench("verify", folder.name).out.startswith(f"verified: {folder.name}: ")
+    folder.rename(folder.parent / RUN_ID[-6:])
+    assert edgebench("verify", RUN_ID[-6:]).out.startswith(f"verified: {RUN_ID}: ")
+    assert edgebench("verify", f"./{RUN_ID[-6:]}").out.startswith(f"verified: {RUN_ID[-6:]}: ")
+
+
+def test_damaged_samples_are_one_line(edgebench: Run, recorded: tuple[Path, Said]) -> None:
+    """A file that is no Parquet is a traceback."""
+    folder, _ = recorded
+    (folder / "power.parquet").write_bytes(b"PAR1")
+    for command in ("show", "verify"):
+        said = edgebench(command, str(folder))
+        assert said.code == 1
+        assert len(said.err.splitlines()) == 2
+        assert "power.parquet" in said.err
