@@ -58,8 +58,12 @@ def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None
     assert re.search(r"voltage +±1 % \(rectangular\) +all ranges ", said.out)
     assert re.search(r"resolution +±2e-07 A \(rectangular\) +range 0 ", said.out)
     assert re.search(r"shortest window +1\.00 ms", said.out)
+    assert re.search(r"current +range 0, to 50\.0 µA \(assumed, about, where it changes", said.out)
+    assert re.search(r"current +range 4, to 1\.00 A \(assumed", said.out)
     plain = json.loads(edgebench("meters", "info", name(ppk2), "--json").out)
     assert plain["facts"]["calibration"]["r"][4] == 0.0522
+    limits = plain["capability"]["current_limits"]
+    assert [limit["limit_a"] for limit in limits] == [50e-6, 500e-6, 5e-3, 60e-3, 1.0]
 
 
 def test_record_prints_the_energy_and_keeps_everything(

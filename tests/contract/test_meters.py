@@ -125,6 +125,21 @@ def test_second_session_is_as_good_as_the_first(bench: tuple[Meter, Wait], tmp_p
         assert any(read_packets(tmp_path / name))
 
 
+def test_limits_of_current_are_of_what_is_there(bench: tuple[Meter, Wait]) -> None:
+    """The end of a range is told that no sample has, or of a channel that nobody measures."""
+    header = opened(bench[0])
+    limits = header.capability.current_limits
+    channels = {channel.name for channel in header.capability.channels}
+    ranges = {term.range for term in header.uncertainty}
+    for limit in limits:
+        assert limit.limit_a > 0
+        assert limit.channel is None or limit.channel in channels
+        assert limit.range is None or limit.range in ranges
+    if limits and limits[0].channel is None:
+        assert [one.limit_a for one in limits] == sorted(one.limit_a for one in limits)
+    assert limits or header.driver not in ("ppk2", "lpm01a", "joulescope", "hwmon")
+
+
 def test_recording_that_is_there_is_not_written_over(
     bench: tuple[Meter, Wait], tmp_path: Path
 ) -> None:

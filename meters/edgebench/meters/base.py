@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.meters.uncertainty import UncertaintyTerm
+from edgebench.meters.uncertainty import CurrentLimit, UncertaintyTerm
 
 Floats = NDArray[np.float64]
 
@@ -85,6 +85,8 @@ class Capability:
     """Energy over less than this says nothing."""
     arrival_error_s: float | None = USB_ARRIVAL_S
     """By which even the earliest samples may come late; None: arrivals say nothing of time."""
+    current_limits: tuple[CurrentLimit, ...] = ()
+    """Of its ranges, lowest first, or of its channels; empty where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

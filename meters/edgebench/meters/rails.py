@@ -23,7 +23,7 @@ from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, 
 from edgebench.meters.file_meter import NS_PER_S, FileMeter, number_of
 from edgebench.meters.jetson import boundary_of, total_of
 from edgebench.meters.polled import HOST_CLOCK, Clock, Point, PolledDecoder, Reading, number
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.codec import from_plain, to_plain
 
 RATE_MAX_HZ = 60.0
@@ -162,6 +162,13 @@ def _capability(driver: str, rails: list[Rail], round_s: float) -> Capability:
         smoothing_s=update_s,
         loss_detection="wallclock",
         min_window_s=_MIN_WINDOW_UPDATES * max(update_s, 1 / rate_hz),
+        current_limits=tuple(
+            CurrentLimit(
+                limit_a=rail.plan.limit_a, channel=rail.name, reference="end of its converter"
+            )
+            for rail in rails
+            if rail.plan.limit_a is not None
+        ),
     )
 
 

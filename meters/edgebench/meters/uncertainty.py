@@ -88,3 +88,17 @@ class UncertaintyTerm:
         if self.distribution is Distribution.RECTANGULAR:
             return self.value / 3**0.5
         return self.value / self.coverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentLimit:
+    """How high a current may be; of the highest range, beyond it values are not to be believed."""
+
+    limit_a: float
+    range: int | None = None
+    """The range it ends, by the number that terms and samples have; None: all that is measured."""
+    channel: str | None = None
+    """The channel it holds for; None: all."""
+    origin: Origin = Origin.ASSUMED
+    reference: str = ""
+    """Where the value stands."""

@@ -12,10 +12,16 @@ from rich.text import Text
 
 from edgebench.host.session import ChannelEnergy, Session
 from edgebench.host.show.tables import console, plain_table, text
-from edgebench.host.show.units import format_joules, format_ns, format_rate, format_watts
+from edgebench.host.show.units import (
+    format_amperes,
+    format_joules,
+    format_ns,
+    format_rate,
+    format_watts,
+)
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.registry import DRIVERS
-from edgebench.meters.uncertainty import Distribution, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
@@ -59,12 +65,21 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text(name, style="bold"), text(value))
     for channel in capability.channels:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
+    for limit in capability.current_limits:
+        facts.add_row(Text("current", style="bold"), text(_limit(limit)))
     terms = plain_table("uncertainty", "value", "applies to", "says", "reference")
     for term in header.uncertainty:
         terms.add_row(*_term(term))
     out = console()
     out.print(facts)
     out.print(terms)
+
+
+def _limit(limit: CurrentLimit) -> str:
+    where = "" if limit.range is None else f"range {limit.range}, "
+    where += "" if limit.channel is None else f"{limit.channel}, "
+    origin = ", ".join(filter(None, (limit.origin.value, limit.reference)))
+    return f"{where}to {format_amperes(limit.limit_a)} ({origin})"
 
 
 def _term(term: UncertaintyTerm) -> list[str]:

@@ -49,6 +49,15 @@ def format_watts(value_w: float | None) -> str:
     return ABSENT if value_w is None else _prefixed(value_w, "W")
 
 
+def format_amperes(value_a: float) -> str:
+    """A current, three significant digits.
+
+    >>> format_amperes(50e-6), format_amperes(1.0)
+    ('50.0 µA', '1.00 A')
+    """
+    return _prefixed(value_a, "A")
+
+
 def format_joules(value_j: float | None) -> str:
     """An energy, three significant digits.
 

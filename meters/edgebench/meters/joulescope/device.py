@@ -23,7 +23,7 @@ from edgebench.meters.joulescope.decoder import Settings
 from edgebench.meters.joulescope.stream import BlockStream, Driver, about
 from edgebench.meters.options import Options, install
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
@@ -136,6 +136,9 @@ class Joulescope:
                 digital_count=self._settings.input_count,
                 loss_detection="counter",
                 min_window_s=max(1e-4, 10 / self._setup.rate_hz),
+                current_limits=(
+                    CurrentLimit(limit_a=LIMIT_A, reference=f"{_ASSUMED}, auto range"),
+                ),
             ),
             uncertainty=_uncertainty(self._model),
             facts=to_plain(self._settings),

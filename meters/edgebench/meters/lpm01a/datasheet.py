@@ -10,7 +10,7 @@ from edgebench.meters.base import Capability, Channel
 from edgebench.meters.lpm01a import ascii as text
 from edgebench.meters.lpm01a import binary
 from edgebench.meters.lpm01a.settings import Setup
-from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit
 
 DROP_V = 0.06
 """The supply falls by less than this below what is set."""
@@ -40,6 +40,11 @@ def capability(name: str, setup: Setup, serial: str) -> Capability:
         digital_count=1 if setup.events else 0,
         loss_detection="device_timestamps",
         min_window_s=max(1e-3, 2 / setup.rate_hz),
+        current_limits=(
+            CurrentLimit(
+                limit_a=highest_current_a(setup), origin=Origin.DATASHEET, reference=_TABLE
+            ),
+        ),
     )
 
 

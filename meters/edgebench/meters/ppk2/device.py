@@ -17,7 +17,7 @@ from edgebench.meters.ppk2.metadata import END, Metadata, parse_metadata
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Connect, SerialTransport, Transport, find_port
-from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
@@ -36,6 +36,8 @@ _ANSWER_S = 2.0
 _ATTEMPTS = 2
 _ACCURACY = (0.10, 0.10, 0.10, 0.10, 0.15)
 _RESOLUTION_A = (0.2e-6, 0.5e-6, 5e-6, 50e-6, 1e-3)
+_LIMITS_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
+"""Where it changes to the next range, about; the highest that Nordic allows, of the last."""
 _TABLE = "Nordic, PPK2 user guide, typical; nobody guarantees it"
 
 
@@ -185,6 +187,10 @@ def _capability(serial: str) -> Capability:
         digital_count=8,
         loss_detection="mod64",
         min_window_s=1e-3,
+        current_limits=tuple(
+            CurrentLimit(limit_a=limit_a, range=r, reference="about, where it changes the range")
+            for r, limit_a in enumerate(_LIMITS_A)
+        ),
     )
 
 
