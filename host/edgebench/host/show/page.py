@@ -192,7 +192,10 @@ def _speeds(thermal: dict[str, Any]) -> list[str]:
     last_ns, last = thermal["sustained_latency_ns"], thermal["sustained_throughput_per_s"]
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last)} inferences/s"
     if thermal["retention_ratio"] is None:
-        return [f"{at_end}; throttled from the start, so nothing tells what it could do"]
+        since = "throttled from the start"
+        if thermal["latency_ns_before"] is not None:
+            since = "throttled almost from the start"
+        return [f"{at_end}; {since}, so nothing tells what it could do"]
     first = format_rate(thermal["peak_throughput_per_s"])
     return [
         f"latency {format_ns(thermal['peak_latency_ns'])} at first, {format_ns(last_ns)} at the "
@@ -204,10 +207,12 @@ def _speeds(thermal: dict[str, Any]) -> list[str]:
 def _around_onset(thermal: dict[str, Any]) -> list[str]:
     """The headline twice; without an interval, no number."""
     before, after = thermal["latency_ns_before"], thermal["latency_ns_after"]
-    if before is None or after is None:
-        return []
-    shown = [format_interval_ns(part["p50"], part["p50_ci95"]) for part in (before, after)]
-    return [f"p50 {shown[0]} before the onset, {shown[1]} after it"]
+    known = [
+        f"{format_interval_ns(part['p50'], part['p50_ci95'])} {where} the onset"
+        for part, where in ((before, "before"), (after, "after"))
+        if part is not None and part["p50_ci95"] is not None
+    ]
+    return [f"p50 {', '.join(known)}"] if known else []
 
 
 def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:

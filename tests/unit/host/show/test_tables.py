@@ -116,6 +116,40 @@ def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> No
     assert p50 in text
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words", "p50"),
+    [
+        (None, 9e6, "; throttled from the start, so", "p50 9.00 ms (8.00 ms..10.0 ms) after the"),
+        (
+            7e6,
+            9e6,
+            "; throttled almost from the start, so",
+            "p50 7.00 ms (6.00 ms..8.00 ms) before",
+        ),
+    ],
+)
+def test_run_that_is_throttled_from_the_start_shows_what_is_known(
+    before: float | None, after: float, words: str, p50: str
+) -> None:
+    """The only latency that the device had before it throttled is in the document alone."""
+
+    def part(value: float | None) -> object:
+        return value and {"p50": value, "p50_ci95": [value - 1e6, value + 1e6]}
+
+    made = document()
+    made["metrics"]["thermal"] |= {
+        "verdict": "throttled:thermal",
+        "sustained_latency_ns": 9e6,
+        "sustained_throughput_per_s": 110.0,
+        "retention_ratio": None,
+        "latency_ns_before": part(before),
+        "latency_ns_after": part(after),
+    }
+    text = printed(run_page(made))
+    assert words in text
+    assert p50 in text
+
+
 def test_page_of_a_run_shows_every_rule() -> None:
     """A rule that failed is not shown."""
     made = document()
