@@ -77,16 +77,13 @@ class ProgressWatcher(Watcher):
 
     def __init__(self) -> None:
         self._console: Console = console(stderr=True)
+        self._name_width = max(8, self._console.width - OTHERS_WIDTH)
         self._bar = Progress(
             # Of a narrow terminal, the long name of a model gets what is left.
             TextColumn(
                 "{task.description}",
                 markup=False,
-                table_column=Column(
-                    no_wrap=True,
-                    overflow="ellipsis",
-                    max_width=max(8, self._console.width - OTHERS_WIDTH),
-                ),
+                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=self._name_width),
             ),
             *([ClockBar()] if self._console.width >= BAR_FROM_WIDTH else []),
             TextColumn(
@@ -123,7 +120,10 @@ class ProgressWatcher(Watcher):
         self._title = safe(f"{which}{model.name} on {runtime}, {device}")
         if not self._console.is_terminal:
             self._say(f"run: {self._title}")
-        self._task = self._bar.add_task(self._title, total=None, what="", is_timed=True)
+        # What is cut off a narrow terminal is the end of a model's name, not which device it is.
+        is_whole = len(self._title) <= self._name_width
+        shown = self._title if is_whole else safe(f"{which}{device}: {model.name} on {runtime}")
+        self._task = self._bar.add_task(shown, total=None, what="", is_timed=True)
 
     def progress(self, progress: m.Progress) -> None:
         """The run entered a phase."""

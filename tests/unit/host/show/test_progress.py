@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from edgebench.host.show.progress import ProgressWatcher
 from edgebench.host.watcher import Place
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.messages import Progress
+from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
 MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64, 5)
@@ -26,9 +27,9 @@ Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """A watcher and what it draws."""
 
-    def make(*, is_terminal: bool) -> tuple[ProgressWatcher, io.StringIO]:
+    def make(*, is_terminal: bool, width: int = 120) -> tuple[ProgressWatcher, io.StringIO]:
         out = io.StringIO()
-        made = Console(file=out, force_terminal=is_terminal, width=120, color_system=None)
+        made = Console(file=out, force_terminal=is_terminal, width=width, color_system=None)
         monkeypatch.setattr(progress, "console", lambda **_: made)
         return ProgressWatcher(), out
 
@@ -57,6 +58,22 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
     assert is_terminal or "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
+    """Of six devices that take turns, nobody sees which one is measured."""
+    watcher, out = watch(is_terminal=True, width=width)
+    model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", "0" * 64, 5)
+    with watcher:
+        watcher.run("jetson-2", model, "litert", Place(2, 6))
+        watcher.progress(Progress("run-1", Phase.MEASURING, 3.0))
+        watcher.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
+        watcher._bar.refresh()
+    lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "measuring" in line]
+    assert lines
+    assert all("2/6 " in line and "jetson-2" in line for line in lines)
+    assert all("71.2 °C, 1.50 GHz" in line for line in lines[-1:])
 
 
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
