@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_OPTIONS ?= --quick
 
-.PHONY: bench test check format clean
+.PHONY: bench test check lint format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
@@ -21,13 +21,16 @@ test: $(VENV)/.dev
 		$(TEST_OPTIONS) || [ $$? -eq 5 ]
 	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
 
-check: $(VENV)/.dev
+check: lint
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit
+
+# What `make test` does not look at.
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
