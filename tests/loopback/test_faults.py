@@ -24,10 +24,10 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
-MEASURING_AFTER_S = 2.0
+SHORT = ("--quick", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+MEASURING_AFTER_S = 1.5
 """Processor time of a worker; a built-in model is loaded and warmed up by then."""
-LONG = ("--duration", "60s", "--min-queries", "20", "--warmup", "1")
+LONG = ("--quick", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
 
 
 def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: Host) -> None:
@@ -46,7 +46,7 @@ def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: H
 def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, paired: Host) -> None:
     """A device that throttles to a third of its speed loses a run of an hour."""
     limits = Limits(measure_timeout_s=2.0)
-    [run] = paired.lab.bench(MODEL, on=["board"], duration_s=60.0, limits=limits)
+    [run] = paired.lab.bench(MODEL, on=["board"], preset="quick", duration_s=60.0, limits=limits)
     assert run.verdict == "invalid"
     assert run.document["verdict"]["rules"][0]["detail"] == "run interrupted"
     assert run.metrics["latency_ns"]["count"] > 20
@@ -72,7 +72,7 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, paired: Host) -> None:
     """A laptop that dies costs the run that the device finished without it."""
     command = paired.popen(
-        "bench", MODEL, "--on", "board", "--duration", "5s", "--accuracy", "digits"
+        "bench", MODEL, "--on", "board", "--quick", "--duration", "5s", "--accuracy", "digits"
     )
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.kill()
@@ -92,7 +92,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
 
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
-    command = paired.popen("bench", MODEL, "--on", "board", "--duration", "5s")
+    command = paired.popen("bench", MODEL, "--on", "board", "--quick", "--duration", "5s")
     wait_until(lambda: _worker_is_measuring(agent), "worker measures")
     command.kill()
     command.communicate()
@@ -239,7 +239,9 @@ def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
         full = At(Phase.MEASURING, lambda: fillers.append(fill(disk)))
         fillers: list[Path] = []
         with pytest.raises(NoSpace, match="run not spooled: No space left on device"):
-            host.lab.bench(MODEL, on=["board"], duration_s=1.0, is_checked=False, watcher=full)
+            host.lab.bench(
+                MODEL, on=["board"], preset="quick", duration_s=1.0, is_checked=False, watcher=full
+            )
         assert agent.status().running is None
         agent.kill()
     assert "could not be spooled: run not spooled: No space left" in agent.errors()
@@ -255,7 +257,8 @@ def test_full_store_leaves_the_run_on_the_device(
     host.lab.pair(agent.pairing_string())
     with small_disk(tmp_path / "store", 64 * 2**20) as store:
         command = host.popen(
-            "bench", MODEL, "--on", "board", "--duration", "5s", "--store", str(store)
+            *("bench", MODEL, "--on", "board", "--quick", "--duration", "5s"),
+            *("--store", str(store)),
         )
         wait_until(lambda: _worker_is_measuring(agent), "worker measures")
         filler = fill(store)
@@ -316,7 +319,7 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
                 os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(WorkerDied):
-        paired.lab.bench(MODEL, on=["board"], duration_s=60.0, watcher=Killer())
+        paired.lab.bench(MODEL, on=["board"], preset="quick", duration_s=60.0, watcher=Killer())
 
 
 def _repoint(host: Host, agent: AgentProcess) -> None:

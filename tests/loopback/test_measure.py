@@ -14,7 +14,7 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
-QUICK = ("--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
         on=["board"],
         duration_s=0.5,
         min_query_count=10,
+        warmup_duration_s=0.1,
         watcher=Listener(),
     )
     phases = [one.phase for one in notices if isinstance(one, Progress)]

@@ -183,7 +183,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     result = paired.run(
         *("bench", str(path), "--on", "board", "--runtime", "litert", "--json"),
         *("--accuracy", "digits", "--reference", "digits_fp32.tflite"),
-        *("--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
+        *("--quick", "--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
     )
     assert result.returncode == 3, result.stderr
     reference, damaged = json.loads(result.stdout)["runs"]

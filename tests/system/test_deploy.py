@@ -20,7 +20,7 @@ from edgebench.host.devices.files import HostFiles, KnownDevice
 pytestmark = pytest.mark.alone
 
 MODEL = "digits_int8.onnx"
-QUICK = ("--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 
 
 @pytest.fixture(scope="module")

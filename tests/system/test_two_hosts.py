@@ -20,7 +20,7 @@ from edgebench.protocol.identity import parse_pairing_string
 pytestmark = pytest.mark.alone
 
 MODEL = "digits_int8.tflite"
-QUICK = ("--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 
 
 @dataclass(frozen=True)
