@@ -318,7 +318,7 @@ def test_stop_in_the_code_after_the_run_keeps_it(wired: Bench) -> None:
         if len(seen) == 2:
             client.request_cancel(run_id)
 
-    spec = replace(SPEC, load_code_chip_s=0.2, duration_s=0.1)
+    spec = replace(SPEC, load_code_chip_s=0.1, duration_s=0.1)
     run = wired.run(spec, {Phase.SYNCING: second})
     assert run.record.outcome is Outcome.COMPLETED
     assert len(sync(run).codes) == 1

@@ -107,6 +107,9 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
                 runtime="litert",
                 duration_s=0.5,
                 min_query_count=10,
+                warmup_duration_s=0.1,
+                is_checked=False,
+                idle_duration_s=0.5,
                 meter=f"ppk2:{emulator.path},supply=3.3",
             )
     facts = read_power_facts(paired.lab.store.directory(run.id))
