@@ -244,7 +244,6 @@ def test_energies_that_cannot_be_compared_are_one_line(
     assert next_step in hint
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_energies_of_two_models_are_measured_and_compared(metered: Measured) -> None:
     """Pairs are made with a meter, and only their latencies can be compared.

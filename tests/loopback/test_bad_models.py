@@ -19,7 +19,7 @@ from edgebench.host.show.progress import ProgressWatcher
 from edgebench.protocol.errors import EdgebenchError, WorkerTimeout
 from edgebench.protocol.spec import Limits
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.alone]
+pytestmark = pytest.mark.timeout(240)
 
 LOAD_TIMEOUT_S = 4.0
 QUICK: dict[str, Any] = {

@@ -45,8 +45,6 @@ from edgebench.protocol.traces import (
     TELEMETRY_FILE,
 )
 
-pytestmark = pytest.mark.alone
-
 SPEC = RunSpec(
     "litert",
     duration_s=0.3,

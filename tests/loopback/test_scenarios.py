@@ -31,8 +31,6 @@ from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import Phase
 
-pytestmark = pytest.mark.alone
-
 SHORT: dict[str, Any] = {
     "duration_s": 0.3,
     "min_query_count": 30,
@@ -396,6 +394,7 @@ EVEN_SEED = 2663
 """With it, every 100 ms between 0.9 s and 2.9 s have 6 to 15 arrivals at 100 a second."""
 
 
+@pytest.mark.alone
 def test_stall_makes_all_queries_late_that_were_due_in_it(
     agent: AgentProcess, paired: Host
 ) -> None:
@@ -451,6 +450,7 @@ def busy_machine() -> Iterator[None]:
             process.wait(30)
 
 
+@pytest.mark.alone
 def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> None:
     """Somebody compiles beside the measurement, and the numbers are believed."""
     with busy_machine():

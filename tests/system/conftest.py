@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +21,12 @@ def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         skip_or_fail(f"missing: {SYSTEM_PYTHON}")
     scratch = tmp_path_factory.mktemp("wheels")
     cache: pytest.Cache | None = getattr(request.config, "cache", None)
-    with pytest.MonkeyPatch.context() as patch:
-        # Kept from run to run beside pytest's own cache.
-        patch.setenv("XDG_CACHE_HOME", str(cache.mkdir("wheels") if cache else scratch))
+    # Kept from run to run beside pytest's own cache.
+    kept = cache.mkdir("wheels") if cache else scratch
+    with pytest.MonkeyPatch.context() as patch, (kept / "lock").open("w") as lock:
+        # Whoever comes second, in the other process of `make test`, finds them.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        patch.setenv("XDG_CACHE_HOME", str(kept))
         try:
             found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch)
         except PackagesMissing as exc:

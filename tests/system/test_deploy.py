@@ -17,8 +17,6 @@ from support.site import Site, fresh_site, need_machines
 
 from edgebench.host.devices.files import HostFiles, KnownDevice
 
-pytestmark = pytest.mark.alone
-
 MODEL = "digits_int8.onnx"
 QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 

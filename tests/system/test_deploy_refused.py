@@ -12,8 +12,6 @@ from support.netns import two_machines
 from support.site import Site, need_machines, trust
 from support.sshd import fresh_account, new_key, ssh_server
 
-pytestmark = pytest.mark.alone
-
 
 def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
     """A directory without the right wheels ends in a page of pip's output."""

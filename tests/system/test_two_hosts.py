@@ -17,8 +17,6 @@ from support.tools import need_root, need_runtime, need_tool
 
 from edgebench.protocol.identity import parse_pairing_string
 
-pytestmark = pytest.mark.alone
-
 MODEL = "digits_int8.tflite"
 QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 
