@@ -14,10 +14,11 @@ BENCH_OPTIONS ?= --quick
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
 
-# Two at a time, then the ones that need the machine for themselves. A file stays on one process,
-# so that its agent is started once. TEST_OPTIONS may choose none of a half: pytest then ends with 5.
+# Three at a time, as many of them wait, then the ones that need the machine for themselves. A file
+# stays on one process, so that its agent is started once. TEST_OPTIONS may choose none of a half:
+# pytest then ends with 5.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone" \
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone" \
 		$(TEST_OPTIONS) || [ $$? -eq 5 ]
 	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
 
