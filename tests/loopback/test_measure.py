@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
+from edgebench.host.measure import open_model
 from edgebench.host.store.files import read_clock
+from edgebench.host.store.verify import verify
 from edgebench.host.watcher import Watcher
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
 QUICK = ("--quick", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One agent for all: it looks for runtimes once."""
+    process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
+    yield process
+    process.kill()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +53,7 @@ def test_paired_host_measures_on_each_runtime(
     counted = run.queries[document["metrics"]["warmup"]["query_count"] :]
     assert len(counted) == document["metrics"]["latency_ns"]["count"] > 0
     assert counted["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
-    assert paired.run("verify", document["run_id"]).returncode == 0
+    assert verify(paired.lab.store, document["run_id"]) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +74,7 @@ def test_profile_comes_through_the_agent(
     (document,) = json.loads(result.stdout)["runs"]
     found = document["metrics"]["profile"]["operators"]
     assert sum("conv" in one["operator"].lower() for one in found) == 3
-    assert paired.run("verify", document["run_id"]).returncode == 0
+    assert verify(paired.lab.store, document["run_id"]) == []
 
 
 def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> None:
@@ -82,16 +95,16 @@ def test_local_bench_needs_no_device(host: Host) -> None:
     assert str(host.folder / "data" / "edgebench" / "runs") in result.stderr
 
 
-def test_second_push_sends_nothing(agent: AgentProcess, paired: Host) -> None:
+def test_second_push_sends_nothing(agent: AgentProcess, paired: Host, tmp_path: Path) -> None:
     """Content that the device holds travels again."""
-    from edgebench.host.builtin import find_model
-
-    model = find_model("digits_int8.tflite")
+    path = tmp_path / "model.tflite"
+    path.write_bytes(random.Random(0).randbytes(100_000))
+    model, before = open_model(path), agent.status().models_count
     with paired.lab.connect("board") as client:
         client.acquire()
         assert client.push_model(model.path, model.sha256) == model.path.stat().st_size
         assert client.push_model(model.path, model.sha256) == 0
-    assert agent.status().models_count == 1
+    assert agent.status().models_count == before + 1
 
 
 def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Host) -> None:
@@ -107,7 +120,6 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
         on=["board"],
         duration_s=0.5,
         min_query_count=10,
-        warmup_duration_s=0.1,
         watcher=Listener(),
     )
     phases = [one.phase for one in notices if isinstance(one, Progress)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 
 from edgebench.host.store.power_file import read_power_facts
+from edgebench.host.store.verify import verify
 
 pytestmark = pytest.mark.alone
 
@@ -201,20 +203,35 @@ def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) 
     assert_energy_is_refused(host.lab.store.document(run_id))
 
 
-@pytest.fixture
-def served(host: Host, tmp_path: Path) -> Iterator[Host]:
-    """A host that is paired with an agent that serves meters, one of which is not there."""
+@dataclass(frozen=True)
+class Board:
+    """An agent that serves meters: a counter, one that is not there, and a made-up one."""
+
+    agent: AgentProcess
+    counter: Counter
+    rapl: str
+    missing: str
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """One for all hosts."""
     need_runtime("ai-edge-litert")
-    counter = Counter(tmp_path / "root")
-    names = (SQUARE, f"rapl:{tmp_path / 'root'}", f"rapl:{tmp_path / 'empty'}")
-    options = ["--name", "board", *(word for name in names for word in ("--meter", name))]
-    agent = AgentProcess(tmp_path / "agent", options=options).start()
-    try:
-        host.lab.pair(agent.pairing_string())
-        with counter.burning(WATTS):
-            yield host
-    finally:
-        agent.kill()
+    folder = tmp_path_factory.mktemp("board")
+    counter = Counter(folder / "root")
+    rapl, missing = f"rapl:{folder / 'root'}", f"rapl:{folder / 'empty'}"
+    options = [word for name in (SQUARE, rapl, missing) for word in ("--meter", name)]
+    agent = AgentProcess(folder / "agent", options=["--name", "board", *options]).start()
+    yield Board(agent, counter, rapl, missing)
+    agent.kill()
+
+
+@pytest.fixture
+def served(board: Board, host: Host) -> Iterator[Host]:
+    """A host that is paired with it."""
+    host.lab.pair(board.agent.pairing_string())
+    with board.counter.burning(WATTS):
+        yield host
 
 
 def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -224,16 +241,16 @@ def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess
     )
 
 
-def test_meter_that_the_agent_polls_has_the_device_s_clock(served: Host, tmp_path: Path) -> None:
+def test_meter_that_the_agent_polls_has_the_device_s_clock(board: Board, served: Host) -> None:
     """A meter beside the device is moved by probes, or its bytes give no energy here."""
-    result = on_board(served, f"rapl:{tmp_path / 'root'}", "--duration", "2.5s", "--idle", "3s")
+    result = on_board(served, board.rapl, "--duration", "2.5s", "--idle", "3s")
     document = document_of(result)
     energy = document["metrics"]["energy"]
     assert result.returncode == 0, (result.stderr, energy)
     assert (energy["sync"]["method"], energy["sync"]["error_ns"]) == ("shared_clock", 0)
     assert energy["power_w_mean"] == pytest.approx(WATTS, rel=0.05)
     assert energy["net_j_per_inference"] is not None
-    assert served.run("verify", document["run_id"]).returncode == 0
+    assert verify(served.lab.store, document["run_id"]) == []
 
 
 def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> None:
@@ -247,7 +264,7 @@ def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> Non
     assert energy["battery"]["capacity_j"] == 1000.0
     assert energy["boundary"] == "synthetic"
     assert len(document["conditions"]["marks"]["codes"]) == 2
-    assert served.run("verify", document["run_id"]).returncode == 0
+    assert verify(served.lab.store, document["run_id"]) == []
 
 
 def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: Host) -> None:
@@ -263,9 +280,9 @@ def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: H
     assert served.lab.store.run_ids() == []
 
 
-def test_served_meter_that_is_missing_costs_the_energy_alone(served: Host, tmp_path: Path) -> None:
+def test_served_meter_that_is_missing_costs_the_energy_alone(board: Board, served: Host) -> None:
     """A board without counters loses its latencies, or nobody learns why there are no joules."""
-    result = on_board(served, f"rapl:{tmp_path / 'empty'}")
+    result = on_board(served, board.missing)
     assert result.returncode == 3, result.stderr
     document = document_of(result)
     energy, rules = document["metrics"]["energy"], rules_of(document)
@@ -274,4 +291,4 @@ def test_served_meter_that_is_missing_costs_the_energy_alone(served: Host, tmp_p
     assert rules["meter"] == ("fail", energy["refused"])
     assert (document["verdict"]["state"], rules["complete"][0]) == ("suspect", "pass")
     assert energy["refused"] in result.stderr
-    assert served.run("verify", document["run_id"]).returncode == 0
+    assert verify(served.lab.store, document["run_id"]) == []

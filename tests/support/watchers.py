@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.host.watcher import Watcher
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from support.agents import AgentProcess
+
+MEASURING_AFTER_S = 1.5
+"""Processor time of a worker; a built-in model is loaded and warmed up by then, with --quick."""
 
 
 class At(Watcher):
@@ -28,16 +32,36 @@ class At(Watcher):
 
 def worker_pid(agent: AgentProcess) -> int:
     """The process that measures."""
-    return next(pid for pid in _children(agent.pid) if "agent.worker.main" in _command(pid))
+    return next(pid for pid in children_of(agent.pid) if "agent.worker.main" in _command(pid))
 
 
-def _children(pid: int) -> Iterator[int]:
+def is_measuring(agent: AgentProcess) -> bool:
+    """Whether the worker has used more processor time than loading takes."""
+    for pid in children_of(agent.pid):
+        if "agent.worker.main" in _command(pid):
+            fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+            used_ticks = int(fields[11]) + int(fields[12]) if fields else 0
+            return used_ticks / os.sysconf("SC_CLK_TCK") > MEASURING_AFTER_S
+    return False
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it started."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return map(int, text.split())
+    return [int(word) for word in text.split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it still runs."""
+    return bool(_command(pid))
 
 
 def _command(pid: int) -> str:
+    return _read(f"/proc/{pid}/cmdline")
+
+
+def _read(path: str) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        return Path(path).read_text(errors="replace")
     except OSError:
         return ""
