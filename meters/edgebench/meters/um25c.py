@@ -29,7 +29,7 @@ from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, 
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
 from edgebench.meters.transport import Connect, SerialTransport, Transport
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
 BAUD_RATE = 9600
@@ -192,6 +192,7 @@ class Um25c:
                 clock_domain=HOST_CLOCK,
                 loss_detection="wallclock",
                 min_window_s=max(20 / self._rate_hz, 20 * _UPDATE_S),
+                current_limits=(CurrentLimit(limit_a=model.limit_a, reference=_MANUAL),),
             ),
             uncertainty=_uncertainty(model, self._rate_hz),
         )

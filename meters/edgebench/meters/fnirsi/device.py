@@ -22,7 +22,7 @@ from edgebench.meters.hid import HidDevice, HidTransport, choose_device
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Transport
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
@@ -114,6 +114,7 @@ class Fnirsi:
                 clock_domain=f"meter:fnirsi:{device.serial or 'unknown'}",
                 loss_detection="wallclock",
                 min_window_s=10 * smoothing_s,
+                current_limits=(CurrentLimit(limit_a=_LIMIT_A, reference=_ASSUMED),),
             ),
             uncertainty=_uncertainty(smoothing_s),
             facts=to_plain(

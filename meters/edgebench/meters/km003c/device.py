@@ -21,7 +21,7 @@ from pathlib import Path
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, MeterSession, Missing
 from edgebench.meters.bulk import BulkTransport, find_device
 from edgebench.meters.cable import refuse_backwards, sign_of
-from edgebench.meters.km003c.decoder import Settings
+from edgebench.meters.km003c.decoder import LIMIT_A, Settings
 from edgebench.meters.km003c.messages import (
     ACCEPT,
     ADC,
@@ -40,7 +40,7 @@ from edgebench.meters.km003c.messages import (
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
 
@@ -151,6 +151,7 @@ class Km003c:
                 loss_detection="counter" if setup.is_queue else "wallclock",
                 min_window_s=20 / setup.rate_hz,
                 arrival_error_s=_FETCH_S,
+                current_limits=(CurrentLimit(limit_a=LIMIT_A, reference=_ASSUMED),),
             ),
             uncertainty=_uncertainty(setup.rate_hz),
             facts=to_plain(Settings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
