@@ -81,7 +81,7 @@ class FnirsiEmulator(PtyDevice):
     def stream(self) -> None:
         """Whole reports up to now; a second after the last command it falls silent."""
         if time.monotonic() > self._awake_until_s and not self.faults.never_ends:
-            self._is_streaming = False
+            self.is_streaming = False
             return
         due = self.due(RATE_HZ)
         while self.emitted + 4 <= due:
@@ -103,8 +103,8 @@ class FnirsiEmulator(PtyDevice):
             self.send(self.faults.stale + sealed(b"\xaa\x03FNB58"))
         elif command == 0x82:
             self._awake_until_s = time.monotonic() + _AWAKE_S
-            if not self._is_streaming:
+            if not self.is_streaming:
                 self.send(report_of([(21474.0, -21474.0)] * 4))  # the first is garbage
                 self.start()
-        elif command == 0x83 and self._is_streaming:
+        elif command == 0x83 and self.is_streaming:
             self._awake_until_s = time.monotonic() + _AWAKE_S

@@ -150,12 +150,12 @@ class Lpm01aEmulator(PtyDevice):
             self._send(self.faults.stale)
         refused = dict(self.faults.refused)
         if name in self.faults.mute or name == "stop":
-            if name == "stop" and self._is_streaming:
-                self._is_streaming = False
+            if name == "stop" and self.is_streaming:
+                self.is_streaming = False
                 self._send(b"" if self.is_ascii else END)
                 self._send(b"\r\nsummary beg\r\nsummary end\r\nend\r\n")
                 self._send(b"\r\nPowerShield > Acquisition completed\r\n")
-        elif self._is_streaming:
+        elif self.is_streaming:
             self._send(self._refusal(command, "Acquisition on-going"))
         elif name in refused:
             self._send(self._refusal(command, refused[name]))

@@ -154,7 +154,7 @@ class Ppk2Emulator(PtyDevice):
         if command[0] == 0x06:
             self.start()
         elif command[0] == 0x07:
-            self._is_streaming = False
+            self.is_streaming = False
         elif command[0] == 0x0D:
             self.supply_v = int.from_bytes(command[1:3], "big") / 1000
         elif command[0] == 0x19:

@@ -39,7 +39,7 @@ class PtyDevice(Threaded):
     """Samples since the last start, the lost ones too."""
     started_s: float | None = None
     """By the host's monotonic clock."""
-    _is_streaming: bool = False
+    is_streaming: bool = False
     _master: int = -1
     _slave_fd: int = -1
 
@@ -75,7 +75,7 @@ class PtyDevice(Threaded):
 
     def start(self) -> None:
         """Stream from now on, from sample 0."""
-        self._is_streaming, self.emitted = True, 0
+        self.is_streaming, self.emitted = True, 0
         self.started_s = time.monotonic()
 
     def due(self, rate_hz: float) -> int:
@@ -100,7 +100,7 @@ class PtyDevice(Threaded):
         while not self._over.wait(_TICK_S):
             try:
                 self._listen()
-                if self._is_streaming:
+                if self.is_streaming:
                     self.stream()
             except OSError:
                 return

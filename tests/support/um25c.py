@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from support.pty_device import PortFaults, PtyDevice
 
 NUMBERS = {"UM24C": 0x0963, "UM25C": 0x09C9, "UM34C": 0x0D4C}
-_SUMMED = (
-    "17 7 127 69 113 3 9 53 19 89 59 67 57 39 23 49 "
-    "31 109 63 41 15 119 55 73 79 111 45 99 97 83 121 1"
-)
+SUMMED = [
+    *(17, 7, 127, 69, 113, 3, 9, 53, 19, 89, 59, 67, 57, 39, 23, 49),
+    *(31, 109, 63, 41, 15, 119, 55, 73, 79, 111, 45, 99, 97, 83, 121, 1),
+]
 """Source: https://sigrok.org/wiki/RDTech_UM_series, in the order given there."""
 
 Waveform = Callable[[float], tuple[float, float]]
@@ -48,7 +48,7 @@ def record_of(model: str, voltage_v: float, current_a: float) -> bytes:
     record[128:] = b"\xff\xf1"
     if model == "UM34C":
         record[129] = 0
-        for place in map(int, _SUMMED.split()):
+        for place in SUMMED:
             record[129] ^= record[place]
     return bytes(record)
 

@@ -37,6 +37,7 @@ class UsbDevice:
     kernel_drivers: set[int] = field(default_factory=set[int])
     """Interfaces that the kernel has."""
     claimed: set[int] = field(default_factory=set[int])
+    is_claimed_elsewhere: bool = False
     refusal: int | None = None
     """Number of the error with which it cannot be opened."""
     is_gone: bool = False
@@ -151,7 +152,7 @@ class UsbBus(usb.backend.IBackend):  # type: ignore[misc]  # pyusb has no types
         dev_handle.answers.clear()
 
     def claim_interface(self, dev_handle: UsbDevice, intf: int) -> None:
-        if intf in dev_handle.kernel_drivers:
+        if intf in dev_handle.kernel_drivers or dev_handle.is_claimed_elsewhere:
             raise usb.core.USBError("Resource busy", None, errno.EBUSY)
         dev_handle.claimed.add(intf)
 

@@ -7,16 +7,16 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-from edgebench.meters.hid import NO_HID_PERMISSION
 from edgebench.meters.options import install
+from edgebench.meters.transport import NO_TESTER_PERMISSION
 from edgebench.protocol.errors import TargetError, UsageError
 
 MESSAGE_MAX_BYTES = 4096
 INSTALL = install("usb")
 _WRITE_MS = 1000
 _REFUSALS = {
-    errno.EACCES: NO_HID_PERMISSION + " {name}",
-    errno.EPERM: NO_HID_PERMISSION + " {name}",
+    errno.EACCES: NO_TESTER_PERMISSION + " {name}",
+    errno.EPERM: NO_TESTER_PERMISSION + " {name}",
     errno.EBUSY: "the USB tester {name} is in use by another program",
     errno.ENODEV: "the USB tester {name} is gone",
 }
@@ -39,11 +39,13 @@ class BulkTransport:
 
         self._usb = usb
         try:
-            if device.is_kernel_driver_active(interface):
-                device.detach_kernel_driver(interface)
-                self._is_detached = True
+            with suppress(NotImplementedError):  # a system where the kernel has no say in it
+                if device.is_kernel_driver_active(interface):
+                    device.detach_kernel_driver(interface)
+                    self._is_detached = True
             usb.util.claim_interface(device, interface)
         except usb.core.USBError as exc:
+            self.close()
             raise TargetError(self._why(exc)) from exc
 
     def read(self, timeout_s: float) -> bytes:
@@ -74,7 +76,10 @@ class BulkTransport:
 
     def texts(self) -> tuple[str, str]:
         """Product and serial number, as the device says; empty where it does not."""
-        return _text(self._device, "product"), _text(self._device, "serial_number")
+        try:
+            return self._device.product or "", self._device.serial_number or ""
+        except (ValueError, self._usb.core.USBError):
+            return "", ""
 
     def _why(self, exc: Any) -> str:
         refusal = _REFUSALS.get(exc.errno or 0)
@@ -108,7 +113,7 @@ def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: A
             "libusb is not installed, this tester needs it: sudo apt install libusb-1.0-0"
         ) from None
     if serial:
-        devices = [device for device in devices if _text(device, "serial_number") == serial]
+        devices = [device for device in devices if _serial_of(device) in (serial, None)]
     if not devices:
         ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
         which = f"with serial number {serial} " if serial else ""
@@ -120,11 +125,11 @@ def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: A
     return devices[0]
 
 
-def _text(device: Any, name: str) -> str:
-    """Empty without the permission to ask, or where the device does not say."""
+def _serial_of(device: Any) -> str | None:
+    """None without the permission to ask: to claim it will be refused with the reason."""
     import usb.core
 
     try:
-        return getattr(device, name) or ""
+        return device.serial_number or ""
     except (ValueError, usb.core.USBError):
-        return ""
+        return None

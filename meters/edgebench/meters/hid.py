@@ -15,15 +15,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgebench.meters.transport import NO_TESTER_PERMISSION
 from edgebench.protocol.errors import TargetError, UsageError
 
 REPORT_BYTES = 64
-NO_HID_PERMISSION = "no permission to use the USB tester at"
-"""Begins the refusal that a rule of udev would mend."""
 _NO_NUMBER = b"\0"
 _REFUSALS = {
-    errno.EACCES: NO_HID_PERMISSION + " {path}",
-    errno.EPERM: NO_HID_PERMISSION + " {path}",
+    errno.EACCES: NO_TESTER_PERMISSION + " {path}",
+    errno.EPERM: NO_TESTER_PERMISSION + " {path}",
     errno.ENOENT: "no such device: {path}",
     errno.ENODEV: "no such device: {path}",
     errno.ENXIO: "no such device: {path}",

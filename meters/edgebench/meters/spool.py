@@ -1,7 +1,8 @@
 r"""Raw bytes of a meter on disk: a header, then packets with the time they came.
 
     <header as JSON> \n
-    packet: first_rx_ns i64, last_rx_ns i64, length u32, little-endian; then so many bytes
+    packet: first_rx_ns i64, last_rx_ns i64, length u32, CRC-32 of these 20 bytes, CRC-32 of what
+            follows, little-endian; then so many bytes
 
 Everything is kept before anybody decodes it, so that a mistake in a decoder costs no measurement.
 A file whose end is cut off, or zeros, as by a crash, is read up to there, and so is one that is
@@ -14,17 +15,20 @@ import json
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
+from zlib import crc32
 
 from edgebench.meters.base import Header, Packet
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, StoreError
 
-_PACKET = struct.Struct("<qqI")
+_FACTS = struct.Struct("<qqI")
+_SUMS = struct.Struct("<II")
+_HEAD_BYTES = _FACTS.size + _SUMS.size
 _HEADER_MAX_BYTES = 1 << 20
-_PACKET_MAX_BYTES = 1 << 26
 _BUFFER_BYTES = 1 << 20
 DAMAGED = "the recording of the meter is damaged"
 
@@ -76,8 +80,8 @@ class SpoolWriter:
         Raises:
             OSError: the disk is full, or gone.
         """
-        head = _PACKET.pack(packet.first_rx_ns, packet.last_rx_ns, len(packet.data))
-        self._file.write(head + packet.data)
+        facts = _FACTS.pack(packet.first_rx_ns, packet.last_rx_ns, len(packet.data))
+        self._file.write(facts + _SUMS.pack(crc32(facts), crc32(packet.data)) + packet.data)
 
 
 def read_header(path: Path) -> Header:
@@ -95,6 +99,17 @@ def read_header(path: Path) -> Header:
         raise MeasurementError(f"not a recording of a meter: {path}") from exc
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands before the bytes of a packet."""
+
+    first_rx_ns: int
+    last_rx_ns: int
+    length: int
+    checksum: int
+    """Of the bytes."""
+
+
 class Packets:
     """The packets of a recording in order, up to where it ends or is damaged."""
 
@@ -108,22 +123,19 @@ class Packets:
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None
         with self._path.open("rb", buffering=_BUFFER_BYTES) as file:
-            size_bytes = self._path.stat().st_size
             end = len(file.readline(_HEADER_MAX_BYTES))
-            while len(head := file.read(_PACKET.size)) == _PACKET.size:
-                first_ns, last_ns, length = _PACKET.unpack(head)
-                is_packet = 0 < length <= _PACKET_MAX_BYTES  # an empty one is never written
-                if not is_packet or len(data := file.read(length)) < length:
+            while head := _head_of(file.read(_HEAD_BYTES)):
+                data = file.read(head.length)
+                if len(data) < head.length or crc32(data) != head.checksum:
                     break
-                end += _PACKET.size + length
-                yield Packet(first_ns, last_ns, data)
-            rest_bytes = max(0, size_bytes - end)
-            file.seek(end)
-            if _is_torn(file, rest_bytes):
+                end += _HEAD_BYTES + head.length
+                yield Packet(head.first_rx_ns, head.last_rx_ns, data)
+            rest_bytes = max(0, self._path.stat().st_size - end)
+            if _is_torn(file, end):
                 self.torn_bytes = rest_bytes
             else:
                 self.damage = (
-                    f"{DAMAGED}: {rest_bytes} bytes from byte {end} on are no packets of a meter"
+                    f"{DAMAGED}: {rest_bytes} bytes from byte {end} on are not as they were written"
                 )
 
 
@@ -132,16 +144,24 @@ def read_packets(path: Path) -> Packets:
     return Packets(path)
 
 
-def _is_torn(file: BinaryIO, rest_bytes: int) -> bool:
-    """Whether this is what a crash leaves: the begin of one packet, or zeros, or nothing.
+def _head_of(found: bytes) -> _Head | None:
+    """None where that is none, or not as it was written."""
+    if len(found) < _HEAD_BYTES:
+        return None
+    checksum, data_checksum = _SUMS.unpack_from(found, _FACTS.size)
+    if crc32(found[: _FACTS.size]) != checksum:
+        return None
+    first_ns, last_ns, length = _FACTS.unpack_from(found)
+    return _Head(first_ns, last_ns, length, data_checksum)
 
-    What waited to be written is a packet and a buffer at most.
-    """
-    head = file.read(_PACKET.size)
-    if len(head) < _PACKET.size:
-        return True
-    length: int = _PACKET.unpack(head)[2]
-    if rest_bytes - _PACKET.size < length <= _PACKET_MAX_BYTES:
-        return rest_bytes <= _BUFFER_BYTES
-    chunks = iter(lambda: file.read(_BUFFER_BYTES), b"")
-    return not any(head) and not any(any(chunk) for chunk in chunks)
+
+def _is_torn(file: BinaryIO, begin: int) -> bool:
+    """Whether this is what a crash leaves: the begin of one packet, then zeros, or nothing."""
+    file.seek(begin)
+    head = _head_of(file.read(_HEAD_BYTES))
+    file.seek(begin)
+    written = 0
+    for place, chunk in enumerate(iter(lambda: file.read(_BUFFER_BYTES), b"")):
+        if kept := chunk.rstrip(b"\0"):
+            written = place * _BUFFER_BYTES + len(kept)
+    return written < _HEAD_BYTES + (head.length if head else 0)

@@ -19,6 +19,8 @@ READ_BYTES = 1 << 16
 """More than a tty buffers."""
 NO_PERMISSION = "no permission to use serial port"
 """Begins the refusal that a group of the user's would mend."""
+NO_TESTER_PERMISSION = "no permission to use the USB tester at"
+"""The same, of one that a rule of udev would mend."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",

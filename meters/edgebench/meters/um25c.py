@@ -48,6 +48,8 @@ _ANSWER_S = 1.0
 _SILENT_ANSWERS = 5
 """So many questions without an answer: the tester is gone, or out of reach."""
 _UPDATE_S = 0.5
+_LOWEST_V = 5.0
+"""Of USB; at more, digits are a smaller share."""
 _MANUAL = "RuiDeng's manual as remembered; not checked"
 
 
@@ -257,9 +259,9 @@ def _uncertainty(model: Model, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
     return (
         UncertaintyTerm(
             kind=Kind.VOLTAGE,
-            value=voltage,
+            value=voltage + 2 * model.volt / _LOWEST_V,
             unit=Unit.RATIO,
-            reference=_MANUAL,
+            reference=f"{_MANUAL}: with two digits at {_LOWEST_V:g} V",
         ),
         UncertaintyTerm(
             kind=Kind.GAIN,

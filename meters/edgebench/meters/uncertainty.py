@@ -26,7 +26,7 @@ class Kind(Enum):
     TIMEBASE = "timebase"
     """Ratio of the meter's clock."""
     VOLTAGE = "voltage"
-    """Ratio of the supply voltage where it is set or given, not measured."""
+    """Ratio of the voltage, where that is set, given, or measured apart from the current."""
     EDGE = "edge"
     """Seconds, at each end of a window."""
     MODEL = "model"

@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import km003c
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,6 +34,8 @@ from edgebench.meters.km003c.messages import (
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
+# There are wheels of it for some machines only.
+km003c = pytest.importorskip("km003c", reason="what it reads is held against this library")
 QUEUE = Setup(rate_hz=1000, is_queue=True)
 MICROVOLT = st.integers(-(2**31), 2**31 - 1)
 
@@ -289,6 +290,21 @@ def test_tester_that_cannot_be_opened_says_why(number: int, why: str) -> None:
     assert reason(Km003cEmulator(refusal=number)).startswith(why)
 
 
+def test_kernel_gets_its_interface_back_whatever_happens() -> None:
+    """A tester is taken away from the kernel for good by a look that failed."""
+    emulator = Km003cEmulator(kernel_drivers={0}, is_claimed_elsewhere=True)
+    assert "is in use by another program" in reason(emulator)
+    assert emulator.kernel_drivers == {0}
+
+
+def test_tester_that_may_not_be_asked_for_its_name_says_why() -> None:
+    """A named tester without a rule of udev is told not to be connected."""
+    bus = UsbBus(Km003cEmulator(refusal=errno.EACCES))
+    missing = Km003c(lambda: connect("007965", bus)).open()
+    assert isinstance(missing, Missing)
+    assert missing.reason.startswith("no permission to use the USB tester at 5fc9:0063")
+
+
 def test_none_several_or_another_are_told() -> None:
     """One of two is taken by chance, or something else is."""
     assert "no KM003C answers: nothing" in reason(Km003cEmulator(faults=Faults(is_mute=True)))
@@ -328,5 +344,12 @@ def test_options_that_cannot_be_are_refused(options: str) -> None:
 
 def test_options_are_taken() -> None:
     """An option is read, and forgotten."""
-    for options in ("rate=100", "queue", "rate=50,queue,reversed"):
-        assert isinstance(find_meter(f"km003c:,{options}"), Km003c)
+    expected = {
+        "rate=100": Setup(rate_hz=100),
+        "queue": QUEUE,
+        "rate=50,queue,reversed": Setup(rate_hz=50, is_queue=True, is_reversed=True),
+    }
+    for options, setup in expected.items():
+        meter = find_meter(f"km003c:,{options}")
+        assert isinstance(meter, Km003c)
+        assert meter.setup == setup

@@ -77,7 +77,8 @@ class QueryEnergy:
     p50_j: float | None = None
     p90_j: float | None = None
     u95_edges_j: float | None = None
-    """What the ends of a window may be wrong by, k = 2: of the one with the highest power there."""
+    """What the ends of a window may be wrong by, k = 2: of the one with the highest power there,
+    among up to a thousand of them, evenly spread."""
     refused: str | None = None
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.meters.hid import NO_HID_PERMISSION
-from edgebench.meters.transport import NO_PERMISSION
+from edgebench.meters.transport import NO_PERMISSION, NO_TESTER_PERMISSION
 from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -84,7 +83,7 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command."""
     if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
         return _PORT_GROUP
-    if isinstance(error, e.NoSuchMeter) and NO_HID_PERMISSION in str(error):
+    if isinstance(error, e.NoSuchMeter) and NO_TESTER_PERMISSION in str(error):
         return _TESTER_RULE
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"

@@ -129,7 +129,7 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
     if not (spool.exists() and stored.exists()):
         return None
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        loss = write_power(Path(folder), open_recording(spool)).loss
+        loss = decode_into(Path(folder), spool).loss
         is_damaged = loss.trouble is not None and loss.trouble.startswith(DAMAGED)
         if is_damaged and loss.trouble != read_power_facts(directory).loss.trouble:
             return loss.trouble

@@ -45,11 +45,11 @@ class FnirsiDecoder:
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """The samples that are complete now."""
         blocks = []
-        for report, skipped in self._framer.feed(packet.data):
+        for report, skipped_bytes in self._framer.feed(packet.data):
+            self._note_gap(skipped_bytes)
             if not is_data(report):
                 continue
             if self._is_begun:
-                self._note_gap(skipped)
                 blocks.append(self._block(*samples_of(report)))
             self._is_begun = True
         if blocks:
@@ -57,7 +57,8 @@ class FnirsiDecoder:
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back but the begin of a report."""
+        """Nothing is held back; damage at the end is lost as well."""
+        self._note_gap(self._framer.finish())
         return []
 
     def loss(self) -> LossReport:
@@ -74,7 +75,7 @@ class FnirsiDecoder:
         )
 
     def _note_gap(self, skipped_bytes: int) -> None:
-        if not skipped_bytes:
+        if not skipped_bytes or not self._is_begun:
             return
         count = SAMPLES * max(1, round(skipped_bytes / REPORT_BYTES))
         end = self._next_index + count

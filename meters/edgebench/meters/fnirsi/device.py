@@ -73,8 +73,10 @@ class Fnirsi:
             device = self._find()
             _refuse_other(device)
             self._awake = Awake(self._connect(device.path))
-            power_w = self._awake.first_power_w() * sign_of(self._is_reversed)
-            self._awake.stop()
+            try:
+                power_w = self._awake.first_power_w() * sign_of(self._is_reversed)
+            finally:
+                self._awake.stop()
             refuse_backwards(power_w)
         except EdgebenchError as exc:
             self.close()
@@ -217,7 +219,10 @@ def _uncertainty(smoothing_s: float) -> tuple[UncertaintyTerm, ...]:
         UncertaintyTerm(kind=Kind.GAIN, value=0.01, unit=Unit.RATIO, reference=_ASSUMED),
         UncertaintyTerm(kind=Kind.OFFSET, value=1e-3, unit=Unit.AMPERE, reference=_ASSUMED),
         UncertaintyTerm(
-            kind=Kind.TIMEBASE, value=200e-6, unit=Unit.RATIO, reference="as the rate check allows"
+            kind=Kind.TIMEBASE,
+            value=200e-6,
+            unit=Unit.RATIO,
+            reference="assumed; what a recording of a minute would show",
         ),
         UncertaintyTerm(
             kind=Kind.EDGE,

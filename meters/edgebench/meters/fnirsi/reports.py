@@ -83,7 +83,7 @@ def samples_of(report: bytes) -> tuple[Floats, Floats]:
 class Framer:
     """Finds whole reports among the bytes; those with a wrong checksum are none."""
 
-    skipped_bytes: int = 0
+    _skipped_bytes: int = 0
     """Since the last report that was found."""
     _waiting: bytes = b""
 
@@ -94,11 +94,17 @@ class Framer:
         while len(self._waiting) - at >= REPORT_BYTES:
             report = self._waiting[at : at + REPORT_BYTES]
             if report[0] == _MARK and report[-1] == checksum(report):
-                found.append((report, self.skipped_bytes))
-                self.skipped_bytes = 0
+                found.append((report, self._skipped_bytes))
+                self._skipped_bytes = 0
                 at += REPORT_BYTES
             else:
-                self.skipped_bytes += 1
+                self._skipped_bytes += 1
                 at += 1
         self._waiting = self._waiting[at:]
         return found
+
+    def finish(self) -> int:
+        """How many bytes at the end were none; the mere begin of a report is no damage."""
+        damaged_bytes = self._skipped_bytes + len(self._waiting) if self._skipped_bytes else 0
+        self._skipped_bytes, self._waiting = 0, b""
+        return damaged_bytes

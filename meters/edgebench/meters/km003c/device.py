@@ -81,7 +81,7 @@ class Km003c:
         answer_s: float = _ANSWER_S,
     ) -> None:
         self._connect = connect
-        self._setup = setup or Setup()
+        self.setup = setup or Setup()
         self._answer_s = answer_s
         self._dialog: Dialog | None = None
         self._header: Header | None = None
@@ -92,8 +92,8 @@ class Km003c:
             transport = self._connect()
             self._dialog = Dialog(transport, self._answer_s)
             voltage_v, current_a = self._dialog.first_reading()
-            refuse_backwards(voltage_v * current_a * sign_of(self._setup.is_reversed))
-            if self._setup.is_queue:
+            refuse_backwards(voltage_v * current_a * sign_of(self.setup.is_reversed))
+            if self.setup.is_queue:
                 self._try_queue(self._dialog)
             self._header = self._describe(*transport.texts())
         except EdgebenchError as exc:
@@ -106,7 +106,7 @@ class Km003c:
         dialog, header = self._dialog, self._header
         if dialog is None or header is None:
             raise MeasurementError("the KM003C is not open")
-        if not self._setup.is_queue:
+        if not self.setup.is_queue:
             return PolledSession(lambda: [dialog.reading()], header, path)
         return StreamSession(
             dialog, header, path, start=lambda: self._start(dialog), stop=dialog.stop_graph
@@ -119,7 +119,7 @@ class Km003c:
             self._dialog = None
 
     def _start(self, dialog: Dialog) -> None:
-        dialog.start_graph(QUEUE_RATES_HZ.index(round(self._setup.rate_hz)))
+        dialog.start_graph(QUEUE_RATES_HZ.index(round(self.setup.rate_hz)))
 
     def _try_queue(self, dialog: Dialog) -> None:
         """See whether it gives its queue to us."""
@@ -135,7 +135,7 @@ class Km003c:
         dialog.stop_graph()
 
     def _describe(self, product: str, serial: str) -> Header:
-        setup = self._setup
+        setup = self.setup
         return Header(
             driver=self.name,
             info=MeterInfo(vendor="ChargerLAB", model=product or "POWER-Z KM003C", serial=serial),
@@ -153,7 +153,7 @@ class Km003c:
                 arrival_error_s=_FETCH_S,
                 current_limits=(CurrentLimit(limit_a=LIMIT_A, reference=_ASSUMED),),
             ),
-            uncertainty=_uncertainty(setup.rate_hz),
+            uncertainty=_uncertainty(setup),
             facts=to_plain(Settings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
         )
 
@@ -261,13 +261,17 @@ def connect(serial: str = "", backend: object = None) -> BulkTransport:
     )
 
 
-def _uncertainty(rate_hz: float) -> tuple[UncertaintyTerm, ...]:
+def _uncertainty(setup: Setup) -> tuple[UncertaintyTerm, ...]:
+    own_clock = UncertaintyTerm(
+        kind=Kind.TIMEBASE, value=100e-6, unit=Unit.RATIO, reference="assumed: a crystal"
+    )
     return (
+        *((own_clock,) if setup.is_queue else ()),
         UncertaintyTerm(kind=Kind.GAIN, value=5e-3, unit=Unit.RATIO, reference=_ASSUMED),
         UncertaintyTerm(kind=Kind.OFFSET, value=1e-3, unit=Unit.AMPERE, reference=_ASSUMED),
         UncertaintyTerm(
             kind=Kind.EDGE,
-            value=1 / rate_hz,
+            value=1 / setup.rate_hz,
             unit=Unit.SECOND,
             is_common=False,
             reference="instants, that far apart",

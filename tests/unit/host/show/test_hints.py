@@ -8,8 +8,7 @@ import pytest
 
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.show.hints import hint_for
-from edgebench.meters.hid import NO_HID_PERMISSION
-from edgebench.meters.transport import NO_PERMISSION
+from edgebench.meters.transport import NO_PERMISSION, NO_TESTER_PERMISSION
 from edgebench.protocol import errors
 from edgebench.protocol.errors import EdgebenchError
 
@@ -62,7 +61,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (errors.MeterNotServed("x", "ppk2", meant="ppk2:/dev/x"), "bench", "agent:ppk2:/dev/x"),
         (errors.MeterNotServed("x", "ppk2"), "bench", "edgebench-agent serve --meter ppk2"),
         (errors.NoSuchMeter(f"meter: {NO_PERMISSION} /dev/x"), "bench", "dialout $USER"),
-        (errors.NoSuchMeter(f"meter: {NO_HID_PERMISSION} /dev/x"), "bench", "rule of udev"),
+        (errors.NoSuchMeter(f"meter: {NO_TESTER_PERMISSION} /dev/x"), "bench", "rule of udev"),
     ],
 )
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
