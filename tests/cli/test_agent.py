@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from support.agents import AgentProcess, Host
 
+from edgebench.agent.agent import Settings
 from edgebench.agent.cli import main
 from edgebench.agent.simulation.boards import BOARDS
+from edgebench.meters.wiring import Wiring
 from edgebench.protocol.identity import parse_pairing_string
 
 
@@ -83,6 +85,19 @@ def test_wiring_that_makes_no_sense_is_refused_when_the_agent_starts(
         assert (code, out) == (2, "")
         assert error.startswith(said)
         assert hint == "hint: see what it takes: edgebench-agent serve --help"
+
+
+def test_none_counts_for_more_than_the_environment(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose account names meters for every agent cannot have one without."""
+    started: list[Settings] = []
+    monkeypatch.setattr("edgebench.agent.daemon.run_daemon", started.append)
+    monkeypatch.setenv("EDGEBENCH_METERS", "rapl")
+    monkeypatch.setenv("EDGEBENCH_SYNC_LINE", "gpio:/nonexistent")
+    words = ("--state", str(tmp_path / "s"), "serve", "--local")
+    assert run(capsys, *words, "--meter", "none", "--sync-line", "none") == (0, "", "")
+    assert started[0].wiring == Wiring()
 
 
 def test_simulated_board_is_never_this_machine(host: Host) -> None:

@@ -20,8 +20,8 @@ from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.run import Runner
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_device, describe_environment, identity, is_emulated
-from edgebench.agent.wiring import Wiring
 from edgebench.device_profiles.match import match_profile
+from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.messages import Status

@@ -26,7 +26,7 @@ from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
 
 if TYPE_CHECKING:
-    from edgebench.agent.wiring import Wiring
+    from edgebench.meters.wiring import Wiring
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SYNC_LINE_VARIABLE = "EDGEBENCH_SYNC_LINE"
@@ -109,11 +109,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
-        help="a meter at this device that runs may ask for; may be repeated "
+        help="a meter at this device that runs may ask for, or none; may be repeated "
         f"(default: what {METERS_VARIABLE} says)",
     )  # fmt: skip
     serve.add_argument(
-        "--sync-line", metavar="gpio:PATH|uart:PATH",
+        "--sync-line", metavar="gpio:PATH|uart:PATH|none",
         help="wire to a meter's digital input, on which runs are marked "
         f"(default: what {SYNC_LINE_VARIABLE} says)",
     )  # fmt: skip
@@ -183,13 +183,11 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     Raises:
         UsageError: it makes no sense.
     """
-    from edgebench.agent.metering import check_meter
-    from edgebench.agent.wiring import Wiring
-    from edgebench.agent.worker.sync_line import check_line
+    from edgebench.meters.wiring import Wiring, check_line, check_meters
 
     line = options.sync_line or os.environ.get(SYNC_LINE_VARIABLE)
     named = options.meter or os.environ.get(METERS_VARIABLE, "").split(";")
-    meters = tuple(check_meter(text.strip()) for text in named if text.strip())
+    meters = check_meters([text.strip() for text in named if text.strip()])
     return Wiring(sync_line=check_line(line) if line else None, meters=meters)
 
 

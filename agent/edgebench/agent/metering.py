@@ -30,18 +30,6 @@ HANG_S = 30.0
 """A meter that takes longer to open or to close hangs; a session's own limit is a third of it."""
 
 
-def check_meter(text: str) -> str:
-    """The text, if a driver takes it; whether the meter is there, each run finds out.
-
-    Raises:
-        UsageError: there is no such driver, or an option is wrong.
-    """
-    from edgebench.meters.registry import find_meter
-
-    find_meter(text).close()
-    return text
-
-
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
     """Check that a run asks for a meter that the agent's owner named, if for any.
 

@@ -25,11 +25,11 @@ from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
 from edgebench.agent.telemetry.job import Live, SamplerJob
 from edgebench.agent.telemetry.process import Said, SamplerProcess
-from edgebench.agent.wiring import Wiring
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import default_memory_bytes
 from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
+from edgebench.meters.wiring import Wiring
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import (

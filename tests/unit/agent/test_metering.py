@@ -12,7 +12,7 @@ from support.powercap import Counter
 from support.recordings import decoded
 
 from edgebench.agent import metering as metering_module
-from edgebench.agent.metering import Metering, check_meter, require_served
+from edgebench.agent.metering import Metering, require_served
 from edgebench.meters import registry
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.options import Options
@@ -167,10 +167,3 @@ def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
         require_served("ppk2", served)
     with pytest.raises(UsageError, match=r"which serves ppk2:a, ppk2:b$"):
         require_served("ppk2", ("ppk2:a", "ppk2:b"))
-
-
-def test_driver_that_there_is_not_is_refused_at_once() -> None:
-    """A typing error is found after the first run."""
-    assert check_meter("rapl") == "rapl"
-    with pytest.raises(UsageError, match="unknown meter 'rapple'"):
-        check_meter("rapple")

@@ -14,10 +14,9 @@ import os
 import termios
 import time
 from collections.abc import Callable
-from pathlib import PurePosixPath
 from typing import Protocol
 
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import Pulse
 
 LOW_NS = 2_000_000
@@ -120,18 +119,6 @@ class UartLine:
 
 
 _KINDS: dict[str, Callable[[str], SyncLine]] = {"gpio": GpioLine, "uart": UartLine}
-
-
-def check_line(text: str) -> str:
-    """The text, if it names a line.
-
-    Raises:
-        UsageError: it does not.
-    """
-    kind, _, path = text.partition(":")
-    if kind not in _KINDS or not PurePosixPath(path).is_absolute():
-        raise UsageError(f"a sync line is gpio:/PATH or uart:/PATH, got {text[:200]!r}")
-    return text
 
 
 def open_line(text: str) -> SyncLine:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.agent.worker.sync_line import LOW_NS, check_line, open_line, pulse
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.agent.worker import sync_line
+from edgebench.agent.worker.sync_line import LOW_NS, open_line, pulse
+from edgebench.meters.wiring import LINE_KINDS
+from edgebench.protocol.errors import TargetError
 
 
 class Time:
@@ -103,16 +105,6 @@ def test_file_that_is_no_serial_port_says_so(tmp_path: Path) -> None:
         open_line(f"uart:{path}")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "gpio", "gpio:", "gpio:value", "spi:/dev/spidev0.0", "/dev/x"]
-)
-def test_malformed_line_is_refused(text: str) -> None:
-    """A typing error is found in the first run, or the worker writes into its own directory."""
-    with pytest.raises(UsageError, match="a sync line is gpio:/PATH or uart:/PATH, got "):
-        check_line(text)
-
-
-def test_wellformed_line_is_taken() -> None:
-    """Nobody can wire anything."""
-    for text in ("gpio:/sys/class/gpio/gpio17/value", "uart:/dev/ttyS0"):
-        assert check_line(text) == text
+def test_kinds_of_lines_are_those_that_are_checked_for() -> None:
+    """A kind is refused that the worker could open, or taken and then unknown in every run."""
+    assert tuple(sync_line._KINDS) == LINE_KINDS

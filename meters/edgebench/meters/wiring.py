@@ -1,0 +1,63 @@
+"""What is wired to a device: its owner says so where its agent is started, and no run may.
+
+`edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same words.
+Drivers are imported when there is a meter to check: an idle agent has no use for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from edgebench.protocol.errors import UsageError
+
+NOTHING = "none"
+"""In the place of a meter or a line: there is none, whatever was said before."""
+LINE_KINDS = ("gpio", "uart")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Said when the agent is started."""
+
+    sync_line: str | None = None
+    """To a meter's digital input: `gpio:PATH` or `uart:PATH`."""
+    meters: tuple[str, ...] = ()
+    """That runs may ask for."""
+
+
+def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
+    """The meters that these texts name; whether they are there, each run finds out.
+
+    >>> check_meters(["none"])
+    ()
+
+    Raises:
+        NoSuchMeter: there is no such driver.
+        WrongMeterOption: an option is wrong.
+        UsageError: "none" is one of several.
+    """
+    if tuple(texts) in ((), (NOTHING,)):
+        return ()
+    if NOTHING in texts:
+        raise UsageError(f"meter {NOTHING} goes with no other, got {', '.join(texts)[:200]}")
+    from edgebench.meters.registry import find_meter
+
+    for text in texts:
+        find_meter(text).close()
+    return tuple(texts)
+
+
+def check_line(text: str) -> str | None:
+    """The line that this text names, if any; whether it is there, each run finds out.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if text == NOTHING:
+        return None
+    kind, _, path = text.partition(":")
+    if kind not in LINE_KINDS or not PurePosixPath(path).is_absolute():
+        raise UsageError(f"a sync line is gpio:/PATH or uart:/PATH, got {text[:200]!r}")
+    return text

@@ -1,0 +1,40 @@
+"""What an owner says is wired to a device, checked where an agent is started or deployed."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgebench.meters.wiring import check_line, check_meters
+from edgebench.protocol.errors import NoSuchMeter, UsageError, WrongMeterOption
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpio", "gpio:", "gpio:value", "spi:/dev/spidev0.0", "/dev/x"]
+)
+def test_malformed_line_is_refused(text: str) -> None:
+    """A typing error is found in the first run, or the worker writes into its own directory."""
+    with pytest.raises(UsageError, match="a sync line is gpio:/PATH or uart:/PATH, got "):
+        check_line(text)
+
+
+def test_wellformed_line_is_taken() -> None:
+    """Nobody can wire anything."""
+    for text in ("gpio:/sys/class/gpio/gpio17/value", "uart:/dev/ttyS0"):
+        assert check_line(text) == text
+
+
+def test_driver_that_there_is_not_is_refused_at_once() -> None:
+    """A typing error is found after the first run."""
+    assert check_meters(["rapl", "synthetic"]) == ("rapl", "synthetic")
+    with pytest.raises(NoSuchMeter, match="unknown meter 'rapple'"):
+        check_meters(["rapl", "rapple"])
+    with pytest.raises(WrongMeterOption, match="has no option 'volts'"):
+        check_meters(["ppk2:/dev/ttyACM0,volts=3"])
+
+
+def test_none_is_no_meter_and_no_line() -> None:
+    """What was wired once cannot be unsaid; or it is dropped beside a meter that is wanted."""
+    assert check_meters(["none"]) == check_meters([]) == ()
+    assert check_line("none") is None
+    with pytest.raises(UsageError, match="none goes with no other, got rapl, none"):
+        check_meters(["rapl", "none"])
