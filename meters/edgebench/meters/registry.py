@@ -5,7 +5,7 @@ An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,8 @@ class Driver:
     """The address and the options behind the name; empty: it takes neither."""
     is_external: bool = False
     """It has wires of its own, to whatever device; the others measure the machine they run on."""
+    extra: str = ""
+    """Of pyproject.toml, which brings the driver's library; empty: it needs none."""
 
 
 def _rapl(options: Options) -> Meter:
@@ -62,6 +64,7 @@ DRIVERS: dict[str, Driver] = {
         "Joulescope JS110, JS220, JS320",
         usage="[:SERIAL][,rate=100k][,inputs=0..4]",
         is_external=True,
+        extra="joulescope",
     ),
     "lpm01a": Driver(
         lpm01a_device.make_meter,
@@ -70,6 +73,7 @@ DRIVERS: dict[str, Driver] = {
         usage="[:PORT][,supply=1.8..3.3][,rate=100k][,output=current|energy][,mode=dyn|stat]"
         "[,function=optim|high][,format=binary|ascii][,events=ris|fal][,power]",
         is_external=True,
+        extra="serial",
     ),
     "ppk2": Driver(
         ppk2_device.make_meter,
@@ -77,6 +81,7 @@ DRIVERS: dict[str, Driver] = {
         "Nordic Power Profiler Kit II",
         usage="[:PORT],supply=0.8..5[,source][,power]",
         is_external=True,
+        extra="serial",
     ),
     "scpi": Driver(
         scpi_device.make_meter,
@@ -84,6 +89,7 @@ DRIVERS: dict[str, Driver] = {
         "bench supplies, power meters and multimeters, by SCPI",
         usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
         is_external=True,
+        extra="scpi",
     ),
     "fnirsi": Driver(
         fnirsi_device.make_meter,
@@ -98,6 +104,7 @@ DRIVERS: dict[str, Driver] = {
         "ChargerLAB USB testers POWER-Z KM003C and KM002C",
         usage="[:SERIAL][,rate=200][,reversed][,queue]",
         is_external=True,
+        extra="usb",
     ),
     "um25c": Driver(
         um25c.make_meter,
@@ -105,6 +112,7 @@ DRIVERS: dict[str, Driver] = {
         "RuiDeng USB testers UM24C, UM25C, UM34C, by Bluetooth",
         usage=":PORT[,rate=2]",
         is_external=True,
+        extra="serial",
     ),
     "rapl": Driver(
         _rapl, RaplDecoder, "energy counters of Intel and AMD processors", usage="[:ROOT]"
@@ -172,6 +180,18 @@ def is_external(text: str) -> bool:
         NoSuchMeter: no driver has that name.
     """
     return _driver(text.partition(":")[0]).is_external
+
+
+def extras_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """The extras that bring what these meters need, each once.
+
+    >>> extras_of(["um25c:/dev/rfcomm0", "ppk2:,supply=3.3", "rapl"])
+    ('serial',)
+
+    Raises:
+        NoSuchMeter: no driver has one of the names.
+    """
+    return tuple(sorted({_driver(text.partition(":")[0]).extra for text in texts} - {""}))
 
 
 def _driver(name: str) -> Driver:

@@ -12,8 +12,10 @@ import pytest
 from edgebench.agent.runtimes import onnx
 from edgebench.host.imports import jls_file
 from edgebench.meters import bulk
+from edgebench.meters.base import Missing
 from edgebench.meters.joulescope import device as joulescope
 from edgebench.meters.options import install
+from edgebench.meters.registry import DRIVERS, extras_of, find_meter
 from edgebench.meters.scpi import link as scpi
 
 if sys.version_info >= (3, 11):
@@ -22,8 +24,14 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[3]
+METERS_PAGE = (ROOT / "docs/meters.md").read_text()
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-COMMANDS = (scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL)
+EXAMPLES = {
+    example.partition(":")[0]: example
+    for example in re.findall(r"^\| `\w+` \| `(\S+)` \|", METERS_PAGE, re.MULTILINE)
+}
+"""A meter of each driver, as the page names it."""
+COMMANDS = (scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, install("serial"))
 LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb")
 
 
@@ -33,8 +41,21 @@ def test_command_that_is_shown_installs_something(command: str) -> None:
     match = re.match(r"pip install '\S+\[(\w+)\]'", command)
     assert match is not None
     assert EXTRAS[match[1]]
-    assert match[1] in EXTRAS["dev"][0], "the tests need it"
+    needed = {package.split(">=")[0] for package in EXTRAS[match[1]]}
+    by_host = {package.split(">=")[0] for package in EXTRAS["host"]}
+    assert match[1] in EXTRAS["dev"][0] or needed <= by_host, "the tests need it"
     assert f"| `{match[1]}` |" in (ROOT / "docs/dependencies.md").read_text()
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_extra_of_a_driver_is_what_it_asks_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device to which a meter is deployed gets another library than its driver needs, or none."""
+    for library in LIBRARIES:
+        monkeypatch.setitem(sys.modules, library, None)
+    found = find_meter(EXAMPLES[name]).open()
+    said = found.reason if isinstance(found, Missing) else ""
+    extra = DRIVERS[name].extra
+    assert (install(extra) in said) if extra else ("pip install" not in said), said
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/meters.md", "docs/dependencies.md"])
@@ -50,6 +71,13 @@ def test_pages_install_from_a_checkout(page: str) -> None:
 def test_commands_install_from_a_checkout(command: str) -> None:
     """The command that a message shows fails, for edgebench is on no index."""
     assert re.fullmatch(r"pip install '\.\[\w+\]' \(from a checkout\)", command)
+
+
+def test_meters_with_one_library_need_one_extra() -> None:
+    """Two meters on serial ports bring pyserial twice, or one without a library brings an extra."""
+    assert extras_of(["um25c:/dev/rfcomm0", "rapl", "ppk2:,supply=3.3", "scpi:x"]) == (
+        *("scpi", "serial"),
+    )
 
 
 def test_table_of_meters_needs_none_of_them() -> None:

@@ -1,10 +1,11 @@
 """The wheels that a device needs, fetched by the host, so that the device needs no internet.
 
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
-                             (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
+              + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
-A set is what one kind of device gets: same Python, platform, runtimes and requirements. It is
-used again for a day without asking the index, and after that whenever the index is out of reach.
+A set is what one kind of device gets: same Python, platform, runtimes, extras and requirements. It
+is used again for a day without asking the index, and after that whenever the index is out of reach.
+Of the runtimes, those without a wheel are left out; an extra that a meter needs has to be there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgebench.host.devices.on_device import Interpreter
-from edgebench.host.devices.wheel import build_wheel, normalized, runtime_packages
+from edgebench.host.devices.wheel import build_wheel, extra_packages, normalized
 from edgebench.protocol.errors import PackagesMissing
 from edgebench.protocol.paths import APPLICATION
 
@@ -48,19 +49,45 @@ class Wheels:
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """Runtimes that were asked for and have no wheel for the device."""
+    extras: tuple[str, ...] = ()
+    """That a meter needs."""
 
     @property
     def requirement(self) -> str:
         """What pip is asked to install from them."""
-        return f"{APPLICATION}[{','.join(self.runtimes)}]" if self.runtimes else APPLICATION
+        return with_extras(APPLICATION, (*self.runtimes, *self.extras))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a set depends on."""
+
+    own: Path
+    interpreter: Interpreter
+    runtimes: tuple[str, ...]
+    extras: tuple[str, ...]
 
 
 class _Offline(PackagesMissing):
     """The index is out of reach."""
 
 
+def with_extras(what: str, extras: Sequence[str]) -> str:
+    """A requirement, as pip reads it.
+
+    >>> with_extras("edgebench", ["onnx", "serial"]), with_extras("edgebench", [])
+    ('edgebench[onnx,serial]', 'edgebench')
+    """
+    return f"{what}[{','.join(extras)}]" if extras else what
+
+
 def fetch(
-    interpreter: Interpreter, runtimes: Sequence[str], scratch: Path, source: Path | None = None
+    interpreter: Interpreter,
+    runtimes: Sequence[str],
+    scratch: Path,
+    source: Path | None = None,
+    *,
+    extras: Sequence[str] = (),
 ) -> Wheels:
     """The wheels for a device.
 
@@ -69,22 +96,24 @@ def fetch(
         runtimes: Those that are wanted; what has no wheel is left out.
         scratch: A directory for what is not kept.
         source: A directory to take wheels from, and from nowhere else; None: the index.
+        extras: Those that meters need.
 
     Raises:
-        PackagesMissing: not even one of the runtimes can be had, or the agent itself not.
+        PackagesMissing: not even one of the runtimes can be had, or the agent itself or an extra
+            not.
     """
-    own = build_wheel(scratch)
+    wanted = _Wanted(build_wheel(scratch), interpreter, tuple(runtimes), tuple(extras))
     if source is not None:
-        _resolve(own, interpreter, runtimes, scratch / "set", source)
-        return _chosen(own, scratch / "set", runtimes, interpreter)
-    kept = _cache() / _set_name(own, interpreter, runtimes)
+        _resolve(wanted, scratch / "set", source)
+        return _chosen(wanted, scratch / "set")
+    kept = _cache() / _set_name(wanted)
     if not kept.exists() or time.time() - kept.stat().st_mtime > FRESH_S:
         try:
-            _refresh(kept, own, interpreter, runtimes)
+            _refresh(kept, wanted)
         except _Offline:
             if not kept.exists():
                 raise
-    return _chosen(own, kept, runtimes, interpreter)
+    return _chosen(wanted, kept)
 
 
 def platform_tags(interpreter: Interpreter) -> list[str]:
@@ -107,12 +136,12 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
     return [*tags, f"linux_{arch}"]
 
 
-def _refresh(kept: Path, own: Path, interpreter: Interpreter, runtimes: Sequence[str]) -> None:
+def _refresh(kept: Path, wanted: _Wanted) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
         fresh = Path(folder) / "set"
-        _resolve(own, interpreter, runtimes, fresh, None)
-        (fresh / own.name).unlink()  # it changes with every edit; it is built each time
+        _resolve(wanted, fresh, None)
+        (fresh / wanted.own.name).unlink()  # it changes with every edit; it is built each time
         if kept.exists():
             kept.replace(Path(folder) / "old")
         try:
@@ -122,44 +151,44 @@ def _refresh(kept: Path, own: Path, interpreter: Interpreter, runtimes: Sequence
                 raise
 
 
-def _resolve(
-    own: Path,
-    interpreter: Interpreter,
-    runtimes: Sequence[str],
-    destination: Path,
-    source: Path | None,
-) -> None:
-    """Fill `destination`, with as many of the runtimes as there are wheels for."""
+def _resolve(wanted: _Wanted, destination: Path, source: Path | None) -> None:
+    """Fill `destination`, with all extras, and as many of the runtimes as there are wheels for."""
+
+    def download(runtimes: Sequence[str]) -> None:
+        extras = (*runtimes, *wanted.extras)
+        _download(wanted.own, wanted.interpreter, extras, destination, source)
+
     try:
-        return _download(own, interpreter, runtimes, destination, source)
+        return download(wanted.runtimes)
     except _Offline:
         raise
     except PackagesMissing as exc:
         failure = exc
+    if wanted.extras:
+        download(())  # where a meter's library is missing, that is told, and no runtime blamed
     usable = []
-    for runtime in runtimes if len(runtimes) > 1 else ():
+    for runtime in wanted.runtimes if len(wanted.runtimes) > 1 else ():
         try:
-            _download(own, interpreter, [runtime], destination, source)
+            download([runtime])
             usable.append(runtime)
         except PackagesMissing as exc:
             failure = exc
     if not usable:
         raise failure
     shutil.rmtree(destination)
-    return _download(own, interpreter, usable, destination, source)
+    return download(usable)
 
 
 def _download(
     own: Path,
     interpreter: Interpreter,
-    runtimes: Sequence[str],
+    extras: Sequence[str],
     destination: Path,
     source: Path | None,
 ) -> None:
     if find_spec("pip") is None:
         raise _Offline("this host's Python has no pip")
     where = ["--no-index", "--find-links", str(source)] if source else ["--retries", "1"]
-    extras = f"[{','.join(runtimes)}]" if runtimes else ""
     command = [
         *(sys.executable, "-m", "edgebench.host.devices.foreign_pip"),
         *(json.dumps(interpreter.markers), "download", "--no-input"),
@@ -168,7 +197,7 @@ def _download(
         *(word for tag in platform_tags(interpreter) for word in ("--platform", tag)),
         *(*where, "--dest", str(destination)),
         # The device may have no pip; its own one, as a wheel, can be run as it is.
-        *(f"{APPLICATION}{extras} @ {own.absolute().as_uri()}", "pip"),
+        *(f"{with_extras(APPLICATION, extras)} @ {own.absolute().as_uri()}", "pip"),
     ]
     try:
         result = subprocess.run(
@@ -199,15 +228,16 @@ def _pip_error(text: str) -> str:
     return lines[-1].strip() or "pip failed"
 
 
-def _chosen(own: Path, directory: Path, wanted: Sequence[str], interpreter: Interpreter) -> Wheels:
+def _chosen(wanted: _Wanted, directory: Path) -> Wheels:
+    own, asked = wanted.own, wanted.runtimes
     others = sorted(path for path in directory.glob("*.whl") if path.name != own.name)
     names = {normalized(path.name) for path in others}
-    packages = runtime_packages()
-    runtimes = tuple(name for name in wanted if packages[name] and packages[name] <= names)
+    packages = extra_packages()
+    runtimes = tuple(name for name in asked if packages[name] and packages[name] <= names)
     if not runtimes:
-        raise PackagesMissing(f"no wheel of a runtime for {interpreter}: {', '.join(wanted)}")
-    left_out = tuple(name for name in wanted if name not in runtimes)
-    return Wheels(own, (own, *others), runtimes, left_out)
+        raise PackagesMissing(f"no wheel of a runtime for {wanted.interpreter}: {', '.join(asked)}")
+    left_out = tuple(name for name in asked if name not in runtimes)
+    return Wheels(own, (own, *others), runtimes, left_out, wanted.extras)
 
 
 def _cache() -> Path:
@@ -216,11 +246,13 @@ def _cache() -> Path:
     return root / APPLICATION / "wheels"
 
 
-def _set_name(own: Path, interpreter: Interpreter, runtimes: Sequence[str]) -> str:
+def _set_name(wanted: _Wanted) -> str:
     """Names all that a set depends on, as far as it may differ; not the kernel's version."""
-    with zipfile.ZipFile(own) as wheel:
+    interpreter = wanted.interpreter
+    with zipfile.ZipFile(wanted.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         digest = hashlib.sha256(wheel.read(metadata))
-    digest.update(repr((platform_tags(interpreter), sorted(runtimes))).encode())
+    extras = sorted((*wanted.runtimes, *wanted.extras))
+    digest.update(repr((platform_tags(interpreter), extras)).encode())
     machine = interpreter.markers["platform_machine"]
     return f"{interpreter.abi}-{machine}-{digest.hexdigest()[:16]}"

@@ -17,6 +17,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+from edgebench.meters.registry import DRIVERS, extras_of
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.paths import APPLICATION
 
@@ -24,7 +25,9 @@ PORTIONS = ("protocol", "device_profiles", "meters", "agent")
 """What runs on a device."""
 RUNTIMES = ("tflite", "litert", "onnx")
 """The extras that bring a runtime; the names of the runtimes, too."""
-DEVICE_EXTRAS = (*RUNTIMES, "runtimes")
+METER_EXTRAS = extras_of(tuple(DRIVERS))
+"""The extras that bring what a meter's driver needs."""
+DEVICE_EXTRAS = (*RUNTIMES, "runtimes", *METER_EXTRAS)
 _EXTRA = re.compile(r"""\bextra\s*==\s*['"]([\w.-]+)['"]""")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip file can hold."""
@@ -65,14 +68,15 @@ def build_wheel(directory: Path) -> Path:
     return path
 
 
-def runtime_packages() -> dict[str, frozenset[str]]:
-    """The packages that each runtime's extra adds to what every device gets, by runtime."""
+def extra_packages() -> dict[str, frozenset[str]]:
+    """The packages that each extra adds to what every device gets, by runtime or meter's extra."""
     names: dict[str, set[str]] = {}
     for requirement in _own().requires or ():
         extra = _extra_of(requirement)
         names.setdefault(extra, set()).add(normalized(requirement))
     base = names.get("", set())
-    return {runtime: frozenset(names.get(runtime, set()) - base) for runtime in RUNTIMES}
+    extras = (*RUNTIMES, *METER_EXTRAS)
+    return {extra: frozenset(names.get(extra, set()) - base) for extra in extras}
 
 
 def normalized(text: str) -> str:

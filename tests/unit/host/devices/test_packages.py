@@ -19,6 +19,7 @@ WHEELS = {
     "onnx": "onnxruntime-1.23.2-cp311-cp311-manylinux_2_27_aarch64.whl",
     "litert": "ai_edge_litert-2.3.0-cp311-cp311-manylinux_2_27_aarch64.whl",
     "tflite": "tflite_runtime-2.14.0-cp311-cp311-manylinux_2_34_aarch64.whl",
+    "serial": "pyserial-3.5-py2.py3-none-any.whl",
 }
 
 
@@ -41,10 +42,10 @@ BOARD = interpreter("aarch64")
 
 
 class Index:
-    """Stands in for pip: has wheels for some runtimes, counts what it is asked."""
+    """Stands in for pip: has wheels for some extras, counts what it is asked."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, cache: Path, *runtimes: str) -> None:
-        self.runtimes = set(runtimes)
+    def __init__(self, patch: pytest.MonkeyPatch, cache: Path, *extras: str) -> None:
+        self.extras = set(extras)
         self.asked: list[tuple[str, ...]] = []
         self.error: PackagesMissing | None = None
         patch.setattr(packages, "_download", self._download)
@@ -54,17 +55,17 @@ class Index:
         self,
         own: Path,
         interpreter: Interpreter,
-        runtimes: Sequence[str],
+        extras: Sequence[str],
         destination: Path,
         source: Path | None,
     ) -> None:
-        self.asked.append(tuple(runtimes))
+        self.asked.append(tuple(extras))
         if self.error:
             raise self.error
-        if missing := set(runtimes) - self.runtimes:
+        if missing := set(extras) - self.extras:
             raise PackagesMissing(f"no wheel: {min(missing)}")
         destination.mkdir(exist_ok=True)
-        for name in (own.name, *(WHEELS[runtime] for runtime in runtimes)):
+        for name in (own.name, *(WHEELS[extra] for extra in extras)):
             (destination / name).touch()
 
 
@@ -118,6 +119,29 @@ def test_runtime_that_its_markers_exclude_is_left_out(
     found = fetch(BOARD, ["tflite", "onnx"], tmp_path)
     assert (found.runtimes, found.left_out) == (("onnx",), ("tflite",))
     assert len(index.asked) == 1
+
+
+def test_what_a_meter_needs_comes_along_with_every_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime has no wheel, and the meter's library is left out, too; or an old set has none."""
+    index = Index(monkeypatch, tmp_path / "cache", "onnx", "serial")
+    fetch(BOARD, ["litert", "onnx"], tmp_path)
+    found = fetch(BOARD, ["litert", "onnx"], tmp_path, extras=["serial"])
+    assert (found.runtimes, found.left_out) == (("onnx",), ("litert",))
+    assert found.requirement == "edgebench[onnx,serial]"
+    assert {path.name for path in found.files} >= {WHEELS["onnx"], WHEELS["serial"]}
+    assert index.asked[-1] == ("onnx", "serial")
+
+
+def test_missing_library_of_a_meter_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device serves a meter that it cannot open, or a runtime is blamed for that."""
+    Index(monkeypatch, tmp_path / "cache", "onnx", "litert")
+    with pytest.raises(PackagesMissing, match="no wheel: serial"):
+        fetch(BOARD, ["litert", "onnx"], tmp_path, extras=["serial"])
+    assert not any((tmp_path / "cache").glob("*/*/*"))
 
 
 def test_set_serves_a_farm_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

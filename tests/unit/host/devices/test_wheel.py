@@ -17,8 +17,8 @@ from edgebench.host.devices.wheel import (
     PORTIONS,
     RUNTIMES,
     build_wheel,
+    extra_packages,
     normalized,
-    runtime_packages,
 )
 
 INFO = f"edgebench-{version('edgebench')}.dist-info"
@@ -73,7 +73,8 @@ def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
     names = {normalized(line) for line in required}
     assert not names & {"pandas", "paramiko", "pyarrow", "rich", "scipy", "pytest"}
     assert metadata["Requires-Python"] == ">=3.10"
-    assert set(metadata.get_all("Provides-Extra") or []) == {*RUNTIMES, "runtimes"}
+    meters = {"joulescope", "scpi", "serial", "usb"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {*RUNTIMES, "runtimes", *meters}
 
 
 def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
@@ -83,12 +84,16 @@ def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
     assert "edgebench.host" not in text
 
 
-def test_packages_of_the_runtimes_come_from_the_metadata() -> None:
-    """A runtime counts as present because numpy is."""
-    assert runtime_packages() == {
+def test_packages_of_the_extras_come_from_the_metadata() -> None:
+    """A runtime counts as present because numpy is, or a device gets no library for its meter."""
+    assert extra_packages() == {
         "tflite": {"tflite-runtime"},
         "litert": {"ai-edge-litert"},
         "onnx": {"onnxruntime"},
+        "joulescope": {"pyjoulescope-driver"},
+        "scpi": {"pyvisa", "pyvisa-py"},
+        "serial": {"pyserial"},
+        "usb": {"pyusb"},
     }
 
 
