@@ -16,7 +16,7 @@ from edgebench.protocol.errors import PackagesMissing
 
 @pytest.fixture(scope="session")
 def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels that Debian's Python needs for onnx, fetched while there is a network."""
+    """Wheels for Debian's Python, onnx and a serial meter, fetched while there is a network."""
     if not Path(SYSTEM_PYTHON).exists():
         skip_or_fail(f"missing: {SYSTEM_PYTHON}")
     scratch = tmp_path_factory.mktemp("wheels")
@@ -28,7 +28,7 @@ def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         fcntl.flock(lock, fcntl.LOCK_EX)
         patch.setenv("XDG_CACHE_HOME", str(kept))
         try:
-            found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch)
+            found = fetch(interpreter_of(SYSTEM_PYTHON), ["onnx"], scratch, extras=["serial"])
         except PackagesMissing as exc:
             skip_or_fail(f"no wheels: {exc}")
     return found.files[-1].parent

@@ -19,15 +19,24 @@ from edgebench.host.devices.files import HostFiles, KnownDevice
 
 MODEL = "digits_int8.onnx"
 QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+METER = "synthetic:constant,power=1"
+ABSENT = "um25c:/dev/rfcomm-of-nobody"
+"""A meter on a serial port, which is not there; its library has to be."""
+SERVED = f"\nmeters    {METER}, {ABSENT}\n"
+"""In the report of a deploy."""
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
-    """A device with a deployed agent, called `board`; every test leaves it so."""
+    """A device with a deployed agent, called `board`, and meters; every test leaves it so."""
     need_machines()
+    meters = ("--meter", METER, "--meter", ABSENT)
     with fresh_site(tmp_path_factory.mktemp("site")) as made:
-        result = made.deploy("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+        words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+        result = made.deploy(*words, *meters)
         assert result.returncode == 0, result.stderr
+        assert SERVED in result.stdout
+        assert f"\nwarning   meter {ABSENT} is not there yet: no such file: " in result.stdout
         yield made
 
 
@@ -51,27 +60,32 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_deployed_device_measures(deployed: Site) -> None:
-    """Deploying ends well and leaves a device that cannot be used."""
-    result = deployed.run("bench", MODEL, "--on", "board", *QUICK, "--json")
+def test_deployed_device_measures_with_the_meter_beside_it(deployed: Site) -> None:
+    """Deploying ends well and leaves a device that cannot be used, or that has no meter."""
+    words = ("--meter", f"agent:{METER}", "--idle", "0.5s")
+    result = deployed.run("bench", MODEL, "--on", "board", *QUICK, *words, "--json")
     assert result.returncode in (0, 3), result.stderr
     (document,) = json.loads(result.stdout)["runs"]
+    assert document["metrics"]["energy"]["power_w_mean"] == pytest.approx(1)
     assert document["device"]["name"] == "board"
     assert document["runtime"]["name"] == "onnx"
     (device,) = known(deployed.host)
     assert device.deployed_to == deployed.target
     assert device.addresses[0] == deployed.server.address
+    packages = deployed.account.home / ".local/share/edgebench/agent-venv/lib"
+    assert any(packages.glob("*/site-packages/serial/__init__.py")), "for the absent meter"
 
 
-def test_second_deploy_sends_nothing_and_keeps_name_port_and_pairing(
+def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
     deployed: Site, wheels: Path
 ) -> None:
-    """An upgrade copies 50 MB again, or the device gets another name or identity by it."""
+    """An upgrade copies 50 MB again, or the device gets another identity or other meters by it."""
     before, old_pid = known(deployed.host), agent_pid(deployed)
     result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
     assert result.returncode == 0, result.stderr
     assert "installed already" in result.stderr
     assert "sending" not in result.stderr
+    assert SERVED in result.stdout
     assert "next: edgebench bench --quick --on board" in result.stdout
     assert known(deployed.host) == before
     assert agent_pid(deployed) != old_pid
@@ -123,7 +137,9 @@ def test_taken_port_is_one_clear_error(deployed: Site, wheels: Path) -> None:
         program.communicate(timeout=30)
     assert result.returncode == 1
     assert f"error: port 7800 is taken on {deployed.target}\nhint: choose" in result.stderr
-    assert deployed.deploy(*words).returncode == 0
+    again = deployed.deploy(*words)
+    assert again.returncode == 0
+    assert SERVED in again.stdout, "no agent was running that could have said so"
 
 
 def test_agent_that_measures_is_left_alone(deployed: Site, wheels: Path) -> None:
@@ -189,8 +205,11 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
         shutil.chown(path, site.account.name, site.account.name)
     shutil.copytree(wheels, site.account.home / "index")
     before = site.account.listing()
-    result = site.deploy("--runtime", "onnx", "--runtime", "litert", "--name", "board")
+    runtimes = ("--runtime", "onnx", "--runtime", "litert")
+    result = site.deploy(*runtimes, "--name", "board", "--meter", ABSENT)
     assert result.returncode == 0, result.stderr
+    packages = site.account.home / ".local/share/edgebench/agent-venv/lib"
+    assert any(packages.glob("*/site-packages/serial/__init__.py")), "for the meter"
     assert "note: runtime litert is left out" in result.stderr
     assert "installed from the device's index: onnx" in result.stderr
     assert site.deploy("--uninstall").returncode == 0

@@ -25,6 +25,22 @@ def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
     assert site.account.listing() == before
 
 
+def test_missing_library_of_a_meter_is_one_clear_error(
+    site: Site, wheels: Path, tmp_path: Path
+) -> None:
+    """An agent is sent that cannot open its meter, or all runtimes are said to be missing."""
+    folder = tmp_path / "without"
+    shutil.copytree(wheels, folder, ignore=shutil.ignore_patterns("pyserial-*"))
+    before = site.account.listing()
+    words = ("--wheels", str(folder), "--runtime", "onnx", "--meter", "um25c:/dev/rfcomm0")
+    result = site.deploy(*words)
+    assert result.returncode == 1
+    (error,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
+    assert error.startswith("error: no wheels for Python 3.")
+    assert "pyserial" in error
+    assert site.account.listing() == before
+
+
 def test_unknown_host_key_is_refused(site: Site) -> None:
     """Whoever answers first at an address gets an agent, and the host's trust."""
     trust(site.host, "")

@@ -36,6 +36,19 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--name", help="name of the device (default: its host name)")
     made.add_argument(
+        "--meter",
+        action="append",
+        default=[],
+        metavar="METER",
+        help="a meter at the device that its agent serves, or none; may be repeated "
+        "(default: as before)",
+    )
+    made.add_argument(
+        "--sync-line",
+        metavar="gpio:PATH|uart:PATH|none",
+        help="wire to a meter's digital input, on which runs are marked (default: as before)",
+    )
+    made.add_argument(
         "--uninstall", action="store_true", help="remove the agent and all that it keeps"
     )
     return made
@@ -62,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
         python=options.python,
         port=options.port,
         name=options.name,
+        meters=tuple(dict.fromkeys(options.meter)),
+        sync_line=options.sync_line,
         **runtimes,
     )
     _report(deployed)
@@ -77,6 +92,11 @@ def _report(deployed: Deployed) -> None:
     print(safe(f"device    {device.name} ({device.addresses[0]}:{device.port})"))
     print(safe(f"          {', '.join((*about, system.device.os))}"))
     print(safe(f"runtimes  {', '.join(usable) or 'none works'}"))
+    print(safe(f"meters    {', '.join(system.meters) or 'none'}"))
+    if system.sync_line:
+        print(safe(f"line      {system.sync_line}"))
+    for warning in deployed.warnings:
+        print(safe(f"warning   {warning}"))
     print(safe(f"next: edgebench bench --quick --on {device.name}"))
 
 

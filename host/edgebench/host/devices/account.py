@@ -58,9 +58,14 @@ class Account:
             words=list(words), is_offline=is_offline,
         )  # fmt: skip
 
-    def start(self, words: Sequence[str]) -> Outcome:
+    def start(
+        self, words: Sequence[str], *, meters: Sequence[str] = (), sync_line: str | None = None
+    ) -> Outcome:
         """Start the agent; why it does not start is an answer, not an exception."""
-        return self._ask(Outcome, "start", "starting the agent", words=list(words))
+        return self._ask(
+            Outcome, "start", "starting the agent",
+            words=list(words), meters=list(meters), sync_line=sync_line,
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Stop the agent, if ours is running.

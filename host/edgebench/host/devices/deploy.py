@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from edgebench.host.devices.shell import Shell
 from edgebench.host.devices.ssh import connect
 from edgebench.host.devices.target import Target, parse_target
 from edgebench.host.devices.wheel import RUNTIMES
+from edgebench.meters.registry import extras_of
+from edgebench.meters.wiring import NOTHING, check_line, check_meters
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     LeaseHeld,
@@ -59,6 +62,10 @@ class Order:
     """None: as before, or the default one."""
     name: str | None = None
     """None: as before, or the device's host name."""
+    meters: Sequence[str] = ()
+    """That the agent is to serve, or just "none"; empty: as before."""
+    sync_line: str | None = None
+    """To a meter's digital input, or "none"; None: as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Deployed:
 
     device: KnownDevice
     system: SystemDescription
+    warnings: tuple[str, ...] = ()
+    """Of its agent, about meters and lines that are not there."""
 
 
 def new_order(target: str, **settings: Any) -> Order:
@@ -82,6 +91,9 @@ def new_order(target: str, **settings: Any) -> Order:
         raise UsageError(f"name {LOCAL_NAME!r} is kept for the host's own machine")
     if order.wheels is not None and not order.wheels.is_dir():
         raise UsageError(f"no directory of wheels: {order.wheels}")
+    check_meters(order.meters)
+    if order.sync_line is not None:
+        check_line(order.sync_line)
     return order
 
 
@@ -101,11 +113,14 @@ def deploy(files: HostFiles, order: Order, say: Say | None = None) -> Deployed:
         say(f"connected to {order.target}: {facts.interpreter}")
         _refuse_busy(order, facts)
         order = _completed(files, order, facts)
-        install(account, facts, say, runtimes=order.runtimes, source=order.wheels)
-        _start(account, facts, order, say)
+        install(
+            account, facts, say,
+            runtimes=order.runtimes, source=order.wheels, extras=_extras(order),
+        )  # fmt: skip
+        warnings = _start(account, facts, order, say)
         device = _paired(files, shell, order, facts)
     with open_device(files, device.pin) as client:
-        return Deployed(device, client.describe())
+        return Deployed(device, client.describe(), warnings)
 
 
 def undeploy(files: HostFiles, order: Order, say: Say | None = None) -> Removed:
@@ -140,7 +155,10 @@ def _refuse_busy(order: Order, facts: Facts) -> None:
 
 
 def _completed(files: HostFiles, order: Order, facts: Facts) -> Order:
-    """The order with the name and the port that the device had, where none is asked for.
+    """The order with what the device had, where nothing else is asked for.
+
+    Name and port are remembered here; meters and line, which are wired to the device, there: so
+    another host's deploy keeps them, too.
 
     Raises:
         UsageError: another device has the name.
@@ -155,16 +173,40 @@ def _completed(files: HostFiles, order: Order, facts: Facts) -> Order:
     if other is not None and other is not earlier:
         where = other.deployed_to or ", ".join(other.addresses)
         raise UsageError(f"name {name!r} belongs to another device, {where}; use --name")
-    return replace(order, name=name, port=port)
+    return replace(
+        order,
+        name=name,
+        port=port,
+        meters=order.meters or facts.meters,
+        sync_line=order.sync_line or facts.sync_line,
+    )
 
 
-def _start(account: Account, facts: Facts, order: Order, say: Say) -> None:
+def _extras(order: Order) -> tuple[str, ...]:
+    """The extras that its meters need.
+
+    Raises:
+        UsageError: the device has had a meter or a line that this version does not know.
+    """
+    try:
+        check_line(order.sync_line or NOTHING)
+        return extras_of(check_meters(order.meters))
+    except UsageError as exc:
+        raise UsageError(f"{exc}; {order.target} serves it: name another, or none") from exc
+
+
+def _start(account: Account, facts: Facts, order: Order, say: Say) -> tuple[str, ...]:
+    """Start the agent; its warnings."""
     assert order.name is not None
-    done = account.start(["--listen", f":{order.port}", "--name", order.name])
+    done = account.start(
+        ["--listen", f":{order.port}", "--name", order.name],
+        meters=order.meters,
+        sync_line=order.sync_line,
+    )
     if done.error is None:
         say(f"agent runs, on port {order.port}; its log: {facts.log}")
         say("note: it does not start by itself after a reboot; docs/deploy.md has a systemd unit")
-        return
+        return done.warnings
     if "address already in use" in done.error.lower():
         raise PortTaken(f"port {order.port} is taken on {order.target}")
     raise TargetError(f"agent does not start on {order.target}: {done.error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import Facts, WheelFile
-from edgebench.host.devices.packages import Wheels, fetch
+from edgebench.host.devices.packages import Wheels, fetch, with_extras
 from edgebench.host.devices.wheel import build_wheel, normalized
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 from edgebench.protocol.paths import APPLICATION
@@ -25,9 +25,15 @@ Say = Callable[[str], None]
 
 
 def install(
-    account: Account, facts: Facts, say: Say, *, runtimes: Sequence[str], source: Path | None
+    account: Account,
+    facts: Facts,
+    say: Say,
+    *,
+    runtimes: Sequence[str],
+    source: Path | None,
+    extras: Sequence[str] = (),
 ) -> None:
-    """Install the agent and the runtimes; ends with no agent running.
+    """Install the agent, the runtimes and the extras; ends with no agent running.
 
     Args:
         account: Where.
@@ -35,24 +41,26 @@ def install(
         say: Told of each step.
         runtimes: Those that are wanted; what has no wheel is left out.
         source: A directory to take wheels from, and from nowhere else; None: the index.
+        extras: Those that its meters need; none is left out.
 
     Raises:
-        PackagesMissing: the agent, or every runtime, can be had neither here nor there.
+        PackagesMissing: the agent, an extra or every runtime can be had neither here nor there.
         NoSpace: it does not fit on the device.
         TargetError: the device cannot install it.
     """
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         scratch = Path(folder)
-        say(f"finding wheels of {', '.join(runtimes)}")
+        say(f"finding wheels of {', '.join((*runtimes, *extras))}")
         try:
-            wheels = fetch(facts.interpreter, runtimes, scratch, source)
+            wheels = fetch(facts.interpreter, runtimes, scratch, source, extras=extras)
         except PackagesMissing as exc:
             if source is not None:
                 raise
             say(f"note: {exc}; trying with the device's own index")
             own = build_wheel(scratch)
             _send(account, facts, (own, *_bundled_pip()), say)
-            _install_from_index(account, f"{facts.wheels}/{own.name}", runtimes, exc, say)
+            there = f"{facts.wheels}/{own.name}"
+            _install_from_index(account, there, runtimes, exc, say, extras=extras)
         else:
             for runtime in wheels.left_out:
                 say(f"note: runtime {runtime} is left out: no wheel for {facts.interpreter}")
@@ -83,15 +91,21 @@ def _install_wheels(account: Account, facts: Facts, wheels: Wheels, say: Say) ->
 
 
 def _install_from_index(
-    account: Account, own: str, runtimes: Sequence[str], cause: PackagesMissing, say: Say
+    account: Account,
+    own: str,
+    runtimes: Sequence[str],
+    cause: PackagesMissing,
+    say: Say,
+    *,
+    extras: Sequence[str],
 ) -> None:
     """Let the device fetch what it needs itself."""
     account.stop()
     account.renew()
-    problem = account.install([own], is_offline=False).error
+    problem = account.install([with_extras(own, extras)], is_offline=False).error
     usable = []
     for runtime in () if problem else runtimes:
-        problem = account.install([f"{own}[{runtime}]"], is_offline=False).error
+        problem = account.install([with_extras(own, [runtime])], is_offline=False).error
         if problem:
             say(f"note: runtime {runtime} is left out: {problem}")
         else:

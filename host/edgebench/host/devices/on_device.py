@@ -6,7 +6,7 @@ in JSON. The host imports this file, too, for the shape of the answers.
 
     $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's
                                     agent-wheels/         what they were installed from
-                                    agent-deployed.json   what was installed, and what was made
+                                    agent-deployed.json   what was installed, made and served
                                     agent.log, agent.pid  of the agent that was started
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
@@ -33,9 +33,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
 """numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
+_NOTHING = "none"
+"""As edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -99,6 +101,23 @@ class Facts:
     """Who measures with the agent now."""
     spooled_count: int = 0
     """Runs on the device that wait for their host."""
+    meters: tuple[str, ...] = ()
+    """That the agent serves, or else was last told to, as `serve --meter` takes them: `none` when
+    there are none; empty when nobody has said."""
+    sync_line: str | None = None
+    """The same of its line, as `serve --sync-line` takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a deploy writes down for the next one."""
+
+    created: tuple[str, ...] = ()
+    """Directories."""
+    installed: tuple[WheelFile, ...] = ()
+    meters: tuple[str, ...] = ()
+    sync_line: str | None = None
+    """These two as in `Facts`, for an agent that does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,8 @@ class Outcome:
     """How something went that may fail: the last line of its output, when it did."""
 
     error: str | None = None
+    warnings: tuple[str, ...] = ()
+    """What it said that is no failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +154,23 @@ class Places:
         self.agent = self.venv / "bin" / "edgebench-agent"
         self.agents_own = (self.data / "agent", self.config / "agent")
 
-    def read_record(self, key: str) -> list[Any]:
-        """What an earlier deploy wrote down: `created` directories, `installed` wheels."""
+    def read_record(self) -> Record:
+        """What an earlier deploy wrote down; nothing, if that is damaged."""
         try:
-            return list(json.loads(self.record.read_text())[key])
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
+            plain = json.loads(self.record.read_text())
+            return Record(
+                created=tuple(plain["created"]),
+                installed=tuple(WheelFile(**wheel) for wheel in plain["installed"]),
+                meters=tuple(plain.get("meters", ())),  # older deploys knew of none
+                sync_line=plain.get("sync_line"),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return Record()
 
-    def write_record(self, created: list[str], installed: Iterable[WheelFile]) -> None:
-        """Write it down, whole or not at all."""
-        plain = {"created": created, "installed": [asdict(wheel) for wheel in installed]}
+    def write_record(self, **changes: Any) -> None:
+        """Write down what has changed of it, whole or not at all."""
         beside = self.record.with_suffix(".new")
-        beside.write_text(json.dumps(plain, indent=1))
+        beside.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
         beside.replace(self.record)
 
     def held(self) -> tuple[WheelFile, ...]:
@@ -160,7 +186,8 @@ def look(places: Places) -> Facts:
     existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
     disk = os.statvfs(existing)
     status = _status(places)
-    installed = places.read_record("installed") if _is_usable(places) else []
+    record = places.read_record()
+    meters, sync_line = _served(status) if status else (record.meters, record.sync_line)
     return Facts(
         interpreter=describe_interpreter(),
         host_name=socket.gethostname(),
@@ -169,10 +196,12 @@ def look(places: Places) -> Facts:
         log=str(places.log),
         free_bytes=disk.f_bavail * disk.f_frsize,
         held=places.held(),
-        installed=tuple(WheelFile(**wheel) for wheel in installed),
+        installed=record.installed if _is_usable(places) else (),
         pin=_pin(places.config / "agent" / "identity.pem"),
         busy_with=status.get("lease_holder") or (status.get("running") and "somebody"),
         spooled_count=int(status.get("spooled_count", 0)),
+        meters=meters,
+        sync_line=sync_line,
     )
 
 
@@ -200,13 +229,12 @@ def describe_interpreter() -> Interpreter:
 
 def make_room(places: Places, keep: list[str]) -> Outcome:
     """Make the directories, and remove the wheels that are not to be kept."""
-    created = places.read_record("created")
+    created = places.read_record().created
     # The agent makes its own directories; here they are only written down.
-    created += [path for path in map(str, _missing(places)) if path not in created]
+    created += tuple(path for path in map(str, _missing(places)) if path not in created)
     for path in (*reversed(places.wheels.parents), places.wheels):
         path.mkdir(mode=0o700, exist_ok=True)
-    installed = places.read_record("installed")
-    places.write_record(created, [WheelFile(**wheel) for wheel in installed])
+    places.write_record(created=created)
     for path in places.wheels.iterdir():
         if path.name not in keep:
             path.unlink()
@@ -215,7 +243,7 @@ def make_room(places: Places, keep: list[str]) -> Outcome:
 
 def renew(places: Places) -> Outcome:
     """Make the virtual environment, empty."""
-    places.write_record(places.read_record("created"), [])
+    places.write_record(installed=())
     # Without pip: Debian's Python has none to give unless a second package is installed.
     return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
 
@@ -235,16 +263,20 @@ def install(places: Places, words: list[str], is_offline: bool) -> Outcome:
         environment["PIP_CONFIG_FILE"] = os.devnull
     done = _run([*command, "--quiet", *words], environment)
     if is_offline and done.error is None:
-        places.write_record(places.read_record("created"), places.held())
+        places.write_record(installed=places.held())
     return done
 
 
-def start(places: Places, words: list[str]) -> Outcome:
+def start(places: Places, words: list[str], meters: list[str], sync_line: str | None) -> Outcome:
     """Start the agent, away from this login, and wait until it serves."""
+    # Before it is known whether it starts: who tries again need not say it again.
+    places.write_record(meters=tuple(meters), sync_line=sync_line)
+    wired = [word for meter in meters for word in ("--meter", meter)]
+    wired += ["--sync-line", sync_line] if sync_line else []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the agent inherits it
     with places.log.open("w") as log:
         process = subprocess.Popen(
-            [str(places.agent), "serve", *words],
+            [str(places.agent), "serve", *words, *wired],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -254,8 +286,9 @@ def start(places: Places, words: list[str]) -> Outcome:
     places.pid.write_text(f"{process.pid}\n")
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
-        if re.search("^ready ", places.log.read_text(errors="replace"), re.MULTILINE):
-            return Outcome()
+        said = places.log.read_text(errors="replace")
+        if re.search("^ready ", said, re.MULTILINE):
+            return Outcome(warnings=tuple(re.findall("^warning: (.+)", said, re.MULTILINE)))
         time.sleep(POLL_S)
     process.kill()
     places.pid.unlink()
@@ -280,7 +313,7 @@ def remove(places: Places) -> Removed:
     """Remove everything that deploying made, after the agent was stopped."""
     if not places.venv.exists() and not places.record.exists():
         return Removed(was_there=False)
-    created = places.read_record("created")
+    created = places.read_record().created
     kept = [str(path) for path in places.agents_own if path.exists() and str(path) not in created]
     for tree in (places.venv, places.wheels, *places.agents_own):
         if tree.exists() and str(tree) not in kept:
@@ -318,6 +351,11 @@ def _status(places: Places) -> dict[str, Any]:
         result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
         return dict(json.loads(result.stdout))
     return {}
+
+
+def _served(status: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Meters and line of an agent that runs, as its options say them."""
+    return tuple(status.get("meters", ())) or (_NOTHING,), status.get("sync_line") or _NOTHING
 
 
 def _is_usable(places: Places) -> bool:

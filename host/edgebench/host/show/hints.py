@@ -13,7 +13,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.MeterNotServed,
         "name it where that agent is started: edgebench-agent serve --meter {error.meter}, or in "
-        "EDGEBENCH_METERS",
+        "EDGEBENCH_METERS, or by edgebench deploy USER@HOST --meter {error.meter}",
     ),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.agents import wait_until
 
 from edgebench.host.devices import on_device
-from edgebench.host.devices.on_device import Places, WheelFile
+from edgebench.host.devices.on_device import Places, Record, WheelFile
+from edgebench.meters.wiring import NOTHING
 
 SCRIPT = Path(on_device.__file__)
 
@@ -45,6 +49,21 @@ def fill(places: Places) -> None:
     places.pid.write_text("1\n")
 
 
+def ask(home: Path, **request: object) -> dict[str, Any]:
+    """The script's answer, as the host gets it."""
+    result = subprocess.run(
+        [sys.executable, "-I", "-", json.dumps(request)],
+        input=SCRIPT.read_bytes(),
+        capture_output=True,
+        env={"HOME": str(home)},
+        timeout=60,
+        check=True,
+    )
+    line = result.stdout.decode().splitlines()[-1]
+    answer: dict[str, Any] = json.loads(line.removeprefix(on_device.ANSWER_MARK))
+    return answer
+
+
 def test_it_imports_nothing_but_the_standard_library() -> None:
     """It ends with ModuleNotFoundError on every device."""
     imported = {
@@ -63,16 +82,7 @@ def test_it_imports_nothing_but_the_standard_library() -> None:
 
 def test_it_answers_from_standard_input(home: Path) -> None:
     """What is fed to `python -` does not run, or its answer is not the last line."""
-    result = subprocess.run(
-        [sys.executable, "-I", "-", json.dumps({"verb": "look"})],
-        input=SCRIPT.read_bytes(),
-        capture_output=True,
-        env={"HOME": str(home)},
-        timeout=60,
-        check=True,
-    )
-    line = result.stdout.decode().splitlines()[-1]
-    facts = json.loads(line.removeprefix(on_device.ANSWER_MARK))
+    facts = ask(home, verb="look")
     assert facts["agent"] == f"{home}/.local/share/edgebench/agent-venv/bin/edgebench-agent"
     assert tree(home) == set(), "looking changes nothing"
 
@@ -124,9 +134,17 @@ def test_damaged_record_counts_as_none(places: Places) -> None:
     """A power cut in the wrong moment makes the device impossible to deploy to."""
     on_device.make_room(places, [])
     places.record.write_text('{"created": [')
-    assert places.read_record("created") == []
+    assert places.read_record() == Record()
     on_device.make_room(places, [])
-    assert places.read_record("installed") == []
+    assert places.read_record().installed == ()
+
+
+def test_record_of_an_older_deploy_is_read(places: Places) -> None:
+    """An upgrade installs everything again, and uninstalling leaves directories behind."""
+    on_device.make_room(places, [])
+    wheel = {"name": "b.whl", "size_bytes": 3, "sha256": "0"}
+    places.record.write_text(json.dumps({"created": ["/x"], "installed": [wheel]}))
+    assert places.read_record() == Record(("/x",), (WheelFile("b.whl", 3, "0"),))
 
 
 @pytest.fixture
@@ -157,6 +175,50 @@ def test_only_our_agent_is_stopped(
     assert ours.wait(0) == -15
     assert [process.poll() for process in processes] == [None, None]
     assert not places.pid.exists()
+
+
+AGENT = """#!/bin/sh
+if [ $1 = status ]; then exec /bin/cat {home}/status.json; fi
+echo "$@" > {home}/words
+echo "warning: meter um25c:/dev/rfcomm0 is not there yet"
+echo "ready board"
+exec /bin/sleep 60
+"""
+
+
+@pytest.fixture
+def agent(home: Path, places: Places) -> Iterator[Path]:
+    """A made-up agent, which runs once it was started, and serves what `status.json` says."""
+    on_device.make_room(places, [])
+    places.agent.parent.mkdir(parents=True)
+    places.python.symlink_to(sys.executable)
+    places.agent.write_text(AGENT.format(home=home))
+    places.agent.chmod(0o755)
+    yield home / "status.json"
+    if places.pid.exists():
+        os.kill(int(places.pid.read_text()), signal.SIGKILL)
+
+
+def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path) -> None:
+    """A meter is named on the host, and no run may ask for it; or nobody says that it is absent."""
+    meters = ["um25c:/dev/rfcomm0", "rapl"]
+    answer = ask(home, verb="start", words=["--name", "x"], meters=meters, sync_line="gpio:/v")
+    assert answer["error"] is None
+    assert answer["warnings"] == ["meter um25c:/dev/rfcomm0 is not there yet"]
+    words = (home / "words").read_text()
+    assert words == f"serve --name x --meter {meters[0]} --meter rapl --sync-line gpio:/v\n"
+
+
+def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Places) -> None:
+    """A deploy after a reboot loses the meters, or one of a running agent trusts an old list."""
+    assert ask(home, verb="look")["meters"] == [], "nobody has said"
+    ask(home, verb="start", words=[], meters=["rapl"], sync_line=NOTHING)
+    on_device.make_room(places, [])
+    facts = ask(home, verb="look")
+    assert (facts["meters"], facts["sync_line"]) == (["rapl"], NOTHING)
+    agent.write_text(json.dumps({"meters": [], "sync_line": "gpio:/v"}))
+    facts = ask(home, verb="look")
+    assert (facts["meters"], facts["sync_line"]) == ([NOTHING], "gpio:/v")
 
 
 def test_full_disk_is_told_apart(places: Places) -> None:
