@@ -152,7 +152,7 @@ def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> 
     plain = json.loads(said.out)
     assert said.code == 0, plain
     assert [one["id"] for one in plain["checks"]] == [
-        *("complete", "calibration", "loss", "rate", "saturation")
+        *("complete", "calibration", "loss", "rate", "saturation", "direction")
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.agents import Host
 from support.commands import Run, Said
+from support.fnirsi import FnirsiEmulator
 from support.ppk2 import Faults, Ppk2Emulator, constant
 from support.records import RUN_ID, store_run
 
@@ -154,3 +156,28 @@ def test_damaged_samples_are_one_line(edgebench: Run, recorded: tuple[Path, Said
         assert said.code == 1
         assert len(said.err.splitlines()) == 2
         assert "power.parquet" in said.err
+
+
+@pytest.mark.parametrize("name", ["meter.spool", "power.parquet"])
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_what_is_no_file_is_not_waited_for(
+    edgebench: Run, tmp_path: Path, name: str, command: str
+) -> None:
+    """Who looks at a directory with a pipe in it waits for ever."""
+    folder = tmp_path / "session"
+    folder.mkdir()
+    os.mkfifo(folder / name)
+    said = edgebench(command, str(folder))
+    assert said.code == 1
+    assert said.err.startswith(f"error: not a file: {folder / name}\nhint: ")
+
+
+def test_recording_of_swapped_wires_is_refused(edgebench: Run, tmp_path: Path) -> None:
+    """Joules below zero are printed, with their uncertainty."""
+    folder = tmp_path / "session"
+    with FnirsiEmulator(waveform=lambda time_s: (5.0, 0.5 if time_s < 0.1 else -0.5)) as emulator:
+        meter = f"fnirsi:{emulator.path}"
+        said = edgebench("meters", "record", meter, "--duration", "0.6s", "--output", str(folder))
+    assert said.code == 3
+    assert "the meter's wires are the other way round" in said.out
+    assert " J" not in said.out

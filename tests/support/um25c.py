@@ -34,6 +34,7 @@ class Faults(PortFaults):
     """A byte in the middle is lost."""
     damaged: tuple[int, ...] = ()
     never_ends: bool = False
+    """It is a console, which talks once it was spoken to."""
 
 
 def record_of(model: str, voltage_v: float, current_a: float) -> bytes:
@@ -85,7 +86,8 @@ class Um25cEmulator(PtyDevice):
 
     def _answer(self, number: int) -> None:
         faults = self.faults
-        if faults.mute_after is not None and number >= faults.mute_after:
+        is_mute = faults.mute_after is not None and number >= faults.mute_after
+        if is_mute or faults.never_ends:
             return
         record = record_of(self.model, *self.waveform(time.monotonic() - self._since_s))
         if number in faults.damaged:

@@ -49,9 +49,9 @@ def require_served(meter: str | None, served: tuple[str, ...]) -> None:
 
 def why_not_there(meter: str) -> str | None:
     """Why a run would be without this meter, as far as its path tells; no driver is asked."""
-    from edgebench.meters.options import Options
+    from edgebench.meters.options import Options, split_name
 
-    path = Options.parse(*meter.partition(":")[::2]).address
+    path = Options.parse(*split_name(meter)).address
     if path.startswith("/") and not Path(path).exists():
         return f"meter {meter} is not there yet: no such file: {path}"
     return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgebench.host.analysis.run_windows import IDLE_BEGIN_RATIO, IDLE_END_RATIO
 from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.session import open_meter
@@ -20,6 +21,8 @@ AGENT_PREFIX = "agent:"
 """Before the name of a meter that the device's own agent serves."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
+_TYPICAL_RATE_HZ = 10.0
+"""Of a meter that only the device's agent knows."""
 """In an idle window, of which a quarter is left out."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
@@ -77,8 +80,12 @@ class Metering:
     def _idle_s(self) -> float:
         if self.idle_duration_s is not None:
             return self.idle_duration_s
-        rate_hz = self.header.capability.rate_hz if self.header else 10.0
-        return max(IDLE_S, IDLE_SAMPLES / rate_hz)
+        if self.header is None:
+            return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ)
+        capability = self.header.capability
+        # What is left of an idle window has to be one that the meter can tell something of.
+        shortest_s = capability.min_window_s / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
+        return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 
     def _is_code_wanted(self, agents: str | None) -> bool:
         """Of a meter with a clock of its own; the others need no code."""

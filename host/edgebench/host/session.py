@@ -189,11 +189,14 @@ def find_session(store: Store, name: str) -> Path | None:
 
     Raises:
         UsageError: it is a path, and there is no recording.
+        StoreError: there is something else in the place of one.
     """
     path = Path(name)
-    is_session = not (path / RUN_FILE).exists() and any(
-        (path / file).exists() for file in (METER_FILE, POWER_FILE)
-    )
+    there = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
+    is_session = bool(there) and not (path / RUN_FILE).exists()
+    for file in there:
+        if is_session and not file.is_file():  # who opens a pipe waits for ever
+            raise StoreError(f"not a file: {file}")
     is_path = os.sep in name or name in (os.curdir, os.pardir)
     if is_path and not is_session:
         raise UsageError(f"no recording of edgebench meters there: {name}; a run goes by its id")
@@ -221,7 +224,16 @@ def stored_session(directory: Path) -> Iterator[Session]:
 def check_facts(facts: PowerFacts) -> tuple[Check, ...]:
     """Judge a recording."""
     flags = reduce(or_, (group.flags for group in facts.groups), 0)
-    return check_recording(facts.header, facts.loss, flags)
+    return check_recording(facts.header, facts.loss, flags, _mean_power_w(facts))
+
+
+def _mean_power_w(facts: PowerFacts) -> float | None:
+    """Of all channels; None where there is no time between samples."""
+    groups = facts.groups
+    if not groups:
+        return None
+    span_ns = max(one.last_ns for one in groups) - min(one.first_ns for one in groups)
+    return sum(one.energy_j for one in groups) / span_ns * 1e9 if span_ns else None
 
 
 def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:

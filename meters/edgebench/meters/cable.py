@@ -17,17 +17,19 @@ def sign_of(is_reversed: bool) -> int:
     return -1 if is_reversed else 1
 
 
-def refuse_backwards(power_w: float) -> None:
+def refuse_backwards(power_w: float, *, is_reversed: bool) -> None:
     """Refuse a tester that would measure negative energies.
 
     Args:
         power_w: As read now, with the sign that it would be recorded with.
+        is_reversed: What the user said of the cable.
 
     Raises:
         UsageError: the device would give power.
     """
     if power_w < -BACKWARDS_W:
+        advice = "leave out" if is_reversed else "add"
         raise UsageError(
-            f"power flows backwards through the tester ({power_w:.3g} W): turn it round, or add "
-            "`,reversed` behind its name"
+            f"power flows backwards through the tester ({power_w:.3g} W): turn it round, or "
+            f"{advice} `,reversed`"
         )

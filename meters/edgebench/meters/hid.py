@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,9 @@ class HidTransport:
             refusal = _REFUSALS.get(exc.errno or 0, f"{{path}} cannot be opened: {exc.strerror}")
             raise TargetError(refusal.format(path=path)) from exc
         self._path = path
+        if not stat.S_ISCHR(os.fstat(self._file).st_mode):
+            self.close()
+            raise TargetError(f"not a device: {path}")
 
     def read(self, timeout_s: float) -> bytes:
         """One report, or b"" where none came in time."""

@@ -13,6 +13,16 @@ MILLIVOLTS_FROM = 100.0
 """No supply of a small device has so many volts: millivolts were meant."""
 
 
+def split_name(text: str) -> tuple[str, str]:
+    """A driver's name, and its address with its options.
+
+    >>> split_name("ppk2:/dev/ttyACM0,supply=3.3"), split_name("fnirsi,reversed")
+    (('ppk2', '/dev/ttyACM0,supply=3.3'), ('fnirsi', ',reversed'))
+    """
+    name = text.partition(":")[0].partition(",")[0]
+    return name, text[len(name) :].removeprefix(":")
+
+
 def install(extra: str) -> str:
     """The command that brings the library of a meter; edgebench is on no package index.
 
@@ -75,14 +85,22 @@ class Options:
         """Split the text; a word without "=" is the address, or a switch behind it.
 
         A VISA address may hold a comma itself: TCPIP::192.168.1.5::hislip0,4880::INSTR.
+
+        Raises:
+            UsageError: an option is given twice.
         """
         address, *rest = text.split(",")
         if rest and "::" in rest[0] and "=" not in rest[0]:
             address = f"{address},{rest.pop(0)}"
         if "=" in address:
             address, rest = "", [address, *rest]
-        pairs = (part.partition("=") for part in rest if part)
-        return cls(driver, address, {name.strip(): value.strip() for name, _, value in pairs})
+        values: dict[str, str] = {}
+        for part in filter(None, rest):
+            name, _, value = (word.strip() for word in part.partition("="))
+            if name in values:
+                raise UsageError(f"meter {driver}: {name} is given twice")
+            values[name] = value
+        return cls(driver, address, values)
 
     def number(self, name: str, default: float | None = None) -> float | None:
         """A number.
@@ -102,8 +120,18 @@ class Options:
         return value
 
     def switch(self, name: str) -> bool:
-        """Whether the word is there."""
-        return self.text(name) is not None
+        """Whether the word is there.
+
+        Raises:
+            UsageError: it has a value.
+        """
+        text = self.text(name)
+        if text:
+            raise UsageError(
+                f"meter {self.driver}: {name} is a word without a value, got {text!r}: leave it "
+                "out, or write the word alone"
+            )
+        return text is not None
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """Any text."""

@@ -19,7 +19,7 @@ from edgebench.meters.km003c import decoder as km003c_decoder
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
-from edgebench.meters.options import Options
+from edgebench.meters.options import Options, split_name
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rails import RailDecoder
@@ -165,7 +165,7 @@ def find_meter(text: str) -> Meter:
         NoSuchMeter: no driver has that name.
         WrongMeterOption: an option is wrong.
     """
-    name, _, rest = text.partition(":")
+    name, rest = split_name(text)
     driver = _driver(name)
     try:
         return driver.make(Options.parse(name, rest))
@@ -179,7 +179,7 @@ def is_external(text: str) -> bool:
     Raises:
         NoSuchMeter: no driver has that name.
     """
-    return _driver(text.partition(":")[0]).is_external
+    return _driver(split_name(text)[0]).is_external
 
 
 def extras_of(texts: Sequence[str]) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def extras_of(texts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         NoSuchMeter: no driver has one of the names.
     """
-    return tuple(sorted({_driver(text.partition(":")[0]).extra for text in texts} - {""}))
+    return tuple(sorted({_driver(split_name(text)[0]).extra for text in texts} - {""}))
 
 
 def _driver(name: str) -> Driver:

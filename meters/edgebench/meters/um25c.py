@@ -193,7 +193,7 @@ class Um25c:
                 is_averaging=False,
                 clock_domain=HOST_CLOCK,
                 loss_detection="wallclock",
-                min_window_s=max(20 / self._rate_hz, 20 * _UPDATE_S),
+                min_window_s=max(10 / self._rate_hz, 10 * _UPDATE_S),
                 current_limits=(CurrentLimit(limit_a=model.limit_a, reference=_MANUAL),),
             ),
             uncertainty=_uncertainty(model, self._rate_hz),

@@ -37,6 +37,19 @@ def test_code_is_played_for_meters_that_can_see_it(
 
 
 @pytest.mark.parametrize(
+    ("rate_hz", "min_window_s", "least_s", "most_s"),
+    [(1000.0, 0.001, 2.0, 2.0), (10.0, 1.0, 6.0, 6.0), (100.0, 5.0, 6.7, 8.0)],
+)
+def test_idle_is_long_enough_for_the_meter(
+    rate_hz: float, min_window_s: float, least_s: float, most_s: float
+) -> None:
+    """What is left of an idle window is too short, and every net energy is refused."""
+    found = header(rate_hz=rate_hz, min_window_s=min_window_s)
+    idle_s = Metering(name="x", meter=None, header=found).settings()["idle_duration_s"]
+    assert least_s <= idle_s <= most_s
+
+
+@pytest.mark.parametrize(
     ("wanted", "meant"), [("ppk2", FULL), ("ppk2:/dev/x", None), ("rap", None)]
 )
 def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None) -> None:

@@ -250,11 +250,11 @@ def test_models_differ_in_how_they_smear(tmp_path: Path) -> None:
             assert header.capability.clock_domain == "meter:fnirsi:17"
 
 
-@pytest.mark.parametrize("rate", ["1000", "10", "x"])
+@pytest.mark.parametrize("rate", ["1000", "10", "0", "x"])
 def test_rate_that_no_tester_has_is_refused(rate: str) -> None:
     """A rate that is off by ten makes ten times the energy."""
     with pytest.raises(UsageError, match="rate must be"):
-        find_meter(f"fnirsi:,rate={rate}")
+        find_meter(f"fnirsi,rate={rate}")
 
 
 @pytest.mark.slow

@@ -63,3 +63,6 @@ def test_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         HidTransport(str(tmp_path / "hidraw9"))
     with pytest.raises(TargetError, match="not a device"):
         HidTransport(str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(TargetError, match="not a device"):
+        HidTransport(str(tmp_path / "file"))

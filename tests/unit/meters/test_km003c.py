@@ -172,6 +172,25 @@ def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
     assert found.blocks[0].index0 == 0
 
 
+def test_damage_up_to_the_end_is_a_loss() -> None:
+    """Half a recording is taken for all of it: no later sequence tells what is missing."""
+    decoder = QueueDecoder(Settings(is_queue=True), 1000)
+    good = queue(1, [(k, 5.0, 0.1) for k in range(10)])
+    decoder.feed(Packet(0, 10_000_000, good))
+    for k in range(2, 60):
+        decoder.feed(Packet(0, k * 10_000_000, good[:-7]))
+    decoder.finish()
+    decoder.finish()
+    loss = decoder.loss()
+    assert (loss.received_count, loss.lost_count, loss.is_ambiguous) == (10, 580, True)
+
+
+def test_damaged_first_answers_are_no_reason_not_to_open() -> None:
+    """A traceback where the queue is tried."""
+    faults = Faults(damaged=tuple(range(5, 9)))
+    assert opened(make(Km003cEmulator(faults=faults), QUEUE)).capability.is_uniform
+
+
 def test_damaged_answers_are_losses() -> None:
     """An answer that was cut off ends the recording, or is nothing."""
     one = queue(1, [(k, 5.0, 0.1) for k in range(10)])

@@ -7,6 +7,7 @@
                   far as arrivals that may be 2 ms late can tell
     saturation    no sample is at the end of the meter's range
     complete      nothing ended the recording early
+    direction     no power flows back from the device
 
 Source: limits are our own: 0.1 % is below any meter's gain error; crystals of instruments
 and of hosts are within 100 ppm each.
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 
 from edgebench.meters.base import Flag, Header, LossReport
 
+BACKWARDS_W = 0.01
+"""Less may be the offset of a meter with nothing behind it."""
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
@@ -37,15 +40,26 @@ class Check:
     detail: str
 
 
-def check_recording(header: Header, loss: LossReport, flags: int) -> tuple[Check, ...]:
+def check_recording(
+    header: Header, loss: LossReport, flags: int, power_w_mean: float | None = None
+) -> tuple[Check, ...]:
     """All of them.
 
     Args:
         header: What the meter is.
         loss: How complete the recording is.
         flags: All flags that any sample has.
+        power_w_mean: Of all of it; None: not looked at.
     """
-    return tuple(_checks(header, loss, Flag(flags)))
+    found = tuple(_checks(header, loss, Flag(flags)))
+    return found if power_w_mean is None else (*found, _direction(power_w_mean))
+
+
+def _direction(power_w_mean: float) -> Check:
+    text = f"{power_w_mean:.3g} W on average"
+    if power_w_mean >= -BACKWARDS_W:
+        return Check("direction", True, text)
+    return Check("direction", False, f"{text}: the meter's wires are the other way round")
 
 
 def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:

@@ -186,6 +186,11 @@ def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbe
     errors = MeterErrors(view.power.header.uncertainty)
     window = view.window(*timed.window_ns)
     gross = errors.gross_per_inference(window, timed.count)
+    if gross.value + gross.u95_absolute < 0:
+        raise MeasurementError(
+            f"energy is negative, {gross.value:.3g} J an inference: power flows back from the "
+            "device, or the meter's wires are the other way round"
+        )
     power_w = errors.mean_power(window)
     found = Numbers(
         duration_s=window.duration_s,

@@ -77,7 +77,7 @@ class Fnirsi:
                 power_w = self._awake.first_power_w() * sign_of(self._is_reversed)
             finally:
                 self._awake.stop()
-            refuse_backwards(power_w)
+            refuse_backwards(power_w, is_reversed=self._is_reversed)
         except EdgebenchError as exc:
             self.close()
             return Missing(str(exc))
@@ -193,7 +193,8 @@ class Awake:
 
 def make_meter(options: Options) -> Fnirsi:
     """From a path or a serial number, if any, and options."""
-    rate_hz = options.number("rate", RATE_HZ) or RATE_HZ
+    given_hz = options.number("rate")
+    rate_hz = RATE_HZ if given_hz is None else given_hz
     low_hz, high_hz = _RATE_LIMITS_HZ
     if not low_hz <= rate_hz <= high_hz:
         raise UsageError(

@@ -88,6 +88,8 @@ class QueueDecoder:
     _received: int = 0
     _saturated: int = 0
     _damaged: int = 0
+    _good_rx_ns: int = 0
+    _last_rx_ns: int = 0
     _gaps: list[Gap] = field(default_factory=list[Gap])
 
     def __post_init__(self) -> None:
@@ -95,11 +97,13 @@ class QueueDecoder:
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """The samples of an answer."""
+        self._last_rx_ns = packet.last_rx_ns
         try:
             queued = queued_of(packet.data)
         except ValueError:  # how many are lost, the next sequence tells
             self._damaged += 1
             return []
+        self._good_rx_ns = packet.last_rx_ns
         if not len(queued.sequence):
             return []
         block = self._block(queued)
@@ -107,7 +111,14 @@ class QueueDecoder:
         return [block]
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back."""
+        """Nothing is held back; how many are lost in damage at the end, its time tells."""
+        lost = round((self._last_rx_ns - self._good_rx_ns) * self.rate_hz / 1e9)
+        if self._received and lost > 0:
+            period_ns = round(1e9 / self.rate_hz)
+            begin_ns = (self._next_index - 1) * period_ns
+            end_ns = begin_ns + (lost + 1) * period_ns
+            self._gaps.append(Gap(begin_ns, end_ns, lost, "damaged on the way"))
+        self._good_rx_ns = self._last_rx_ns
         return []
 
     def loss(self) -> LossReport:
@@ -115,6 +126,7 @@ class QueueDecoder:
         return LossReport(
             received_count=self._received,
             lost_count=sum(gap.count for gap in self._gaps),
+            is_ambiguous=self._damaged > 0,
             desync_count=self._damaged,
             gaps=tuple(self._gaps),
             saturated_count=self._saturated,

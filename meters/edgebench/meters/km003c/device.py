@@ -92,7 +92,9 @@ class Km003c:
             transport = self._connect()
             self._dialog = Dialog(transport, self._answer_s)
             voltage_v, current_a = self._dialog.first_reading()
-            refuse_backwards(voltage_v * current_a * sign_of(self.setup.is_reversed))
+            is_reversed = self.setup.is_reversed
+            power_w = voltage_v * current_a * sign_of(is_reversed)
+            refuse_backwards(power_w, is_reversed=is_reversed)
             if self.setup.is_queue:
                 self._try_queue(self._dialog)
             self._header = self._describe(*transport.texts())
@@ -125,7 +127,7 @@ class Km003c:
         """See whether it gives its queue to us."""
         self._start(dialog)
         deadline_s = time.monotonic() + _FIRST_S
-        while not len(queued_of(dialog.read(_FETCH_S) or b"\0" * 4).sequence):
+        while not _has_samples(dialog.read(_FETCH_S)):
             if time.monotonic() > deadline_s:
                 dialog.stop_graph()
                 raise TargetError(
@@ -233,6 +235,13 @@ class Dialog:
     def close(self) -> None:
         """Let go."""
         self._transport.close()
+
+
+def _has_samples(message: bytes) -> bool:
+    try:
+        return bool(message) and len(queued_of(message).sequence) > 0
+    except ValueError:  # damaged on the way; there will be others
+        return False
 
 
 def make_meter(options: Options) -> Km003c:

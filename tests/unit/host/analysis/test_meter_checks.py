@@ -78,3 +78,13 @@ def test_framing_that_a_ppk2_lost_is_ambiguous_even_where_its_counter_fits() -> 
     loss = decoder.loss()
     assert loss.desync_count == 1
     assert loss.is_ambiguous
+
+
+@pytest.mark.parametrize(
+    ("power_w", "is_passed"), [(1.0, True), (-1e-6, True), (-0.0099, True), (-0.02, False)]
+)
+def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passed: bool) -> None:
+    """A meter whose wires are swapped gives joules below zero, and all checks pass."""
+    [*_, check] = check_recording(header(), LossReport(received_count=9), 0, power_w)
+    assert (check.id, check.is_passed) == ("direction", is_passed)
+    assert ("other way round" in check.detail) is not is_passed

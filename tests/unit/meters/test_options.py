@@ -1,0 +1,43 @@
+"""The address of a meter with its options, as people write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgebench.meters.options import Options, split_name
+from edgebench.protocol.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "address", "values"),
+    [
+        ("rapl", "rapl", "", {}),
+        ("fnirsi,reversed", "fnirsi", "", {"reversed": ""}),
+        ("fnirsi:,rate=99.9", "fnirsi", "", {"rate": "99.9"}),
+        ("lpm01a,supply=3.3", "lpm01a", "", {"supply": "3.3"}),
+        ("ppk2:/dev/ttyACM0,supply=3.3", "ppk2", "/dev/ttyACM0", {"supply": "3.3"}),
+        ("scpi:TCPIP::h::hislip0,4880::INSTR,rate=2", "scpi", "TCPIP::h::hislip0,4880::INSTR",
+         {"rate": "2"}),
+    ],
+)  # fmt: skip
+def test_text_is_split_as_people_mean_it(
+    text: str, name: str, address: str, values: dict[str, str]
+) -> None:
+    """Options behind a comma, as help shows them, are a part of the meter's name."""
+    driver, rest = split_name(text)
+    options = Options.parse(driver, rest)
+    assert (driver, options.address, options.values) == (name, address, values)
+
+
+def test_option_that_is_given_twice_is_refused() -> None:
+    """The last one counts, and nobody is told."""
+    with pytest.raises(UsageError, match="meter um25c: rate is given twice"):
+        Options.parse("um25c", "/dev/x,rate=2,rate=5")
+
+
+@pytest.mark.parametrize("value", ["0", "1", "no"])
+def test_switch_with_a_value_is_refused(value: str) -> None:
+    """`reversed=0` reverses."""
+    options = Options.parse("fnirsi", f",reversed={value}")
+    with pytest.raises(UsageError, match="reversed is a word without a value"):
+        options.switch("reversed")
