@@ -9,7 +9,7 @@
 
 An answer takes a tenth of a second, and the value is of some time before: the tester does not say
 which. Nothing ties an answer to its question, so what is still on its way is read and dropped
-before each.
+before each, and what stands in front of an answer as well.
 
 Source: sigrokproject/libsigrok, src/hardware/rdtech-um/protocol.c, and
 https://sigrok.org/wiki/RDTech_UM_series (layout, end, the sum of a UM34C).
@@ -45,6 +45,8 @@ _SUMMED = (
     *(59, 63, 67, 69, 73, 79, 83, 89, 97, 99, 109, 111, 113, 119, 121, 127),
 )
 _ANSWER_S = 1.0
+_QUIET_S = 0.05
+"""Nothing more comes, after so much was heard that it should be a record."""
 _SILENT_ANSWERS = 5
 """So many questions without an answer: the tester is gone, or out of reach."""
 _UPDATE_S = 0.5
@@ -177,10 +179,17 @@ class Um25c:
             if time.monotonic() > deadline_s:
                 raise TargetError("it sends without being asked")
         transport.write(_ASK)
-        record, deadline_s = b"", time.monotonic() + self._answer_s
-        while len(record) < RECORD_BYTES and (left_s := deadline_s - time.monotonic()) > 0:
-            record += transport.read(left_s)
-        return record
+        heard, deadline_s = b"", time.monotonic() + self._answer_s
+        while not _is_record(heard[-RECORD_BYTES:]):
+            is_long = len(heard) >= RECORD_BYTES  # and damaged, or behind something else
+            left_s = deadline_s - time.monotonic()
+            more = (
+                transport.read(min(left_s, _QUIET_S) if is_long else left_s) if left_s > 0 else b""
+            )
+            if not more:
+                return heard
+            heard += more
+        return heard[-RECORD_BYTES:]
 
     def _describe(self, model: Model) -> Header:
         return Header(
@@ -248,6 +257,14 @@ def _named(path: str) -> str:
             "bind one"
         )
     return path
+
+
+def _is_record(found: bytes) -> bool:
+    try:
+        model_of(found)
+    except TargetError:
+        return False
+    return True
 
 
 def _word(record: bytes, place: int) -> int:
