@@ -57,6 +57,26 @@ def test_recording_without_samples_is_shown_out_of_its_bytes(
     assert "samples of meter.spool" in said.out
 
 
+def test_recording_of_the_store_goes_by_its_id(edgebench: Run) -> None:
+    """Nobody finds a recording again for which no directory was named."""
+    plain = json.loads(edgebench("meters", "record", METER, "--duration", "0.3s", "--json").out)
+    session_id = os.path.basename(plain["directory"])
+    for command in ("show", "verify"):
+        said = edgebench(command, session_id)
+        assert (said.code, said.err) == (0, "")
+
+
+def test_directory_that_is_taken_is_no_full_disk(
+    edgebench: Run, recorded: tuple[Path, Said]
+) -> None:
+    """Somebody deletes what was measured, to make room on a disk that has it."""
+    folder, _ = recorded
+    said = edgebench("meters", "record", METER, "--duration", "0.3s", "--output", str(folder))
+    assert said.code != 0
+    assert "hint: choose another directory" in said.err
+    assert "df -h" not in said.err
+
+
 def test_good_recording_is_verified(edgebench: Run, recorded: tuple[Path, Said]) -> None:
     """Every recording is doubted."""
     folder, _ = recorded

@@ -34,6 +34,8 @@ from edgebench.protocol.traces import METER_FILE
 
 logger = logging.getLogger(__name__)
 
+SESSIONS = "sessions"
+"""Of a store: recordings for which no other place was named."""
 TICK_S = 0.1
 METER_CHECKS = ("calibration", "loss", "rate")
 """What the meter itself has to show; that samples are there, and below the end of a range, any file
@@ -191,7 +193,8 @@ def find_session(store: Store, name: str) -> Path | None:
         UsageError: it is a path, and there is no recording.
         StoreError: there is something else in the place of one.
     """
-    path = Path(name)
+    kept = store.root / SESSIONS / name
+    path = kept if os.sep not in name and kept.is_dir() else Path(name)
     there = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
     is_session = bool(there) and not (path / RUN_FILE).exists()
     for file in there:

@@ -27,9 +27,9 @@ def install(extra: str) -> str:
     """The command that brings the library of a meter; edgebench is on no package index.
 
     >>> install("serial")
-    "pip install '.[serial]' (from a checkout)"
+    "pip install -e '.[serial]' (from a checkout)"
     """
-    return f"pip install '.[{extra}]' (from a checkout)"
+    return f"pip install -e '.[{extra}]' (from a checkout)"
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:

@@ -14,6 +14,8 @@ from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
 """In the place of a meter or a line: there is none, whatever was said before."""
+_AGENT_PREFIX = "agent:"
+"""Of `bench --meter`, where a meter of the host would be meant without."""
 LINE_KINDS = ("gpio", "uart")
 
 
@@ -36,7 +38,7 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         NoSuchMeter: there is no such driver.
         WrongMeterOption: an option is wrong.
-        UsageError: "none" is one of several.
+        UsageError: "none" is one of several, or it is written as for a run.
     """
     if tuple(texts) in ((), (NOTHING,)):
         return ()
@@ -45,6 +47,9 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
     from edgebench.meters.registry import find_meter
 
     for text in texts:
+        if text.startswith(_AGENT_PREFIX):
+            meant = text.removeprefix(_AGENT_PREFIX)[:200]
+            raise UsageError(f"the agent itself has this meter: write {meant}, without `agent:`")
         find_meter(text).close()
     return tuple(texts)
 

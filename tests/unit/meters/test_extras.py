@@ -38,7 +38,7 @@ LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "u
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_that_is_shown_installs_something(command: str) -> None:
     """An extra was renamed, and the command in the message installs nothing."""
-    match = re.match(r"pip install '\S+\[(\w+)\]'", command)
+    match = re.match(r"pip install -e '\S+\[(\w+)\]'", command)
     assert match is not None
     assert EXTRAS[match[1]]
     needed = {package.split(">=")[0] for package in EXTRAS[match[1]]}
@@ -63,14 +63,14 @@ def test_pages_install_from_a_checkout(page: str) -> None:
     """Somebody asks an index for edgebench, which is on none, or gets another project."""
     text = (ROOT / page).read_text()
     assert "pip install 'edgebench" not in text
-    for extras in re.findall(r"pip install '\.\[([\w,]+)\]'", text):
+    for extras in re.findall(r"pip install (?:-e )?'\.\[([\w,]+)\]'", text):
         assert set(extras.split(",")) <= set(EXTRAS)
 
 
 @pytest.mark.parametrize("command", [jls_file.INSTALL, onnx.INSTALL, install("serial")])
 def test_commands_install_from_a_checkout(command: str) -> None:
     """The command that a message shows fails, for edgebench is on no index."""
-    assert re.fullmatch(r"pip install '\.\[\w+\]' \(from a checkout\)", command)
+    assert re.fullmatch(r"pip install (-e )?'\.\[\w+\]' \(from a checkout\)", command)
 
 
 def test_meters_with_one_library_need_one_extra() -> None:

@@ -379,7 +379,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     answer = find_meter("joulescope").open()
     assert isinstance(answer, Missing)
     assert answer.reason.endswith(
-        "Joulescopes need it: pip install '.[joulescope]' (from a checkout)"
+        "Joulescopes need it: pip install -e '.[joulescope]' (from a checkout)"
     )
 
 

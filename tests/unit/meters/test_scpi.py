@@ -355,7 +355,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     answer = find_meter("scpi:TCPIP::127.0.0.1::1::SOCKET").open()
     assert isinstance(answer, Missing)
-    assert answer.reason.endswith("SCPI meters need it: pip install '.[scpi]' (from a checkout)")
+    assert answer.reason.endswith("SCPI meters need it: pip install -e '.[scpi]' (from a checkout)")
     assert "\n" not in answer.reason
 
 

@@ -32,6 +32,12 @@ def test_driver_that_there_is_not_is_refused_at_once() -> None:
         check_meters(["ppk2:/dev/ttyACM0,volts=3"])
 
 
+def test_meter_as_runs_name_it_is_told_how_an_agent_does() -> None:
+    """Who copies the word from `bench --meter` is told that there is no meter `agent`."""
+    with pytest.raises(UsageError, match="write rpi5, without `agent:`"):
+        check_meters(["agent:rpi5"])
+
+
 def test_none_is_no_meter_and_no_line() -> None:
     """What was wired once cannot be unsaid; or it is dropped beside a meter that is wanted."""
     assert check_meters(["none"]) == check_meters([]) == ()

@@ -197,11 +197,12 @@ def _directory(options: argparse.Namespace) -> Path:
     from pathlib import Path
 
     from edgebench.host.measure import new_run_id
+    from edgebench.host.session import SESSIONS
     from edgebench.host.store.layout import Store
 
     if options.output:
         return Path(options.output)
-    return Store(options.store).root / "sessions" / new_run_id()
+    return Store(options.store).root / SESSIONS / new_run_id()
 
 
 def _print(session: Session, options: argparse.Namespace) -> int:

@@ -90,5 +90,7 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     if type(error) is e.UsageError and command:
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
+    if command == "meters" and isinstance(error, e.StoreError) and "exist" in str(error).lower():
+        return "choose another directory: edgebench meters record METER --output DIR"
     hints = (*_OF_METERS, *_HINTS) if command == "meters" else _HINTS
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

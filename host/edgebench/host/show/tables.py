@@ -94,7 +94,8 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     is_wide = width - (ENERGY_WIDTH if is_metered else 0) >= RUNS_WIDTH
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
-    for name in _RUN_NAMES if is_wide else ("model", "runtime"):
+    narrow_names = ("model",) if is_metered else ("model", "runtime")
+    for name in _RUN_NAMES if is_wide else narrow_names:
         table.add_column(name, overflow="fold")
     for name in ("p50", "p90", "p99") if is_wide else ("p50",):
         table.add_column(name, justify="right", no_wrap=True)
@@ -106,7 +107,7 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
         names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
             text(row.run_id),
-            *map(text, names if is_wide else names[1:3]),
+            *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
             *(format_ns(value) for value in (numbers if is_wide else numbers[:1])),
             *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict),

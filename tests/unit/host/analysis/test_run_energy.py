@@ -137,6 +137,17 @@ def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
     assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 2 * QUERY_S)
 
 
+def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> None:
+    """Joules below zero are printed, with their uncertainty."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    busier = 2 * max(watts for _, watts in LEVELS)
+    levels = ((LEVELS[0][0], busier), *LEVELS[1:-1], (LEVELS[-1][0], busier))
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
+    assert found.net is None
+    assert found.net_refused == "the device took more when it was idle than in the run"
+    assert found.power_w_idle is not None, "which says by how much"
+
+
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     """The power of some other moment is taken for idle."""
     found = find_energy(
