@@ -220,7 +220,7 @@ _RESULT_COLUMNS = (
     _Column("runtime", -ENERGY_WIDTH, lambda d: text(d["runtime"]["name"]), is_number=False),
     _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline),
     _Column("p50", -ENERGY_WIDTH, _latency("p50")),
-    _Column("± in run", -ENERGY_WIDTH, _half_width),
+    _Column("± in run", 60, _half_width),
     _Column("p90", -ENERGY_WIDTH, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
     _Column("accuracy", 70, _accuracy, only_for=_has_accuracy),
