@@ -225,14 +225,14 @@ def _with_net(
         return replace(found, net_refused=reason)
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
-    net: Uncertain | None = errors.net_per_inference(window, idle, found.inference_count)
-    refused = None
-    if net is not None and net.value + net.u95_absolute < 0:
-        net, refused = None, "the device took more when it was idle than in the run"
+    net = errors.net_per_inference(window, idle, found.inference_count)
+    is_negative = net.value + net.u95_absolute < 0
     return replace(
         found,
-        net=net,
-        net_refused=refused,
+        net=None if is_negative else net,
+        net_refused="the device took more when it was idle than in the run"
+        if is_negative
+        else None,
         power_w_idle=idle.energy_j / idle.duration_s,
         power_w_idle_before=powers_w[0],
         power_w_idle_after=powers_w[-1],
