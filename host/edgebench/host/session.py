@@ -123,7 +123,7 @@ def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
         stack.enter_context(session)
     except EdgebenchError:
         raise
-    except Exception as exc:
+    except Exception as exc:  # a driver's library, or a mistake of ours: the user gets one line
         logger.exception("meter %s", meter.name)
         said = " ".join(str(exc).split())[:200]
         raise TargetError(f"the meter's driver failed: {said or type(exc).__name__}") from exc

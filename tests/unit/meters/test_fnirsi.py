@@ -240,6 +240,7 @@ def test_models_differ_in_how_they_smear(tmp_path: Path) -> None:
     with FnirsiEmulator() as emulator:
         for product, model, smoothing_s in ((0x003B, "C1", 0.5), (0x003A, "FNB48", 0.5)):
             device = HidDevice(path=emulator.path, vendor=0x0483, product=product, serial="17")
+            # The default binds this round's device; mypy cannot type such a lambda.
             meter = Fnirsi(lambda device=device: device)  # type: ignore[misc]
             header = meter.open()
             meter.close()

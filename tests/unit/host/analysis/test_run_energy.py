@@ -148,6 +148,16 @@ def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> N
     assert found.power_w_idle is not None, "which says by how much"
 
 
+def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
+    """Energy below zero is printed as a number of the run, with a battery that never ends."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    found = found_in(recorded(tmp_path, time_ns, -steps(time_ns, LEVELS)))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.startswith("energy is negative, -")
+    assert "the other way round" in found.refused
+
+
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     """The power of some other moment is taken for idle."""
     found = find_energy(

@@ -96,6 +96,7 @@ def test_meters_bring_what_their_drivers_need() -> None:
 @pytest.mark.parametrize("had", [{"meters": ("wattstick",)}, {"sync_line": "spi:/dev/x"}])
 def test_wiring_that_an_older_host_does_not_know_is_refused(had: dict[str, str]) -> None:
     """The agent is replaced by one that refuses to start, or serves less than before."""
+    # Of two fields with types of their own, one is given by its name.
     order = Order(parse_target("pi@board"), **had)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="; pi@board serves it: name another, or none"):
         deploying._extras(order)

@@ -41,7 +41,10 @@ _COMPLETE = LossReport(received_count=1)
 
 @dataclass(frozen=True)
 class Trace:
-    """A recording whose clock is `TRUE_NS` ahead; implements `PowerTrace`."""
+    """A recording whose clock is `TRUE_NS` ahead; implements `PowerTrace`.
+
+    Whoever lays clocks over each other asks for no window and no peak: these two say so.
+    """
 
     header: Header
     codes: tuple[LoadCode, ...] = ()
