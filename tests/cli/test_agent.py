@@ -172,7 +172,9 @@ def test_documentation_lists_the_simulated_boards() -> None:
     assert [line.split("`")[1] for line in table.splitlines() if "`" in line] == list(BOARDS)
 
 
-@pytest.mark.parametrize("words", [(), ("frobnicate",), ("serve", "--frobnicate")])
+@pytest.mark.parametrize(
+    "words", [(), ("frobnicate",), ("serve", "--frobnicate"), ("serve", "--simul", "x")]
+)
 def test_wrong_words_are_exit_code_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:

@@ -83,6 +83,9 @@ def test_unknown_command_is_named(edgebench: Run, word: str) -> None:
     "words",
     [
         ("bench", "--frobnicate"),
+        ("bench", "--dur", "1s"),
+        ("compare", "a", "--against", "b", "--metr", "energy_j"),
+        ("meters", "record", "rapl", "--dur", "1s"),
         ("bench", "--threads", "many"),
         ("bench", "--duration", "soon"),
         ("bench", "--memory-limit", "lots"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.commands import METERED
 from support.energy_trial import DEVICE, Bench, bench
-from support.ppk2 import Ppk2Emulator
+from support.ppk2 import Faults, Ppk2Emulator
 
 pytestmark = pytest.mark.alone
 
@@ -21,10 +21,10 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def measured(wired: Bench, method: str) -> tuple[int, str, dict[str, Any]]:
+def measured(wired: Bench, method: str, *, delay_s: float = 0.0) -> tuple[int, str, dict[str, Any]]:
     """Exit code, standard error and document of a run with this way."""
     wired.activity.begin(rest_a=2e-3, work_a=20e-3, noise_a=0.0, seed=1)
-    unit = Ppk2Emulator()
+    unit = Ppk2Emulator(faults=Faults(delay_s=delay_s))
     unit.waveform = lambda time_s: wired.activity.waveform(unit, time_s)
     with unit:
         result = wired.host.run(
@@ -60,11 +60,8 @@ def test_best_way_is_taken_where_none_is_asked_for(wired: Bench) -> None:
 
 
 def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: Bench) -> None:
-    """The window lies beside the inferences, and nothing of what is printed says so.
-
-    This meter holds its samples back until it is known what the device did then.
-    """
-    code, said, document = measured(wired, "arrival")
+    """The window lies beside the inferences, and nothing of what is printed says so."""
+    code, said, document = measured(wired, "arrival", delay_s=0.3)
     energy = document["metrics"]["energy"]
     assert code == 3, said
     assert energy["refused"].startswith("synchronisation: arrival: samples wait ")

@@ -70,7 +70,9 @@ def _hint(exc: EdgebenchError) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     paths = user_paths(os.environ)
     parser = argparse.ArgumentParser(
-        prog="edgebench-agent", description="Run and measure models on this device."
+        prog="edgebench-agent",
+        description="Run and measure models on this device.",
+        allow_abbrev=False,
     )
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
@@ -82,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
+    _add_serve(commands.add_parser("serve", help="serve hosts until stopped", allow_abbrev=False))
     pair = commands.add_parser("pair", help="print a string that pairs one host")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
-from edgebench.host.energy_comparison import ENERGY, instrument_ratio, no_energy
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.host.energy_comparison import ENERGY, instrument_ratio, is_metered, no_energy
+from edgebench.protocol.errors import MeasurementError, NotMetered, UsageError
 
 DEFAULT_MARGIN_RATIO = 0.01
 """Changes smaller than this do not matter, unless the user says otherwise.
@@ -303,7 +303,8 @@ def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
 def _value(document: Document, metric: str) -> float:
     value: Any = document["metrics"]
     if metric.startswith(ENERGY) and (reason := no_energy(document, metric)):
-        raise MeasurementError(f"run {document['run_id']} has no {metric}: {reason}")
+        kind = MeasurementError if is_metered(document) else NotMetered
+        raise kind(f"run {document['run_id']} has no {metric}: {reason}")
     for name in metric.split("."):
         if not isinstance(value, Mapping) or name not in value:
             raise UsageError(f"unknown metric {metric!r}; see edgebench show RUN --json")

@@ -68,11 +68,16 @@ def _place(energy: Mapping[str, Any]) -> str:
     return f"{energy['meter']}, {energy['boundary']}{supply}"
 
 
+def is_metered(document: Document) -> bool:
+    """Whether a run was made with a meter. Older runs know no energy."""
+    return document["metrics"].get("energy") is not None
+
+
 def no_energy(document: Document, metric: str) -> str | None:
-    """Why a run has no such number; None where it may have it. Older runs know no energy."""
-    energy = document["metrics"].get("energy")
-    if energy is None:
+    """Why a run has no such number; None where it may have it."""
+    if not is_metered(document):
         return "it was made without a meter"
+    energy = document["metrics"]["energy"]
     if energy["refused"] is not None:
         return str(energy["refused"])
     return energy["net_refused"] if metric.startswith(_NET) else None

@@ -331,7 +331,11 @@ class _Metered:
         )
         if metering is None:
             return plan
-        return replace(plan, settings=plan.settings | metering.settings(), metering=metering)
+        settings = plan.settings | metering.settings()
+        if settings.get("duration_s") is None:
+            preset = from_preset(plan.preset, runtime="?", **settings)
+            settings["duration_s"] = metering.loop_s(preset.duration_s)
+        return replace(plan, settings=settings, metering=metering)
 
 
 def _sides(

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgebench.host.analysis.run_windows import IDLE_BEGIN_RATIO, IDLE_END_RATIO
+from edgebench.host.analysis.run_windows import (
+    IDLE_BEGIN_RATIO,
+    IDLE_END_RATIO,
+    shortest_window_s,
+)
 from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.session import open_meter
@@ -21,9 +25,11 @@ AGENT_PREFIX = "agent:"
 """Before the name of a meter that the device's own agent serves."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
+"""In an idle window, of which a quarter is left out."""
+LOOP_WINDOWS = 2
+"""Shortest windows of the meter in a timed loop, half of which may go before it is steady."""
 _TYPICAL_RATE_HZ = 10.0
 """Of a meter that only the device's agent knows."""
-"""In an idle window, of which a quarter is left out."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
 """Samples of the meter in a chip: the change is in the middle of them."""
@@ -77,6 +83,12 @@ class Metering:
             "load_code_chip_s": self._chip_s() if self._is_code_wanted(agents) else None,
         }
 
+    def loop_s(self, preset_s: float) -> float:
+        """How long to measure where nobody said it: as the preset, or longer for the meter."""
+        if self.header is None:
+            return preset_s
+        return max(preset_s, LOOP_WINDOWS * shortest_window_s(self.header.capability))
+
     def _idle_s(self) -> float:
         if self.idle_duration_s is not None:
             return self.idle_duration_s
@@ -84,7 +96,7 @@ class Metering:
             return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ)
         capability = self.header.capability
         # What is left of an idle window has to be one that the meter can tell something of.
-        shortest_s = capability.min_window_s / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
+        shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
         return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 
     def _is_code_wanted(self, agents: str | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from edgebench.protocol.errors import UsageError
 
 BACKWARDS_W = 0.01
-"""Less than that may be the offset of a tester with nothing plugged in."""
+"""Less than that may be the offset of a meter with nothing behind it."""
 
 
 def sign_of(is_reversed: bool) -> int:

@@ -273,6 +273,10 @@ class MeasurementError(EdgebenchError):
     """A number was measured that cannot be trusted, or cannot be computed."""
 
 
+class NotMetered(MeasurementError):
+    """Energy is asked for of a run that was made without a meter."""
+
+
 class StoreError(EdgebenchError):
     """The result store cannot be read or written."""
 

@@ -18,7 +18,7 @@ from edgebench.host.comparison import check_metrics, compare_groups, split_sides
 from edgebench.host.show.hints import hint_for
 from edgebench.host.store.layout import Store
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
-from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
+from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
 Document = dict[str, Any]
 Sides = tuple[list[Document], list[Document]]
@@ -192,6 +192,7 @@ def test_run_without_energy_is_named(made: Document, which: int, how: str, reaso
     with pytest.raises(MeasurementError) as caught:
         compared((pair[0], pair[1]))
     assert str(caught.value) == f"run {name}-3 has no {GROSS}: {reason}"
+    assert isinstance(caught.value, NotMetered) is (how != "refused"), "its hint is another one"
 
 
 def test_run_without_net_energy_says_why(made: Document) -> None:

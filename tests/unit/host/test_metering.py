@@ -50,6 +50,19 @@ def test_idle_is_long_enough_for_the_meter(
 
 
 @pytest.mark.parametrize(
+    ("rate_hz", "min_window_s", "loop_s"),
+    [(1000.0, 0.001, 10.0), (10.0, 1.0, 10.0), (1.0, 1.0, 40.0), (0.5, 100.0, 200.0)],
+)
+def test_loop_is_long_enough_for_the_meter(
+    rate_hz: float, min_window_s: float, loop_s: float
+) -> None:
+    """The preset's ten seconds are measured with a battery's gauge, which needs 100 s."""
+    found = header(rate_hz=rate_hz, min_window_s=min_window_s)
+    assert Metering(name="x", meter=None, header=found).loop_s(10.0) == loop_s
+    assert Metering(name="agent:x", meter=None, header=None).loop_s(10.0) == 10.0
+
+
+@pytest.mark.parametrize(
     ("wanted", "meant"), [("ppk2", FULL), ("ppk2:/dev/x", None), ("rap", None)]
 )
 def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None) -> None:

@@ -162,6 +162,34 @@ def test_losses_balance(first: int, losses: list[int], counts: list[int]) -> Non
     assert sum(gap.count for gap in found.loss.gaps) == found.loss.lost_count
 
 
+@given(st.integers(0, 65535), st.integers(0, 29), st.integers(0, 15))
+def test_wrong_bit_in_a_sequence_is_damage(first: int, place: int, bit: int) -> None:
+    """Two samples have one time, or what follows is a minute late and nothing is lost."""
+    sequences = [(first + k) % 65536 for k in range(30)]
+    sequences[place] ^= 1 << bit
+    answers = [queue(1, [(s, 5.0, 0.1) for s in sequences[k : k + 10]]) for k in (0, 10, 20)]
+    later = [
+        queue(1, [(first + k + j, 5.0, 0.1) for j in range(40)]) for k in range(30, 10_030, 40)
+    ]
+    found = decode(*answers, *later)
+    assert np.all(np.diff(found.time_ns) > 0)
+    assert found.loss.received_count == len(found.time_ns)
+    # What the first answer would have said, nobody knows.
+    unknown = 10 + (1 << bit if place == 0 else 0) if place < 10 else 0
+    emitted = found.loss.received_count + found.loss.lost_count
+    assert abs(emitted - 10_030) <= unknown
+    assert bool(found.loss.desync_count) is found.loss.is_ambiguous
+
+
+def test_answer_that_is_repeated_is_damage() -> None:
+    """Its samples are counted twice, a minute apart."""
+    one, two = (queue(1, [(k + j, 5.0, 0.1) for j in range(10)]) for k in (0, 10))
+    found = decode(one, one, two)
+    assert (found.loss.received_count, found.loss.lost_count) == (20, 0)
+    assert (found.loss.desync_count, found.loss.is_ambiguous) == (1, True)
+    assert found.time_ns.tolist() == [k * 1_000_000 for k in range(20)]
+
+
 @pytest.mark.parametrize(("rate_hz", "step"), [(2, 500), (10, 100), (50, 20)])
 def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
     """Each sample of a slow queue looks as if 499 were lost."""

@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edgebench.meters.base import Flag, Header, LossReport
+from edgebench.meters.cable import BACKWARDS_W
 
-BACKWARDS_W = 0.01
-"""Less may be the offset of a meter with nothing behind it."""
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
@@ -73,12 +72,16 @@ def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
     rate = _rate(header, loss)
     yield _loss(header, loss, rate)
     yield rate
-    saturated = f"{loss.saturated_count} samples at the end of the range"
+    saturated = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
     yield Check("saturation", loss.saturated_count == 0, saturated)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _received(loss: LossReport) -> str:
-    text = f"{loss.received_count} samples"
+    text = _counted(loss.received_count, "sample")
     if loss.torn_bytes:
         # What is missing there is behind the last sample, and no window reaches beyond that.
         text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
@@ -106,11 +109,11 @@ def _loss(header: Header, loss: LossReport, rate: Check) -> Check:
         return Check("loss", None, "this meter shows no loss")
     more = " at least" if loss.is_ambiguous else ""
     text = (
-        f"{loss.lost_count} samples{more} in {len(loss.gaps)} gaps, {loss.lost_ratio:.3%}, "
-        f"limit {LOSS_LIMIT_RATIO:.1%}"
+        f"{_counted(loss.lost_count, 'sample')}{more} in {_counted(len(loss.gaps), 'gap')}, "
+        f"{loss.lost_ratio:.3%}, limit {LOSS_LIMIT_RATIO:.1%}"
     )
     if loss.desync_count:
-        text += f"; framing lost {loss.desync_count} times"
+        text += f"; framing lost {_counted(loss.desync_count, 'time')}"
     is_passed = loss.lost_ratio <= LOSS_LIMIT_RATIO
     if loss.is_ambiguous:
         is_passed &= rate.is_passed is True

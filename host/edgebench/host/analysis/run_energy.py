@@ -182,9 +182,24 @@ def find_energy(
         return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
 
 
+def _steady_window(view: View, timed: Timed) -> EnergyWindow:
+    """The window of the inferences that count.
+
+    Raises:
+        MeasurementError: as `View.window`, with what the settling took of the loop.
+    """
+    try:
+        return view.window(*timed.window_ns)
+    except MeasurementError as exc:
+        if not timed.settling_s:
+            raise
+        settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
+        raise MeasurementError(f"{exc}; {settling}") from None
+
+
 def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbers:
     errors = MeterErrors(view.power.header.uncertainty)
-    window = view.window(*timed.window_ns)
+    window = _steady_window(view, timed)
     gross = errors.gross_per_inference(window, timed.count)
     if gross.value + gross.u95_absolute < 0:
         raise MeasurementError(
@@ -275,8 +290,8 @@ def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed)
     typical_s = float(np.median(end_ns - begin_ns)) / 1e9
     if typical_s < view.min_window_s:
         return QueryEnergy(
-            refused=f"an inference takes {in_words(typical_s)}, this meter, synchronised to "
-            f"{in_words(view.alignment.error_ns / 1e9)}, resolves {in_words(view.min_window_s)}"
+            refused=f"an inference takes {in_words(typical_s)}, {view.described} resolves "
+            f"{in_words(view.min_window_s)}"
         )
     energies_j = view.energies_j(begin_ns, end_ns)
     some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))

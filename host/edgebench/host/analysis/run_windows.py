@@ -15,6 +15,7 @@ from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.site import Site
 from edgebench.host.analysis.sync.alignment import Alignment
+from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase
@@ -29,6 +30,11 @@ EDGE_PIECES = 8
 """Into which the time in which an end may lie is cut, to see how high the power is there."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
 """Left out of an idle window: the device comes to rest, and its end is known to a bound only."""
+
+
+def shortest_window_s(capability: Capability) -> float:
+    """The shortest window that a meter tells something of, however well its clock is known."""
+    return max(capability.min_window_s, MIN_SAMPLES / capability.rate_hz)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,13 @@ class Timed:
         return int(self.queries.start_ns[0]), int(self.queries.end_ns[self.first_row - 1])
 
     @property
+    def settling_s(self) -> float:
+        """Of the timed loop, before its latencies were steady."""
+        rows = slice(self.queries.warmup_count, self.first_row)
+        starts_ns, ends_ns = self.queries.start_ns[rows], self.queries.end_ns[rows]
+        return float(ends_ns[-1] - starts_ns[0]) / 1e9 if len(ends_ns) else 0.0
+
+    @property
     def mean_s(self) -> float:
         """Time of an inference, with its inputs and outputs."""
         spans = self.queries.end_ns[self.first_row :] - self.queries.start_ns[self.first_row :]
@@ -73,12 +86,16 @@ class View:
     @property
     def min_window_s(self) -> float:
         """Below this, a window's energy says more about the meter and the clocks."""
-        capability = self.power.header.capability
         return max(
-            capability.min_window_s,
-            MIN_SAMPLES / capability.rate_hz,
+            shortest_window_s(self.power.header.capability),
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
         )
+
+    @property
+    def described(self) -> str:
+        """The meter, with what the clocks leave open."""
+        error_s = self.alignment.error_ns / 1e9
+        return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
 
     @property
     def edge_error_s(self) -> float:
@@ -94,8 +111,8 @@ class View:
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
             raise MeasurementError(
-                f"window of {in_words(duration_s)} is too short: this meter, synchronised to "
-                f"{in_words(self.alignment.error_ns / 1e9)}, needs {in_words(self.min_window_s)}"
+                f"window of {in_words(duration_s)} is too short: {self.described} needs "
+                f"{in_words(self.min_window_s)}"
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
         window = _sum([self.power.window(name, begin, end) for name in self.site.channels])

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -16,7 +16,10 @@ _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class Parser(argparse.ArgumentParser):
-    """What it refuses is one line and a hint, as every other error."""
+    """What it refuses is one line and a hint, as every other error; options are written in full."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Instead of all options, which hide the line."""

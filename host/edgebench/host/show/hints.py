@@ -49,6 +49,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
+    (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),
     (e.TargetError, "see how its agent is: edgebench-agent status (on the device)"),

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.run_windows import shortest_window_s
 from edgebench.host.session import ChannelEnergy, Session
 from edgebench.host.show.tables import console, plain_table, text
 from edgebench.host.show.units import (
@@ -57,7 +58,7 @@ def print_info(header: Header, *, as_json: bool) -> None:
         ("serial", info.serial or "not told"),
         ("firmware", info.firmware or "not told"),
         ("rate", f"{rate}, {kind}"),
-        ("shortest window", format_ns(capability.min_window_s * 1e9)),
+        ("shortest window", format_ns(shortest_window_s(capability) * 1e9)),
         ("clock", capability.clock_domain),
         ("digital inputs", str(capability.digital_count)),
         ("losses seen by", capability.loss_detection),

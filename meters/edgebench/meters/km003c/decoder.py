@@ -32,6 +32,8 @@ from edgebench.protocol.codec import from_plain
 LIMIT_V, LIMIT_A = 50.0, 6.0
 """Source: ChargerLAB, KM003C product page, as remembered; not checked."""
 TICK_NS = 1_000_000_000 // SEQUENCE_HZ
+BACKLOG_TICKS = 10 * SEQUENCE_HZ
+"""By which samples may get ahead of the answers' arrival: assumed, more than a queue holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class QueueDecoder:
     """Places samples by their sequence, which wraps around every 65.5 s.
 
     A session gives up a tester that is silent for less, so a step is never a whole turn too short.
+    An answer whose sequence stands still, or runs ahead of the time that passed (backwards is
+    nearly a turn ahead), is damaged.
     """
 
     settings: Settings
@@ -84,6 +88,7 @@ class QueueDecoder:
     _last_tick: int | None = None
     """Of the last sample, unwrapped; the first is 0."""
     _last_sequence: int = 0
+    _last_sample_rx_ns: int = 0
     _next_index: int = 0
     _received: int = 0
     _saturated: int = 0
@@ -100,13 +105,14 @@ class QueueDecoder:
         self._last_rx_ns = packet.last_rx_ns
         try:
             queued = queued_of(packet.data)
+            ticks = self._ticks(queued.sequence, packet.last_rx_ns)
         except ValueError:  # how many are lost, the next sequence tells
             self._damaged += 1
             return []
         self._good_rx_ns = packet.last_rx_ns
-        if not len(queued.sequence):
+        if not len(ticks):
             return []
-        block = self._block(queued)
+        block = self._block(queued, ticks)
         self._arrival.add(packet.last_rx_ns, self._next_index)
         return [block]
 
@@ -134,17 +140,28 @@ class QueueDecoder:
             rate_span_s=self._arrival.span_s(),
         )
 
-    def _ticks(self, sequence: NDArray[np.uint16]) -> NDArray[np.int64]:
-        """Milliseconds since the first sample."""
-        if self._last_tick is None:
-            self._last_tick, self._last_sequence = 0, int(sequence[0])
-        steps = np.diff(sequence.astype(np.int64), prepend=self._last_sequence) % SEQUENCE_SIZE
-        ticks: NDArray[np.int64] = self._last_tick + np.cumsum(steps)
+    def _ticks(self, sequence: NDArray[np.uint16], rx_ns: int) -> NDArray[np.int64]:
+        """Milliseconds since the first sample.
+
+        Raises:
+            ValueError: these cannot be the samples that follow.
+        """
+        if not len(sequence):
+            return np.zeros(0, np.int64)
+        is_first = self._last_tick is None
+        before = int(sequence[0]) if is_first else self._last_sequence
+        steps = np.diff(sequence.astype(np.int64), prepend=before) % SEQUENCE_SIZE
+        if not steps[1 if is_first else 0 :].all():
+            raise ValueError("the sequence stands still")
+        passed = 0 if is_first else (rx_ns - self._last_sample_rx_ns) // TICK_NS
+        if steps.sum() > passed + BACKLOG_TICKS:
+            raise ValueError("the sequence runs ahead of the time")
+        ticks: NDArray[np.int64] = (self._last_tick or 0) + np.cumsum(steps)
         self._last_tick, self._last_sequence = int(ticks[-1]), int(sequence[-1])
+        self._last_sample_rx_ns = rx_ns
         return ticks
 
-    def _block(self, queued: Queued) -> SampleBlock:
-        ticks = self._ticks(queued.sequence)
+    def _block(self, queued: Queued, ticks: NDArray[np.int64]) -> SampleBlock:
         index = np.rint(ticks * (self.rate_hz / SEQUENCE_HZ)).astype(np.int64)
         self._note_gaps(index)
         self._next_index = int(index[-1]) + 1

@@ -52,7 +52,7 @@ def test_loss_that_may_be_larger_needs_the_rate(
     """A counter that wrapped a hundred times is 0.000 % of loss, and each window is of later."""
     check = loss_check(lost(rate_error_ppm))
     assert check.is_passed is is_passed
-    assert check.detail == f"3 samples at least in 1 gaps, 0.000%, limit 0.1%{said}"
+    assert check.detail == f"3 samples at least in 1 gap, 0.000%, limit 0.1%{said}"
 
 
 def test_loss_of_known_size_needs_no_rate() -> None:

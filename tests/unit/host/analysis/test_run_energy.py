@@ -44,6 +44,7 @@ def found_in(
     power: PowerTrace | None,
     *,
     timed: Queries | None = None,
+    first_row: int = WARMUP_COUNT,
     asked: Asked | None = None,
     clock: ClockModel | None = SAME_CLOCK,
     scenario: Scenario = Scenario.SINGLE_STREAM,
@@ -56,7 +57,7 @@ def found_in(
     record = replace(made, events=EVENTS, **fields)
     record = replace(record, spec=replace(record.spec, scenario=scenario))
     wanted = asked or Asked(meter="synthetic")
-    found = find_energy(record, worker, Timed(ours, WARMUP_COUNT), power, clock, wanted)
+    found = find_energy(record, worker, Timed(ours, first_row), power, clock, wanted)
     assert found is not None
     return found
 
@@ -273,7 +274,7 @@ def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
     ("loss", "reason"),
     [
         (LossReport(received_count=9, trouble="port /dev/x is gone"), "complete: port /dev/x"),
-        (LossReport(received_count=9, lost_count=1), "loss: 1 samples in 0 gaps, 10.000%"),
+        (LossReport(received_count=9, lost_count=1), "loss: 1 sample in 0 gaps, 10.000%"),
         (LossReport(received_count=9, saturated_count=3), "saturation: 3 samples"),
         (LossReport(received_count=0), "complete: no sample"),
         (LossReport(received_count=9, rate_error_ppm=900.0, rate_span_s=10.0), "rate: +900 ppm"),
@@ -293,7 +294,15 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
     ("changes", "reason"),
     [
         ({"clock": None}, "synchronisation: probes: the device's clock was not probed"),
-        ({"timed": queries(1e-6)}, "window of 100 µs is too short: this meter"),
+        (
+            {"timed": queries(1e-6), "clock": replace(SAME_CLOCK, error_ns=0.0)},
+            "window of 100 µs is too short: this meter needs 20 ms",
+        ),
+        (
+            {"first_row": WARMUP_COUNT + COUNT - 1, "clock": replace(SAME_CLOCK, error_ns=1e7)},
+            "window of 100 ms is too short: this meter, synchronised to 10 ms, needs 200 ms; "
+            "9.9 s of the loop went before it was steady",
+        ),
         (
             {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
             "window reaches 4 s before what the meter recorded",
