@@ -16,19 +16,19 @@ from support.disks import fill, small_disk
 from support.tools import need_root, need_runtime, need_tool
 
 from edgebench.host.session import begin_session, open_meter, record
-from edgebench.meters.registry import find_meter
+from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.meters.spool import read_packets
 from edgebench.protocol.errors import StoreError
 
 METER = "synthetic:constant,power=1"
 BROKEN = """
 import sys
-from edgebench.meters.synthetic.device import Generator
+from edgebench.meters.synthetic.device import Generator, Synthetic
 
 def broken(*words):
     raise ValueError("VI_ERROR_SYSTEM\\nof a sort")
 
-Generator.{name} = broken
+{name} = broken
 from edgebench.host.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -62,7 +62,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
 def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> None:
     """What a driver's library raises is a traceback."""
     host.folder.mkdir(parents=True, exist_ok=True)
-    said = run_broken(host, "start", "meters", action, METER, "--duration", "0.2s")
+    said = run_broken(host, "Generator.start", "meters", action, METER, "--duration", "0.2s")
     assert said.returncode == 1
     assert said.stderr.splitlines() == [
         "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort",
@@ -71,10 +71,36 @@ def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> 
     assert not list(host.folder.rglob("sessions/*")), "a recording that was none is left"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("meters", "info", METER), ("meters", "selftest", METER), ("bench", "--meter", METER)],
+    ids=" ".join,
+)
+def test_driver_that_fails_as_it_opens_is_one_line(host: Host, words: tuple[str, ...]) -> None:
+    """A library that finds no bus is a traceback."""
+    host.folder.mkdir(parents=True, exist_ok=True)
+    said = run_broken(host, "Synthetic.open", *words)
+    assert (said.returncode, said.stdout) == (1, "")
+    error, hint = said.stderr.splitlines()
+    assert error == "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort"
+    assert hint.startswith("hint: see ")
+
+
+def test_driver_that_fails_hides_no_other(host: Host) -> None:
+    """One library that is broken, and nobody learns which meters there are."""
+    host.folder.mkdir(parents=True, exist_ok=True)
+    said = run_broken(host, "Synthetic.open", "meters", "list", "--json")
+    assert said.returncode == 0, said.stderr
+    listed = json.loads(said.stdout)["meters"]
+    reason = "the meter's driver failed: VI_ERROR_SYSTEM of a sort"
+    assert listed["synthetic"] == {"reason": reason}
+    assert list(listed) == list(DRIVERS)
+
+
 def test_driver_that_fails_as_it_records_is_one_line(host: Host) -> None:
     """The reason is behind a traceback that was logged beside the progress."""
     host.folder.mkdir(parents=True, exist_ok=True)
-    said = run_broken(host, "read", "meters", "record", METER, "--duration", "0.5s")
+    said = run_broken(host, "Generator.read", "meters", "record", METER, "--duration", "0.5s")
     assert said.returncode == 3
     assert "Traceback" not in said.stderr
     assert "the meter's driver failed: VI_ERROR_SYSTEM of a sort" in said.stdout
@@ -85,15 +111,15 @@ def test_driver_that_fails_as_it_begins_costs_no_store(host: Host) -> None:
     need_runtime("ai-edge-litert")
     host.folder.mkdir(parents=True, exist_ok=True)
     try:
-        said = run_broken(host, "start", "bench", "digits_int8.tflite", *METERED, "--meter", METER)
+        words = ("bench", "digits_int8.tflite", *METERED, "--meter", METER)
+        said = run_broken(host, "Generator.start", *words)
         assert said.returncode == 1
         assert "Traceback" not in said.stderr
         reason = "meter does not record: the meter's driver failed: VI_ERROR_SYSTEM of a sort"
         assert reason in said.stderr
         assert "edgebench meters" in said.stderr
         assert not list(host.folder.rglob("incoming/*"))
-        words = ("bench", "digits_int8.tflite", *METERED, "--meter", METER, "--json")
-        [document] = json.loads(host.run(*words).stdout)["runs"]
+        [document] = json.loads(host.run(*words, "--json").stdout)["runs"]
         assert document["metrics"]["energy"]["refused"] is None
     finally:
         end_local_agent(host)

@@ -22,7 +22,7 @@ from edgebench.host.store.power_file import PowerFile, read_power_facts
 from edgebench.host.store.recording import write_power
 from edgebench.host.store.verify import decode_into
 from edgebench.meters.base import Header, Meter, MeterSession, Missing
-from edgebench.meters.registry import find_meter
+from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.protocol.errors import (
     EdgebenchError,
     NoSuchMeter,
@@ -98,6 +98,7 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     Raises:
         NoSuchMeter: no driver has that name, or the meter cannot be used.
         UsageError: an option is wrong.
+        TargetError: whatever else its driver or a library of it raises.
     """
     if text.startswith("agent:"):
         raise UsageError(
@@ -105,10 +106,26 @@ def open_meter(text: str) -> tuple[Meter, Header]:
             "model with it, or look at it on the device"
         )
     meter = find_meter(text)
-    header = meter.open()
+    with _in_one_line(meter):
+        header = meter.open()
     if isinstance(header, Missing):
         raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
     return meter, header
+
+
+def look_at_meters() -> dict[str, Header | Missing]:
+    """What there is of each driver's meters; one that fails keeps no other from being told."""
+    found: dict[str, Header | Missing] = {}
+    for name in DRIVERS:
+        meter = find_meter(name)
+        try:
+            with _in_one_line(meter):
+                found[name] = meter.open()
+        except EdgebenchError as exc:
+            found[name] = Missing(str(exc))
+        finally:
+            meter.close()
+    return found
 
 
 def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
@@ -118,16 +135,23 @@ def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
         StoreError: the file cannot be written.
         TargetError: the meter does not record; whatever its driver or a library of it raises.
     """
-    try:
+    with _in_one_line(meter):
         session = meter.session(path)
         stack.enter_context(session)
+    return session
+
+
+@contextmanager
+def _in_one_line(meter: Meter) -> Iterator[None]:
+    """What a driver's library raises, or a mistake of ours, is one line to the user."""
+    try:
+        yield
     except EdgebenchError:
         raise
-    except Exception as exc:  # a driver's library, or a mistake of ours: the user gets one line
+    except Exception as exc:
         logger.exception("meter %s", meter.name)
         said = " ".join(str(exc).split())[:200]
         raise TargetError(f"the meter's driver failed: {said or type(exc).__name__}") from exc
-    return session
 
 
 def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> Session:

@@ -130,15 +130,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from edgebench.host.session import look_at_meters
     from edgebench.host.show import meters as show
-    from edgebench.meters.registry import DRIVERS, find_meter
 
-    found = {}
-    for name in DRIVERS:
-        meter = find_meter(name)
-        found[name] = meter.open()
-        meter.close()
-    show.print_list(found, as_json=options.json)
+    show.print_list(look_at_meters(), as_json=options.json)
     return 0
 
 
