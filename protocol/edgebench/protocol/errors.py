@@ -35,6 +35,7 @@
     │   ├── LocalProtocolError       we said something wrong
     │   └── RemoteProtocolError      they said something wrong
     ├── MeasurementError         the number cannot be trusted
+    │   └── NotMetered           energy of a run that was made without a meter
     └── StoreError               the result store: unreadable, read-only, full
         └── RunDamaged               a file of a stored run is missing or not readable
 
