@@ -28,7 +28,7 @@ from support.watchers import At, worker_pid
 from edgebench.host.lab import Run
 from edgebench.host.measure import Interrupted
 from edgebench.host.store.verify import verify
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase
 
 SHORT: dict[str, Any] = {
@@ -337,12 +337,13 @@ def test_stop_in_the_checks_keeps_the_measurement_as_complete(
 
 
 @pytest.mark.parametrize(
-    ("engine", "after_s"),
-    # LoadGen makes its queries first.
-    [("native", 1.0), ("loadgen", 3.0)],
+    ("engine", "after_s", "max_query_count"),
+    # LoadGen makes its queries first: few enough to be issuing by then on a busy machine as well,
+    # and enough to be issuing still on a fast one.
+    [("native", 1.0, 1_000_000), ("loadgen", 3.0, 300_000)],
 )
 def test_stop_of_a_measurement_keeps_what_there_is(
-    agent: AgentProcess, paired: Host, engine: str, after_s: float
+    agent: AgentProcess, paired: Host, engine: str, after_s: float, max_query_count: int
 ) -> None:
     """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
     need_runtime("ai-edge-litert")
@@ -359,12 +360,22 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         "litert",
         engine=engine,
         duration_s=60.0,
-        max_query_count=1_000_000,
+        max_query_count=max_query_count,
         watcher=at,
     )
     assert rules(run)["complete"] == ("fail", "run interrupted")
     assert run.verdict == "invalid"
     assert run.metrics["latency_ns"]["count"] > 0
+
+
+def test_stop_before_anything_was_measured_says_so(agent: AgentProcess, paired: Host) -> None:
+    """A run that somebody stopped failed without a reason."""
+    need_runtime("ai-edge-litert")
+    at = At(Phase.WARMING_UP, lambda: os.kill(worker_pid(agent), signal.SIGTERM))
+    with pytest.raises(TargetError, match="stopped before anything was measured"):
+        bench(paired, "digits_fp32.tflite", "litert", warmup_duration_s=60.0, watcher=at)
+    assert at.was_called
+    assert agent.status().running is None
 
 
 def test_loadgen_ends_at_the_maximum(paired: Host) -> None:

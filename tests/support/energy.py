@@ -32,8 +32,12 @@ def header(
     facts: dict[str, Any] | None = None,
     **capability: Any,
 ) -> Header:
-    """A meter that samples instants."""
-    values: dict[str, Any] = {"is_uniform": True, "loss_detection": "counter"}
+    """A meter that samples instants, unless said otherwise."""
+    values: dict[str, Any] = {
+        "is_uniform": True,
+        "is_averaging": False,
+        "loss_detection": "counter",
+    }
     return Header(
         driver="synthetic",
         info=MeterInfo(vendor="Example", model="Meter", serial="7"),
@@ -41,7 +45,6 @@ def header(
             driver="synthetic",
             channels=channels or (Channel("supply", "board"),),
             rate_hz=rate_hz,
-            is_averaging=False,
             clock_domain=clock,
             **(values | capability),
         ),

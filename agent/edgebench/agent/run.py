@@ -334,6 +334,9 @@ def _reason(run: Run, outcome: Outcome, error: EdgebenchError | None) -> Edgeben
     """Why a run is not complete; None where somebody asked for that, and something was kept."""
     if outcome is Outcome.COMPLETED:
         return None  # whatever came then came after the measurement
-    if outcome is Outcome.FAILED and run.too_hot is None and run.worker.is_stopping:
-        return TargetError("stopped before anything was measured")
-    return run.too_hot or error
+    found = run.too_hot or error
+    if outcome is not Outcome.FAILED or run.too_hot is not None:
+        return found
+    # On request, or by a signal to the worker, which then says nothing.
+    was_stopped = run.worker.is_stopping or found is None
+    return TargetError("stopped before anything was measured") if was_stopped else found

@@ -1,4 +1,4 @@
-"""Meters that are read by asking: small files, one thread, one fixed rate.
+"""Meters that are read by asking: small files, one thread, one mean rate.
 
 What is kept is what the files said and when; a packet holds one round of readings. Numbers are
 made of them later, by the driver's decoder.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,6 +31,15 @@ from edgebench.meters.recorder import Recorder
 
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
+INTERVAL_RATIOS = 0.5, 1.5
+"""Of the mean interval, between which each is drawn, where values are instants: asked in step with
+the inferences, a meter would see the same moment of each. Intervals that are spread over as much as
+their mean have no step, whatever the period.
+
+Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random sampling.
+"""
+_LATE_RATIO = 1.9
+"""A round so many mean intervals behind the last is not the next."""
 _ROUNDS = 256
 """Rounds that are put together in a block."""
 _INTEGER_END = 1 << 64
@@ -79,22 +89,27 @@ class Files:
 
 
 class PolledSession(Recorder):
-    """Calls `read` at a fixed rate in a thread of its own."""
+    """Calls `read` in a thread of its own, at drawn moments where each value is an instant."""
 
     def __init__(self, read: Read, header: Header, path: Path) -> None:
         super().__init__(header, path)
         self._read = read
         self._period_s = 1 / header.capability.rate_hz
+        # A mean over its interval misses nothing, and is the noisier the shorter that is.
+        self._ratios = (1.0, 1.0) if header.capability.is_averaging else INTERVAL_RATIOS
 
     def _begin(self) -> None:
         self._attempt(self._keep)  # the start of the first interval
 
     def _work(self) -> None:
-        next_s = time.monotonic() + self._period_s
+        next_s = time.monotonic() + self._interval_s()
         while not self._is_over.wait(max(0.0, next_s - time.monotonic())):
             self._keep()
             # Rounds that were missed are not made up for: they would be of the same moment.
-            next_s = max(next_s + self._period_s, time.monotonic())
+            next_s = max(next_s + self._interval_s(), time.monotonic())
+
+    def _interval_s(self) -> float:
+        return self._period_s * random.uniform(*self._ratios)
 
     def _finish(self) -> None:
         if self.trouble is None:
@@ -129,8 +144,7 @@ class PolledDecoder(ABC):
         self._rounds = 0
         self._missing = 0
         self._saturated = 0
-        self._late_ns = 1.5e9 / capability.rate_hz
-        """A round so long behind the last is not the next."""
+        self._late_ns = _LATE_RATIO * 1e9 / capability.rate_hz
         self._last_ns: int | None = None
         self._gaps: list[Gap] = []
 

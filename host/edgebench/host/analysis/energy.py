@@ -7,13 +7,15 @@ Theory of operation. A window's energy is what the meter says, and what the mete
 
 Each small quantity is a variable with mean 0. Those that are the meter's own (gain, offset, …) are
 the same variable in every window, so that an offset cancels in the net energy and a gain does not;
-noise, edges and missing samples are a window's own. Within a range the gain errors add up linearly,
-not as if each sample had one of its own.
+noise, edges and missing samples are a window's own. Gain errors add up linearly, within a range and
+over the ranges, not as if each sample or each range had one of its own: ranges share a converter
+and a reference, and nobody tells how much of the error comes from those.
 
-Two uncertainties come of it: the absolute one, of all terms, and the comparative one, without what
-changes every energy of the same meter by the same ratio. How two runs compare follows from the
-signed effect of each variable on both: an offset cancels as far as their powers are alike, and the
-gain of a range as far as both were in it.
+Two uncertainties come of it: the absolute one, of all terms, and the comparative one, of what is
+left beside another run with this meter whose energy is all in the range that this one has most of
+its energy in: what changes both by the same ratio cancels. How two given runs compare follows from
+the signed effect of each variable on both: an offset cancels as far as their powers are alike, and
+the gain of a range as far as both were in it.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -68,6 +70,8 @@ class EnergyWindow:
     """What a sample stands for: its interval, or what the meter smooths over."""
     spike_j: float = 0.0
     """That the driver's filter over switches of its range took away."""
+    between_j: float = 0.0
+    """Standard uncertainty by what the power did between samples that are instants."""
     channel_count: int = 1
     """Channels that are added up; each has the meter's offset, and all of them the same sign."""
     drift_w: float = 0.0
@@ -84,7 +88,7 @@ class Uncertain:
     u_absolute: float
     """Standard, of all terms."""
     u_comparative: float
-    """Standard, without what is the same ratio of any energy that this meter measures."""
+    """Standard, without what changes another run in the same range by the same ratio."""
     common: dict[str, float] = field(default_factory=dict[str, float])
     """Effect of each variable that two runs with this meter share, signed, at one standard
     deviation; the rest of the components are this run's own."""
@@ -106,26 +110,25 @@ class MeterErrors:
     def __init__(self, terms: Sequence[UncertaintyTerm]) -> None:
         from uncertainties import ufloat
 
+        with_effect = [term for term in terms if term.standard and term.kind is not Kind.RESOLUTION]
         self._terms = [
-            (term, ufloat(0.0, term.standard, tag=_name(term)))
-            for term in terms
-            if term.standard and term.kind is not Kind.RESOLUTION
+            (term, ufloat(0.0, term.standard, tag=name))
+            for term, name in zip(with_effect, _names(with_effect), strict=True)
         ]
         self._terms_of_all = list(terms)
         self._make: Any = ufloat
-        self._common = {_name(term) for term in terms if term.is_common}
-        self._ratios = {_name(term) for term in terms if term.is_common and term.kind in _RATIOS}
 
     def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> Uncertain:
         """Energy of a window over the inferences in it."""
-        return self._uncertain(self._energy(window, "window") / inference_count)
+        return self._uncertain(self._energy(window, "window") / inference_count, window)
 
     def net_per_inference(
         self, window: EnergyWindow, idle: EnergyWindow, inference_count: int
     ) -> Uncertain:
         """The same without what the device takes when it idles."""
         while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
-        return self._uncertain((self._energy(window, "window") - while_idle) / inference_count)
+        net = (self._energy(window, "window") - while_idle) / inference_count
+        return self._uncertain(net, window)
 
     def edges_j(self, edge_power_w: Floats, edge_error_s: float) -> Floats:
         """Standard uncertainty of the energies of many windows, by their ends alone.
@@ -138,7 +141,7 @@ class MeterErrors:
 
     def mean_power(self, window: EnergyWindow) -> Uncertain:
         """Of a window."""
-        return self._uncertain(self._energy(window, "window") / window.duration_s)
+        return self._uncertain(self._energy(window, "window") / window.duration_s, window)
 
     def _energy(self, window: EnergyWindow, name: str) -> Any:
         parts = _parts(window)
@@ -157,28 +160,76 @@ class MeterErrors:
                 total += self._make(0.0, standard_j, tag=f"{what} of the {name}")
         return total
 
-    def _uncertain(self, found: Any) -> Uncertain:
-        components: dict[str, float] = {}
-        common: dict[str, float] = {}
-        for variable, slope in getattr(found, "derivatives", {}).items():
-            effect = float(slope) * float(variable.std_dev)
-            if effect:
-                components[variable.tag] = math.hypot(components.get(variable.tag, 0.0), effect)
-                if variable.tag in self._common:
-                    common[variable.tag] = effect
-        rest = [error for name, error in components.items() if name not in self._ratios]
+    def _uncertain(self, found: Any, window: EnergyWindow) -> Uncertain:
+        slopes = dict(getattr(found, "derivatives", {}))
+        value = float(getattr(found, "nominal_value", found))
+        effects = {
+            variable.tag: _Effect(term, float(slope), term.standard)
+            for term, variable in self._terms
+            if (slope := slopes.pop(variable, 0.0))
+        }
+        own = {one.tag: abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()}
+        own_u = math.hypot(*own.values())
+        main = _main_range(window)
+        rest = [one.beside_another(value, main) for one in effects.values()]
         return Uncertain(
-            value=float(getattr(found, "nominal_value", found)),
-            components=components,
-            u_absolute=math.hypot(*components.values()),
-            u_comparative=math.hypot(*rest),
-            common=common,
+            value=value,
+            components={name: abs(one.signed) for name, one in effects.items()} | own,
+            u_absolute=math.hypot(_together(list(effects.values())), own_u),
+            u_comparative=math.hypot(*rest, own_u),
+            common={name: one.signed for name, one in effects.items() if one.term.is_common},
         )
 
 
-def _name(term: UncertaintyTerm) -> str:
-    where = "" if term.range is None else f" of range {term.range}"
-    return f"{term.kind.value}{where}"
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What one variable of the meter does to an energy."""
+
+    term: UncertaintyTerm
+    slope: float
+    standard: float
+
+    @property
+    def signed(self) -> float:
+        """At one standard deviation."""
+        return self.slope * self.standard
+
+    def beside_another(self, value: float, main: int | None) -> float:
+        """What is left beside another run, whose energy is all in the main range."""
+        if not (self.term.is_common and self.term.kind in _RATIOS):
+            return self.signed
+        if self.term.range in (ALL_RANGES, main):
+            return (self.slope - value) * self.standard
+        return self.signed
+
+
+def _main_range(window: EnergyWindow) -> int | None:
+    """The range that most of the energy is in."""
+    parts = _parts(window)
+    return max(parts, key=lambda number: parts[number].energy_j)
+
+
+def _together(effects: Sequence[_Effect]) -> float:
+    """Ratios of several ranges add up, per kind; everything else is independent."""
+    linear: dict[Kind, float] = {}
+    others: list[float] = []
+    for one in effects:
+        if one.term.kind in _RATIOS and one.term.range is not ALL_RANGES:
+            linear[one.term.kind] = linear.get(one.term.kind, 0.0) + abs(one.signed)
+        else:
+            others.append(one.signed)
+    return math.hypot(*linear.values(), *others)
+
+
+def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
+    """One for each; a second of a kind and range has a number."""
+    found: list[str] = []
+    for term in terms:
+        where = "" if term.range is ALL_RANGES else f" of range {term.range}"
+        name = f"{term.kind.value}{where}"
+        again = sum(one.split(" #")[0] == name for one in found)
+        found.append(f"{name} #{again + 1}" if again else name)
+    return found
 
 
 def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
@@ -215,6 +266,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                that no energy is corrected for a bias that nobody can tell from its spread
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
+    between samples  of instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     sampling   each end lies in a sample, in which the power may have been anything that it was:
                interval · (highest - lowest power) / sqrt(12), twice
@@ -224,10 +276,12 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     """
     edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
     counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
+    noise_j = _noise_j(window, terms)
     return {
         "edges": float(edges_j),
         "counter": math.sqrt(2) * counter_j,
-        "noise": _noise_j(window, terms),
+        "noise": noise_j,
+        "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "range switches": abs(window.spike_j) / math.sqrt(3),

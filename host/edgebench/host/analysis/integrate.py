@@ -118,6 +118,20 @@ def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
     return PowerLine(time_ns[is_known], power_w[is_known])
 
 
+def between_j(line: PowerLine) -> float:
+    """Standard uncertainty of the energy of a line of instants by what the power did in between.
+
+    sqrt(sum (dt · dP)² / 2) over the pieces: a power that moves faster than the samples come has a
+    value at each that knows nothing of the next, and half their mean squared difference is its
+    variance; a power that the samples follow has small differences. A single step inside a piece
+    would make dt · dP / sqrt(12), so that is never too little.
+
+    Source: von Neumann et al., The mean square successive difference (1941), for the variance.
+    """
+    pieces = np.diff(line.time_ns) / 1e9 * np.diff(line.power_w)
+    return float(np.sqrt(np.dot(pieces, pieces) / 2))
+
+
 def line_of_means(begin_ns: Nanoseconds, end_ns: Nanoseconds, power_w: Floats) -> PowerLine:
     """Of a meter that averages over intervals.
 

@@ -198,6 +198,7 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         missing_s=max(window.missing_s for window in windows),
         sample_s=max(window.sample_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
+        between_j=sum(window.between_j for window in windows),
         power_w_span=sum(window.power_w_span for window in windows),
     )
 
@@ -236,6 +237,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         ranges=ranges,
         missing_s=sum(window.missing_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
+        between_j=math.hypot(*(window.between_j for window in windows)),
         power_w_span=max(window.power_w_span for window in windows),
     )
 

@@ -23,10 +23,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.integrate import PowerLine, line_of_instants, line_of_means
+from edgebench.host.analysis.integrate import (
+    PowerLine,
+    between_j,
+    line_of_instants,
+    line_of_means,
+)
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
-from edgebench.meters.base import Header, LossReport, SampleBlock
+from edgebench.meters.base import Flag, Header, LossReport, SampleBlock
 from edgebench.protocol.codec import to_plain
 
 GROUP_ROWS = 1 << 17
@@ -91,6 +96,8 @@ class Group:
     """Empty where the meter has no ranges."""
     spike_j: float = 0.0
     """That the driver's own filter took away."""
+    between_j: float = 0.0
+    """Standard uncertainty by what the power did between the samples."""
     missing_count: int = 0
     """Rows that are no numbers, and whose time no other row has."""
     rows_ns: tuple[int, int] | None = None
@@ -239,7 +246,17 @@ def _group(channel: str, table: Any, is_averaging: bool) -> Group:
         volts_v=mean_volts_v(table),
         shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
         spike_j=spikes_j(table),
+        between_j=between_samples_j(table, is_averaging),
     )
+
+
+def between_samples_j(table: Any, is_averaging: bool) -> float:
+    """Of samples that are instants; one that the meter told twice is no second one."""
+    if is_averaging:
+        return 0.0
+    is_again = table["flags"].to_numpy() & np.uint8(Flag.DUPLICATE)
+    first = table.filter(pa.array(is_again == 0)) if is_again.any() else table
+    return between_j(line_of(first, is_averaging))
 
 
 def spikes_j(table: Any) -> float:

@@ -28,6 +28,7 @@ from edgebench.host.store.power import (
     Group,
     PowerFacts,
     RangeShare,
+    between_samples_j,
     line_of,
     mean_volts_v,
     missing_ns,
@@ -159,6 +160,7 @@ class PowerFile:
             missing_s=self._gaps_s(begin_ns, end_ns) + missing_count / capability.rate_hz,
             sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
+            between_j=math.hypot(*(part.between_j for part in parts)),
             power_w_span=max(part.max_w for part in parts) - min(part.min_w for part in parts),
         )
 
@@ -303,6 +305,7 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> Group:
         volts_v=mean_volts_v(inside),
         shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
         spike_j=spikes_j(inside),
+        between_j=between_samples_j(inside, is_averaging),
     )
 
 

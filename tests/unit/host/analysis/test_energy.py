@@ -198,6 +198,52 @@ def test_offset_of_another_range_does_not_cancel() -> None:
     assert net.u_absolute == pytest.approx(math.sqrt(2) * 3.3 * 10 * 1e-5)
 
 
+def in_ranges(*energies_j: float) -> EnergyWindow:
+    """Ten seconds with this energy in range 3, and in range 4."""
+    parts = {
+        number: RangePart(energy_j=energy_j, duration_s=5.0)
+        for number, energy_j in zip((3, 4), energies_j, strict=False)
+    }
+    return steady(sum(energies_j) / 10, 10.0, ranges=parts)
+
+
+GAINS = [normal(Kind.GAIN, value, Unit.RATIO, range=r) for r, value in ((3, 0.10), (4, 0.15))]
+
+
+def test_gains_of_two_ranges_add_up() -> None:
+    """A window that reaches into a worse range is printed as surer than one that does not."""
+    errors = MeterErrors(GAINS)
+    both = errors.gross_per_inference(in_ranges(1.0, 1.0), 1)
+    assert both.u_absolute == pytest.approx(0.10 + 0.15)
+    assert both.u_absolute / 2 > errors.gross_per_inference(in_ranges(2.0), 1).u_absolute / 2
+
+
+def test_gain_cancels_beside_a_run_in_the_same_range_only() -> None:
+    """Half of the energy is in another range, and beside another run it is as sure as none."""
+    errors = MeterErrors(GAINS)
+    assert errors.gross_per_inference(in_ranges(2.0), 1).u_comparative == pytest.approx(0.0)
+    both = errors.gross_per_inference(in_ranges(1.5, 0.5), 1)
+    # Beside a run of 2 J in range 3: 0.5 J less there, 0.5 J more in range 4.
+    assert both.u_comparative == pytest.approx(math.hypot(0.5 * 0.10, 0.5 * 0.15))
+
+
+def test_gain_of_all_ranges_cancels_beside_any_run() -> None:
+    """Two boards cannot be told apart, since the shunt of both is a percent off."""
+    errors = MeterErrors([normal(Kind.GAIN, 0.1, Unit.RATIO), *GAINS[1:]])
+    found = errors.gross_per_inference(in_ranges(1.5, 0.5), 1)
+    assert found.u_comparative == pytest.approx(0.5 * 0.15)
+
+
+def test_terms_of_one_kind_are_apart() -> None:
+    """Of four gains the last one is told as all of them, and the rest is lost in a comparison."""
+    values = [0.01, 0.02, 0.002]
+    errors = MeterErrors([normal(Kind.GAIN, value, Unit.RATIO) for value in values])
+    found = errors.gross_per_inference(steady(8.0, 10.0), 1)
+    assert found.common == pytest.approx({"gain": 0.8, "gain #2": 1.6, "gain #3": 0.16})
+    assert found.components == pytest.approx(found.common)
+    assert found.u_absolute == pytest.approx(80 * math.hypot(*values))
+
+
 def test_edges_of_a_short_window_are_known() -> None:
     """A counter that is a millisecond old is as good as a fresh one."""
     vector = known("O5_rapl_single_5ms")
