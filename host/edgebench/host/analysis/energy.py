@@ -60,6 +60,8 @@ class EnergyWindow:
     """At its two ends."""
     ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
     """By number; without ranges all of it is under None."""
+    in_step_j: float = 0.0
+    """Standard uncertainty by inferences that may be in step with the samples."""
     missing_s: float = 0.0
     """Inside it, without a sample."""
     power_w_span: float = 0.0
@@ -164,11 +166,13 @@ class MeterErrors:
         slopes = dict(getattr(found, "derivatives", {}))
         value = float(getattr(found, "nominal_value", found))
         effects = {
-            variable.tag: _Effect(term, float(slope), term.standard)
+            str(variable.tag): _Effect(term, float(slope), term.standard)
             for term, variable in self._terms
             if (slope := slopes.pop(variable, 0.0))
         }
-        own = {one.tag: abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()}
+        own = {
+            str(one.tag): abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()
+        }
         own_u = math.hypot(*own.values())
         main = _main_range(window)
         rest = [one.beside_another(value, main) for one in effects.values()]
@@ -266,6 +270,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                that no energy is corrected for a bias that nobody can tell from its spread
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
+    in step    the same moments of every inference, in_step.py
     between samples  of instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     sampling   each end lies in a sample, in which the power may have been anything that it was:
@@ -281,6 +286,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "edges": float(edges_j),
         "counter": math.sqrt(2) * counter_j,
         "noise": noise_j,
+        "in step": window.in_step_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,

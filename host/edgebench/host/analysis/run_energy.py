@@ -189,7 +189,8 @@ def _steady_window(view: View, timed: Timed) -> EnergyWindow:
         MeasurementError: as `View.window`, with what the settling took of the loop.
     """
     try:
-        return view.window(*timed.window_ns)
+        window = view.window(*timed.window_ns)
+        return replace(window, in_step_j=view.in_step_j(timed))
     except MeasurementError as exc:
         if not timed.settling_s:
             raise

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy import EnergyWindow
+from edgebench.host.analysis.in_step import Loop, in_step_ratio
 from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.queries import Queries
 from edgebench.host.analysis.site import Site
@@ -96,6 +97,27 @@ class View:
         """The meter, with what the clocks leave open."""
         error_s = self.alignment.error_ns / 1e9
         return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
+
+    def in_step_j(self, timed: Timed) -> float:
+        """What inferences that are in step with a meter's own samples may be wrong by, standard.
+
+        Where a meter averages, or is asked at drawn moments, nothing is in step. The span is that
+        of the whole recording, since samples in step need not see any.
+        """
+        capability = self.power.header.capability
+        is_smooth = (
+            capability.is_averaging or (capability.smoothing_s or 0.0) >= 1 / capability.rate_hz
+        )
+        loop = Loop.of(timed.queries.start_ns[timed.first_row :])
+        if is_smooth or not capability.is_uniform or loop is None:
+            return 0.0
+        begin_ns, end_ns = timed.window_ns
+        ratio = in_step_ratio(loop, 1 / capability.rate_hz)
+        spans_w = (
+            self.power.window(name, *self.power.span_ns(name)).power_w_span
+            for name in self.site.channels
+        )
+        return ratio * sum(spans_w) * (end_ns - begin_ns) / 1e9 if ratio else 0.0
 
     @property
     def edge_error_s(self) -> float:

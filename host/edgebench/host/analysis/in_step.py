@@ -1,0 +1,66 @@
+"""Whether inferences may be in step with a meter that samples by a clock of its own.
+
+Then each sample is of the same few moments of an inference, in every run again, and nothing in the
+trace shows it. A loop is in step when M samples take as long as k inferences. The samples are then
+of M moments, 1 / k of their interval apart, until the difference, summed over the loop, or the
+random walk of the inferences' own spread has moved them to where the next ones are; what moves them
+further takes the error away by as much.
+
+Source: our own, held against simulated loops in the tests; the error of M evenly spaced samples of
+a power with two steps in a period, each anywhere between two samples, is span / M · sqrt(2 / 12).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_PHASES = 50
+"""More different moments than this leave less than a percent of the span."""
+_LEFT = 3.0
+"""Of the error where the samples moved by as much as they are apart: a drift leaves less, a drift
+with a random walk so much. From the tests."""
+_QUARTILES_OF_NORMAL = 1.349
+"""Between the quartiles of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Inferences one after another."""
+
+    period_s: float
+    deviation_s: float
+    """Of a period, by its quartiles: a rare late one moves the samples once, and not evenly."""
+    count: int
+
+    @classmethod
+    def of(cls, start_ns: NDArray[np.int64]) -> Loop | None:
+        """By the starts, shape (n,); None of fewer than three."""
+        if len(start_ns) < 3:
+            return None
+        periods_s = np.diff(start_ns) / 1e9
+        low_s, high_s = np.percentile(periods_s, [25, 75])
+        deviation_s = float(high_s - low_s) / _QUARTILES_OF_NORMAL
+        return cls(float(np.median(periods_s)), deviation_s, len(periods_s))
+
+
+def in_step_ratio(loop: Loop, interval_s: float) -> float:
+    """Standard uncertainty of the mean power, in spans of the power: the most of any M.
+
+    Args:
+        loop: The inferences.
+        interval_s: Between two samples, on the same clock.
+    """
+    return max(_ratio(loop, interval_s, phases) for phases in range(1, MAX_PHASES + 1))
+
+
+def _ratio(loop: Loop, interval_s: float, phases: int) -> float:
+    inferences = max(1, round(phases * interval_s / loop.period_s))
+    off_s = abs(loop.period_s - phases * interval_s / inferences)
+    moved_s = loop.count * off_s + math.sqrt(loop.count) * loop.deviation_s
+    apart_s = interval_s / inferences
+    left = min(1.0, _LEFT * apart_s / moved_s) if moved_s else 1.0
+    return math.sqrt(2 / 12) / phases * left
