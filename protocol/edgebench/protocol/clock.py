@@ -7,6 +7,11 @@ of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of that is at most h
 keeps only those, one for each group of probes, and draws a line through them: the median of the
 slopes between any two, so that one bad group of several does not turn it.
 
+The line is known to `error_ns` at each end of the probes, so what it is off in between is no more.
+Beyond, two ends that are off to either side turn it by 2 · error / span, and the error grows by
+that with the distance. Where that is more than two clocks ever drift apart, as it is of a single
+group, the limit of drift counts.
+
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
 """
@@ -18,6 +23,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from edgebench.protocol.errors import MeasurementError
+
+DRIFT_LIMIT = 200e-6
+"""By which two clocks may drift apart where no probe tells: 100 ppm each, the one fast, the other
+slow. Source: IEEE 802.1AS-2020, annex B.1.1, for a clock of a device in a network; that crystals
+elsewhere are as good, and that nobody sets a clock meanwhile, is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ class ClockProbe:
 
 @dataclass(frozen=True, slots=True)
 class ClockModel:
-    """Conversion from a host clock to a device clock, valid around the fitted span."""
+    """Conversion from a host clock to a device clock, and how far it is to be believed."""
 
     host_domain: str
     device_domain: str
@@ -56,6 +66,15 @@ class ClockModel:
     probe is off the line; the worst of them."""
     residual_ns: float = 0.0
     """What the worst kept probe is off the line."""
+    span_ns: int = 0
+    """Host time from the first kept probe, at the reference, to the last."""
+    slope_error: float = 0.0
+    """Bound on the error of the slope."""
+
+    def error_ns_at(self, host_ns: int) -> float:
+        """Bound on the error of a conversion of this host time: it grows beyond the probes."""
+        since_ns = host_ns - self.reference_ns
+        return self.error_ns + self.slope_error * max(-since_ns, since_ns - self.span_ns, 0)
 
     def to_device(self, host_ns: int) -> int:
         """Host time as device time."""
@@ -94,17 +113,25 @@ def fit(
     levels = [probe.offset_ns - slope * (probe.t0 - reference_ns) for probe in best]
     offset_ns = _median(levels)
     off_ns = [abs(level - offset_ns) for level in levels]
+    error_ns = max(probe.round_trip_ns / 2 + off for probe, off in zip(best, off_ns, strict=True))
+    span_ns = best[-1].t0 - reference_ns
     return ClockModel(
         host_domain=host_domain,
         device_domain=device_domain,
         reference_ns=reference_ns,
         offset_ns=offset_ns,
         slope=slope,
-        error_ns=max(
-            probe.round_trip_ns / 2 + off for probe, off in zip(best, off_ns, strict=True)
-        ),
+        error_ns=error_ns,
         residual_ns=max(off_ns),
+        span_ns=span_ns,
+        slope_error=_slope_error(slope, error_ns, span_ns),
     )
+
+
+def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:
+    """Bound on the error of a slope whose line is off by no more than this within the span."""
+    limit = abs(slope) + DRIFT_LIMIT
+    return min(limit, 2 * error_ns / span_ns) if span_ns > 0 else limit
 
 
 def _median(values: Sequence[float]) -> float:

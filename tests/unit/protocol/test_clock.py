@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tools import need_shared
 
-from edgebench.protocol.clock import ClockModel, ClockProbe, fit
+from edgebench.protocol.clock import DRIFT_LIMIT, ClockModel, ClockProbe, fit
 from edgebench.protocol.errors import MeasurementError
 
 NS_PER_S = 1_000_000_000
@@ -119,6 +119,53 @@ def test_one_group_makes_a_model_without_drift() -> None:
     model = fitted([probe(100, 42, 3, 1, 3)], [])
     assert (model.slope, model.offset_ns, model.error_ns) == (0.0, 42.0, 3.0)
     assert (model.host_domain, model.device_domain) == ("host:h", "device:d")
+
+
+def test_error_of_one_group_grows_as_two_clocks_may_drift() -> None:
+    """A device 40 ppm off is 2.8 ms away after 70 s, and ±0.1 ms are claimed."""
+    model = fitted([probe(NS_PER_S, 42, 100_000, 0, 100_000)])
+    for away_s in (-70, 70, 600):
+        host_ns = NS_PER_S + away_s * NS_PER_S
+        true_ns = host_ns + 42 + away_s * 40_000
+        assert abs(model.to_device(host_ns) - true_ns) <= model.error_ns_at(host_ns)
+    assert model.error_ns_at(71 * NS_PER_S) == 100_000 + DRIFT_LIMIT * 70e9
+    assert model.error_ns_at(NS_PER_S) == model.error_ns
+
+
+@given(
+    ppm=st.floats(-100, 100),
+    groups=st.lists(st.tuples(st.integers(0, 10**9), DELAYS, DELAYS), min_size=1, max_size=5),
+    at_s=st.floats(-1000, 1000),
+)
+def test_error_bound_holds_beyond_the_probes(
+    ppm: float, groups: list[tuple[int, int, int]], at_s: float
+) -> None:
+    """Two groups of a busy network turn the line, and far from them nobody knows."""
+    sent_ns = [number * 20 * NS_PER_S + early_ns for number, (early_ns, _, _) in enumerate(groups)]
+    model = fitted(
+        *(
+            [probe(sent, round(sent * ppm / 1e6), there, 0, back)]
+            for sent, (_, there, back) in zip(sent_ns, groups, strict=True)
+        )
+    )
+    host_ns = round(at_s * NS_PER_S)
+    error_ns = abs(model.to_device(host_ns) - host_ns - host_ns * ppm / 1e6)
+    # Clocks show whole nanoseconds, and half of one at either end turns the line, too.
+    assert error_ns <= model.error_ns_at(host_ns) + 2 + 0.1 * abs(at_s)
+
+
+def test_error_between_the_probes_is_that_of_the_worst() -> None:
+    """Every energy has the edges of a run whose host went away."""
+    model = fitted([probe(0, 0, 50_000, 0, 50_000)], [probe(60 * NS_PER_S, 0, 9000, 0, 9000)])
+    assert {model.error_ns_at(s * NS_PER_S) for s in (0, 30, 60)} == {model.error_ns}
+    assert model.error_ns == 50_000
+    assert model.error_ns_at(120 * NS_PER_S) == pytest.approx(150_000)
+
+
+def test_groups_that_were_taken_at_once_tell_no_rate() -> None:
+    """Two groups a moment apart give a rate of any size, and that is extrapolated."""
+    model = fitted([probe(0, 0, 0, 0, 0)], [probe(0, 50, 0, 0, 0)])
+    assert (model.slope, model.slope_error) == (0.0, DRIFT_LIMIT)
 
 
 @pytest.mark.parametrize("groups", [(), ([],), ([], [])])
