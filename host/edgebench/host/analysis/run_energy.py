@@ -167,7 +167,7 @@ def find_energy(
     try:
         site = site_of(power.header)
         found = replace(found, site=site)
-        clocks = Clocks(clock, record.metered is not None)
+        clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
         sync = find_sync(power, site.channels[0], worker.sync, clocks, asked.sync)
         found = replace(found, sync=sync)
         if sync.best is None:
@@ -180,6 +180,13 @@ def find_energy(
         # Whatever is wrong with a recording or with us: it costs no latency.
         logger.exception("energy of run %s", record.run_id)
         return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
+
+
+def _span_ns(events: Sequence[Event], timed: Timed) -> tuple[int, int]:
+    """From the first window that is looked at to the end of the last, device clock."""
+    load = phase_window(events, Phase.LOADING) or timed.window_ns
+    times = [time for window in (load, timed.window_ns, *idle_windows(events)) for time in window]
+    return min(times), max(times)
 
 
 def _steady_window(view: View, timed: Timed) -> EnergyWindow:

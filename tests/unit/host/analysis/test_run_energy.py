@@ -260,6 +260,18 @@ def test_single_queries_are_refused_with_the_mean_kept(
     assert found.gross.value == pytest.approx(WORK_W * query_s, rel=1e-2)
 
 
+@pytest.mark.parametrize(("probed_s", "beyond_s"), [(0.0, 17.4), (16.0, 1.4), (20.0, 0.0)])
+def test_clocks_are_known_to_the_end_of_the_last_window(
+    tmp_path: Path, probed_s: float, beyond_s: float
+) -> None:
+    """The idle power behind a long run is looked up where the clocks were before it."""
+    clock = replace(SAME_CLOCK, span_ns=round(probed_s * SECOND_NS), slope_error=1e-4)
+    found = found_in(trace(tmp_path), clock=clock).sync
+    assert found is not None
+    assert found.best is not None
+    assert found.best.error_ns == pytest.approx(SAME_CLOCK.error_ns + 1e5 * beyond_s)
+
+
 def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
     """Watt-hours are taken for joules."""
     asked = Asked(meter="synthetic", battery_capacity_j=3600.0)

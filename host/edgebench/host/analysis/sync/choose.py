@@ -26,7 +26,7 @@ from edgebench.host.analysis.sync.alignment import (
     host_line,
 )
 from edgebench.host.analysis.sync.edges import align_edges
-from edgebench.host.analysis.sync.load_code import align_code
+from edgebench.host.analysis.sync.load_code import ONE_CODE_DRIFT, align_code
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
@@ -72,6 +72,8 @@ class Clocks:
     """Host and device."""
     is_meter_beside_device: bool
     """The agent recorded it: arrivals and polls have the device's times."""
+    span_ns: tuple[int, int]
+    """First and last device time that is asked for: errors have to hold that far."""
 
 
 def find_sync(
@@ -193,7 +195,11 @@ class _Methods:
 
     def _probes(self) -> Alignment:
         model = self._model()
-        return Alignment(SyncMethod.PROBES, host_line(model), model.error_ns)
+        return Alignment(SyncMethod.PROBES, host_line(model), self._probes_error_ns(model))
+
+    def _probes_error_ns(self, model: ClockModel) -> float:
+        """At the worse end of what is asked for: a host that went away has probes of before."""
+        return max(model.error_ns_at(model.to_host(time_ns)) for time_ns in self.clocks.span_ns)
 
     def _model(self) -> ClockModel:
         model = self.clocks.probes
@@ -214,7 +220,7 @@ class _Methods:
         to_reader, reader_ns = ClockLine(0, 0.0), 0.0
         if not self.clocks.is_meter_beside_device:
             model = self._model()
-            to_reader, reader_ns = host_line(model), model.error_ns
+            to_reader, reader_ns = host_line(model), self._probes_error_ns(model)
         return Alignment(
             SyncMethod.ARRIVAL,
             after_arrival(to_reader, arrival),
@@ -245,10 +251,21 @@ class _Methods:
     def _code(self) -> Alignment:
         if not self.marks.codes:
             raise MeasurementError("the device played no code of work and rest")
-        found = align_code(self.marks.codes, self._cumulative, self._guess())
+        found = align_code(
+            self.marks.codes,
+            self._cumulative,
+            self._guess(),
+            span_ns=self.clocks.span_ns,
+            drift=ONE_CODE_DRIFT + self._drift(),
+        )
         # A sample may be of any time of its period, or smoothed over more.
         blur_s = self.power.header.capability.smoothing_s or 0.0
         return replace(found, error_ns=found.error_ns + 1e9 * blur_s / 2)
+
+    def _drift(self) -> float:
+        """By which the probes may mistake the rate of the device's clock."""
+        model = self.clocks.probes
+        return 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
 
     def _cumulative(self, time_ns: Nanoseconds) -> Floats:
         """Energy, and NaN outside of what was recorded."""

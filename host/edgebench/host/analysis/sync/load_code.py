@@ -19,7 +19,7 @@ Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,8 @@ def align_code(
     cumulative: Cumulative,
     guess: ClockLine,
     *,
+    span_ns: tuple[int, int],
+    drift: float = ONE_CODE_DRIFT,
     search_ns: float = SEARCH_NS,
 ) -> Alignment:
     """Find the codes in the power.
@@ -90,6 +92,8 @@ def align_code(
         codes: As they were played.
         cumulative: Energy of the meter's trace.
         guess: From the device's clock to the meter's, by any other way.
+        span_ns: First and last device time for which the error has to hold.
+        drift: By which the guess may mistake the rate.
         search_ns: The codes may be this far from there.
 
     Raises:
@@ -104,7 +108,12 @@ def align_code(
     # The second look starts from the first's answer, and is the last that changes anything.
     line, _ = _refined(local, line, guess)
     line, marks = _refined(local, line, guess)
-    return _judged(marks, line, local)
+    found = _judged(marks, line, local)
+    if len(codes) > 1:
+        return found
+    # One code alone tells no rate: that of the guess is believed from here to the far end.
+    far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
+    return replace(found, error_ns=found.error_ns + drift * far_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +272,6 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[_Local]) -> Alignmen
             f"the code of work and rest is seen too dimly: error {error_ns / 1e6:.3g} ms, "
             f"limit {codes[0].chip_ns / 2e6:.3g} ms"
         )
-    if len(codes) == 1:
-        error_ns += ONE_CODE_DRIFT * float(codes[0].grid_ns[-1] - codes[0].grid_ns[0])
     return Alignment(SyncMethod.CODED_LOAD, line, float(error_ns), spread_ns, count)
 
 

@@ -16,10 +16,11 @@ from edgebench.host.analysis.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.measurement import HostFacts
 from edgebench.host.analysis.sync.alignment import ClockLine, SyncMethod
 from edgebench.host.analysis.sync.choose import Clocks, Sync, find_sync
+from edgebench.host.analysis.sync.load_code import ONE_CODE_DRIFT
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import USB_ARRIVAL_S, Header, LossReport
 from edgebench.meters.polled import HOST_CLOCK
-from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import LoadCode, Pulse, SyncFacts
 
@@ -36,6 +37,8 @@ TRUE_NS = 1_800_000_000
 """By which the meter's clock is ahead of the device's."""
 METHODS = [None, *SyncMethod]
 LATE_NS = 1e9 * USB_ARRIVAL_S
+SPAN_NS = SECOND_NS, 10 * SECOND_NS
+"""Of the windows of the run."""
 _COMPLETE = LossReport(received_count=1)
 
 
@@ -97,7 +100,7 @@ def marks(pulse_ns: int) -> SyncFacts:
 
 def clocks(error_ns: float) -> Clocks:
     """The host's clock is the device's, and that is known so well."""
-    return Clocks(ClockModel("host:h", "device:d", 0, 0.0, 0.0, error_ns), False)
+    return Clocks(ClockModel("host:h", "device:d", 0, 0.0, 0.0, error_ns), False, SPAN_NS)
 
 
 def arrival(late_ns: float = 0.0, residual_ns: float = 0.0) -> ArrivalLine:
@@ -205,6 +208,43 @@ def test_clock_of_the_meter_decides_what_can_be_had(
     assert meter.capability.clock_domain == HOST_CLOCK or expected is SyncMethod.ARRIVAL
 
 
+def probed_at(*when_s: int) -> ClockModel:
+    """Probes of a device 40 ppm fast, from a host whose time is that of its clock's zero."""
+    groups = [
+        [ClockProbe(at - 100_000, at + ahead_ns, at + ahead_ns, at + 100_000)]
+        for at, ahead_ns in ((when * SECOND_NS, 40_000 * when) for when in when_s)
+    ]
+    return fit(groups, host_domain="host:h", device_domain="device:d")
+
+
+@pytest.mark.parametrize("meter", [header(), SERIAL])
+@pytest.mark.parametrize(("when_s", "bound_ns"), [((0,), 15e6), ((0, 70), 0.2e6)])
+def test_error_of_probes_holds_to_the_end_of_the_run(
+    meter: Header, when_s: tuple[int, ...], bound_ns: float
+) -> None:
+    """A host that went away lays a run of 70 s 2.8 ms beside the meter's trace, and says 0.1."""
+    known = Clocks(probed_at(*when_s), False, (0, 70 * SECOND_NS))
+    found = find_sync(Trace(meter, arrival=ArrivalLine(0.0, 0.0, 0.0)), CHANNEL, SyncFacts(), known)
+    assert found.best is not None
+    device_ns = 70 * SECOND_NS + 70 * 40_000
+    off_ns = abs(int(found.best.line.to_meter(device_ns)) - 70 * SECOND_NS)
+    assert off_ns <= found.best.error_ns - (LATE_NS if meter is SERIAL else 0.0) <= bound_ns
+
+
+@pytest.mark.parametrize(("is_beside", "when_s"), [(True, (0,)), (False, (0,)), (False, (0, 600))])
+def test_one_code_is_believed_as_far_as_the_rate_that_others_tell(
+    is_beside: bool, when_s: tuple[int, ...]
+) -> None:
+    """The only code is trusted at the end of the run though nothing told the rate of its clock."""
+    model = probed_at(*when_s)
+    known = Clocks(model, is_beside, (0, 600 * SECOND_NS))
+    trace = Trace(SERIAL, CODES[:1], arrival=arrival())
+    found = find_sync(trace, CHANNEL, SyncFacts(codes=CODES[:1]), known)
+    drift = ONE_CODE_DRIFT + (0.0 if is_beside else model.slope_error)
+    away_ns = 600e9 - CODES[0].edges_ns[16]
+    assert errors_of(found)[SyncMethod.CODED_LOAD] == pytest.approx(drift * away_ns, rel=0.02)
+
+
 @pytest.mark.parametrize(("smoothing_s", "is_tried"), [(0.5, False), (0.002, True)])
 def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) -> None:
     """A tester that smears half a second is told to be wired to another device."""
@@ -227,7 +267,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
 def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> None:
     """The refusal names the reasons of methods that nobody asked for."""
     trace = Trace(SERIAL, arrival=arrival())
-    found = find_sync(trace, CHANNEL, SyncFacts(), Clocks(None, False), wanted)
+    found = find_sync(trace, CHANNEL, SyncFacts(), Clocks(None, False, SPAN_NS), wanted)
     assert found.best is None
     assert found.refusal == reason
 

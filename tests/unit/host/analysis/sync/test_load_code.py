@@ -17,7 +17,7 @@ from edgebench.host.analysis.integrate import (
     line_of_instants,
 )
 from edgebench.host.analysis.sync.alignment import ClockLine
-from edgebench.host.analysis.sync.load_code import align_code
+from edgebench.host.analysis.sync.load_code import ONE_CODE_DRIFT, align_code
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
@@ -57,6 +57,8 @@ SEQUENCE = (
 CHIP_NS = 20_000_000
 SECOND_NS = 1_000_000_000
 REST_W, WORK_W = 1.0, 1.6
+SPAN_NS = 10 * SECOND_NS, 20 * SECOND_NS
+"""Of a run whose windows nobody looks at."""
 
 
 def played(begin_ns: int, chip_ns: int = CHIP_NS, seed: int = 0) -> LoadCode:
@@ -121,7 +123,7 @@ def test_offset_and_drift_are_found_within_the_stated_error(
     truth = ClockLine(0, 1.8e9, 37e-6)
     codes = [played(10 * SECOND_NS, chip_ns, 1), played(70 * SECOND_NS, chip_ns, 2)]
     seen = trace(codes, truth, rate_hz=rate_hz, noise_w=noise_w)
-    found = align_code(codes, seen, ClockLine(0, 0.0))
+    found = align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
     times = np.array([11, 40, 69]) * SECOND_NS
     assert np.abs(found.line.to_meter(times) - truth.to_meter(times)).max() < found.error_ns
     assert found.error_ns < chip_ns / 20
@@ -142,7 +144,7 @@ def test_any_offset_within_the_search_is_found(
     truth = ClockLine(12 * SECOND_NS, offset_ns, slope)
     codes = [played(10 * SECOND_NS, seed=seed), played(14 * SECOND_NS, seed=seed + 1)]
     seen = trace(codes, truth, rate_hz=2000, noise_w=noise_w, seed=seed)
-    found = align_code(codes, seen, ClockLine(0, 0.0))
+    found = align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
     times = np.array([11, 12, 14]) * SECOND_NS
     # The bound is one of about 95 %: a property may not fail by chance.
     assert np.abs(found.line.to_meter(times) - truth.to_meter(times)).max() < 3 * found.error_ns
@@ -152,9 +154,21 @@ def test_one_code_gives_the_offset_and_keeps_the_rate() -> None:
     """A run that was stopped before its second code has no energy, or a made-up rate."""
     truth = ClockLine(0, 1e9, 37e-6)
     codes = [played(10 * SECOND_NS)]
-    found = align_code(codes, trace(codes, truth, rate_hz=1e4), ClockLine(0, 0.0, 37e-6))
+    guess = ClockLine(0, 0.0, 37e-6)
+    found = align_code(codes, trace(codes, truth, rate_hz=1e4), guess, span_ns=SPAN_NS)
     assert found.line.slope == 37e-6
     assert abs(int(found.line.to_meter(10 * SECOND_NS) - truth.to_meter(10 * SECOND_NS))) < 50_000
+
+
+@pytest.mark.parametrize("drift", [ONE_CODE_DRIFT, 4 * ONE_CODE_DRIFT])
+def test_error_of_one_code_holds_to_the_far_end_of_the_run(drift: float) -> None:
+    """Ten minutes behind the only code the clocks are 30 ms apart, and ±0.7 ms are claimed."""
+    truth = ClockLine(0, 1e9, 0.99 * drift)
+    codes = [played(10 * SECOND_NS)]
+    seen, span_ns = trace(codes, truth, rate_hz=1e4), (2 * SECOND_NS, 615 * SECOND_NS)
+    found = align_code(codes, seen, ClockLine(0, 0.0), span_ns=span_ns, drift=drift)
+    off_ns = np.abs(found.line.to_meter(span_ns) - truth.to_meter(span_ns))
+    assert off_ns.max() <= found.error_ns <= 1.05 * off_ns.max()
 
 
 @pytest.mark.parametrize("noise_w", [0.0, 5.0])
@@ -170,13 +184,13 @@ def test_power_without_the_code_is_refused(noise_w: float) -> None:
         return np.where((asked < 0) | (asked > time_ns[-1]), np.nan, found)
 
     with pytest.raises(MeasurementError, match=r"not seen|two places|dimly"):
-        align_code(codes, seen, ClockLine(0, 0.0))
+        align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 def test_device_that_played_none_is_told() -> None:
     """An older agent gives a traceback."""
     with pytest.raises(MeasurementError, match="played no code"):
-        align_code([], lambda asked: np.zeros(len(asked)), ClockLine(0, 0.0))
+        align_code([], lambda asked: np.zeros(len(asked)), ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -189,7 +203,7 @@ def test_work_that_is_not_the_code_is_not_taken_for_it(count: int) -> None:
         power_w = np.repeat(np.arange(2000) % 2 + 1.0, lengths)[:30_000]
         line = line_of_instants(np.arange(len(power_w)) * 1_000_000, power_w)
         with pytest.raises(MeasurementError):
-            align_code(codes, recorded_in(line), ClockLine(0, 0.0))
+            align_code(codes, recorded_in(line), ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 def test_code_of_a_device_that_stalled_is_found_or_refused() -> None:
@@ -199,7 +213,8 @@ def test_code_of_a_device_that_stalled_is_found_or_refused() -> None:
     edges = list(codes[0].edges_ns)
     edges[8] = edges[9] - 400  # the chip before was 20 ms too long
     codes[0] = LoadCode(tuple(edges), codes[0].is_busy)
-    found = align_code(codes, trace(codes, truth, rate_hz=10_000), ClockLine(0, 0.0))
+    seen = trace(codes, truth, rate_hz=10_000)
+    found = align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
     off_ns = abs(int(found.line.to_meter(12 * SECOND_NS) - truth.to_meter(12 * SECOND_NS)))
     assert off_ns <= found.error_ns
 
@@ -217,7 +232,7 @@ def test_account_that_cannot_be_true_is_refused(edges: tuple[int, ...]) -> None:
     code = LoadCode(edges, tuple(map(bool, SEQUENCE)))
     flat = line_of_instants(np.arange(0, 30 * SECOND_NS, 1_000_000), np.ones(30_000))
     with pytest.raises(MeasurementError):
-        align_code([code], recorded_in(flat), ClockLine(0, 0.0))
+        align_code([code], recorded_in(flat), ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 def recorded_in(line: PowerLine) -> Callable[[Nanoseconds], Floats]:
