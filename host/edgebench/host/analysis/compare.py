@@ -15,6 +15,9 @@ ranks for pairs, rank sums for independent runs. The outcome of one comparison:
     the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
     otherwise                                                      → inconclusive
 
+What an instrument may be off by in the ratio widens both intervals, and no number of runs makes it
+less: a change that is significant, but within that, is inconclusive.
+
 The margin is taken on the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
 answer. Without a margin nothing can be equivalent.
 
@@ -46,6 +49,8 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 ALPHA = 0.05
 POWER = 0.80
 """With which a minimum detectable effect is detected."""
+COVERAGE = 2.0
+"""k of what the instrument adds to an interval: about 95 %. Source: JCGM 100:2008 (GUM), 6.3.3."""
 
 
 class Design(str, Enum):
@@ -123,7 +128,8 @@ class Comparison:
     """A12: the chance that a run of the candidate has the higher value."""
     cliffs_delta: float
     minimum_detectable_ratio: float | None
-    """Relative change that this design and spread detect with 80 %; None for single runs."""
+    """Relative change that this design, spread and instrument detect with 80 %; None for single
+    runs."""
     outcome: ComparisonOutcome
     reason: str
 
@@ -183,11 +189,16 @@ def minimum_detectable_effect(
     freedom: int | None = None,
     alpha: float = ALPHA,
     power: float = POWER,
+    instrument: float = 0.0,
 ) -> float:
     """The smallest true effect that is found with this power, unit of the deviation.
 
     (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
     differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
+
+    With an instrument that may be off by u, an effect counts beyond the widened interval, and is
+    seen with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²), where
+    e is the s · sqrt(…) from above.
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
@@ -196,18 +207,22 @@ def minimum_detectable_effect(
             known, normal quantiles.
         alpha: Two-sided.
         power: Chance to find the effect.
+        instrument: Standard uncertainty of the effect by the instrument, which all runs share.
 
     Source: Cohen, Statistical Power Analysis (1988), 2.3; with t quantiles Zar, Biostatistical
-    Analysis (2010), 7.5.
+    Analysis (2010), 7.5. With an instrument: Currie, Limits for qualitative detection and
+    quantitative determination (1968): a critical level, and the power's quantile beyond it.
     """
     from scipy.special import ndtri, stdtrit
 
-    quantiles = [
+    critical, beyond = (
         float(ndtri(level) if freedom is None else stdtrit(freedom, level))
         for level in (1 - alpha / 2, power)
-    ]
+    )
     share = 1 / counts[0] + (1 / counts[1] if counts[1] else 0)
-    return sum(quantiles) * deviation * math.sqrt(share)
+    error = deviation * math.sqrt(share)
+    limit = math.hypot(critical * error, COVERAGE * instrument)
+    return limit + beyond * math.hypot(error, instrument)
 
 
 def _logs(values: Floats, name: str) -> Floats:
@@ -267,11 +282,11 @@ def _compare(
 
 
 def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
-    """An interval on the logarithm with the instrument's share, k = 2; source: GUM, 5.1.2."""
+    """An interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
     if bounds is None or not instrument_ratio:
         return bounds
-    low = math.hypot(shift - bounds[0], 2 * instrument_ratio)
-    high = math.hypot(bounds[1] - shift, 2 * instrument_ratio)
+    low = math.hypot(shift - bounds[0], COVERAGE * instrument_ratio)
+    high = math.hypot(bounds[1] - shift, COVERAGE * instrument_ratio)
     return shift - low, shift + high
 
 
@@ -280,7 +295,7 @@ def _ratios(bounds: Bounds | None) -> Bounds | None:
 
 
 def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | None:
-    """The minimum detectable relative change of this design, by the observed spread."""
+    """The minimum detectable relative change: by design, observed spread, and instrument."""
     m, n = baseline.size, candidate.size
     is_paired = rules.design is Design.PAIRED
     freedom = m - 1 if is_paired else m + n - 2
@@ -290,9 +305,14 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
         deviation = float(np.std(candidate - baseline, ddof=1))
     else:
         deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
-    counts = (m, None if is_paired else n)
-    effect = minimum_detectable_effect(deviation, counts, freedom=freedom, alpha=rules.alpha)
-    effect *= WINSORISED_LOSS if is_paired else RANK_SUM_LOSS
+    effect = minimum_detectable_effect(
+        # Ranks need more than a t test by a ratio, as if the runs differed by so much more.
+        deviation * (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS),
+        (m, None if is_paired else n),
+        freedom=freedom,
+        alpha=rules.alpha,
+        instrument=rules.instrument_ratio,
+    )
     # Spreads beyond any sense would overflow.
     return math.expm1(min(effect, 700.0))
 
@@ -312,12 +332,18 @@ def _judge(
     limit = math.inf if rules.margin_ratio is None else math.log1p(rules.margin_ratio)
     harm = effect if rules.better is Better.LOWER else -effect
     inside = limit < math.inf and -limit < narrow[0] and narrow[1] < limit
-    significant = p[0] < rules.alpha and not wide[0] <= 0 <= wide[1]
+    is_within = wide[0] <= 0 <= wide[1]
     chance = f"p {p[0]:.2g}, limit {rules.alpha:g}"
     if inside:
         return ComparisonOutcome.EQUIVALENT, f"the interval lies within {rules.margin_ratio:.2%}"
-    if not significant:
+    if p[0] >= rules.alpha or (is_within and not rules.instrument_ratio):
         return ComparisonOutcome.INCONCLUSIVE, f"the change may be chance: {chance}"
+    if is_within:
+        reach = effect - wide[0] if effect > 0 else wide[1] - effect
+        return ComparisonOutcome.INCONCLUSIVE, (
+            "the change is within what the meter may be off by, beside chance: "
+            f"{math.expm1(abs(effect)):.2%}, limit {math.expm1(reach):.2%}"
+        )
     if harm < 0:
         return ComparisonOutcome.BETTER, chance
     if limit == math.inf or harm >= limit:

@@ -69,22 +69,28 @@ def test_detectable_effects_are_the_known_ones() -> None:
             assert minimum_detectable_effect(spread, (count - 1, count - 1)) > delta
 
 
+@pytest.mark.parametrize("instrument", [0.0, 0.004, 0.02])
 @pytest.mark.parametrize("design", list(Design))
-def test_detectable_change_is_detected_with_the_promised_power(design: Design) -> None:
+def test_detectable_change_is_detected_with_the_promised_power(
+    design: Design, instrument: float
+) -> None:
     """The printed minimum is optimistic: half of such changes would pass."""
     draw = np.random.default_rng(3)
     spread, count = 0.01, 12
     is_paired = design is Design.PAIRED
-    truth = (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS) * minimum_detectable_effect(
-        spread * math.sqrt(2) if is_paired else spread,
+    loss = WINSORISED_LOSS if is_paired else RANK_SUM_LOSS
+    truth = minimum_detectable_effect(
+        loss * (spread * math.sqrt(2) if is_paired else spread),
         (count, None if is_paired else count),
         freedom=count - 1 if is_paired else 2 * count - 2,
+        instrument=instrument,
     )
-    rules = Rules(design=design)
+    rules = Rules(design=design, instrument_ratio=instrument)
     found = []
     for _ in range(400):
         logs = spread * draw.standard_normal((2, count))
-        found.append(compare(np.exp(logs[0]), np.exp(logs[1] + truth), rules))
+        off = instrument * draw.standard_normal()  # the same for all runs of a comparison
+        found.append(compare(np.exp(logs[0]), np.exp(logs[1] + truth + off), rules))
     worse = sum(one.outcome is ComparisonOutcome.WORSE for one in found)
     assert 0.75 <= worse / 400 <= 0.88
     printed = [one.minimum_detectable_ratio for one in found]
@@ -140,6 +146,30 @@ def test_noise_wider_than_the_margin_is_inconclusive() -> None:
     assert "chance" in found.reason
     assert found.minimum_detectable_ratio is not None
     assert found.minimum_detectable_ratio > 0.03
+
+
+@pytest.mark.parametrize("change", [1.01, 1 / 1.01])
+def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
+    """“May be chance: p 0.002, limit 0.05” is read, and more runs are made for nothing."""
+    values = sides(change, noise=0.0005)
+    assert compare(*values, Rules(margin_ratio=0.005)).outcome is not ComparisonOutcome.INCONCLUSIVE
+    found = compare(*values, Rules(margin_ratio=0.005, instrument_ratio=0.01))
+    assert found.outcome is ComparisonOutcome.INCONCLUSIVE
+    assert found.p_adjusted < 0.05
+    assert found.reason == (
+        "the change is within what the meter may be off by, beside chance: "
+        f"{max(found.ratio, 1 / found.ratio) - 1:.2%}, limit 2.02%"
+    )
+    noisy = compare(*sides(1.0, noise=0.01), Rules(instrument_ratio=0.01))
+    assert noisy.reason.startswith("the change may be chance: p ")
+
+
+def test_detectable_change_is_not_less_than_the_meter_may_be_off_by() -> None:
+    """Quiet runs promise to find 0.1 % with a meter whose own errors are 2 %."""
+    for design in Design:
+        found = compare(*sides(1.0, noise=1e-6), Rules(design, instrument_ratio=0.01))
+        assert found.minimum_detectable_ratio is not None
+        assert 0.028 < found.minimum_detectable_ratio < 0.031
 
 
 def test_change_that_may_exceed_the_margin_is_inconclusive() -> None:
