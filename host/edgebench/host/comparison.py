@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
-from edgebench.host.energy_comparison import ENERGY, instrument_ratio, is_metered, no_energy
+from edgebench.host.energy_comparison import (
+    ENERGY,
+    SHORT_NAMES,
+    energy_metric,
+    instrument_ratio,
+    is_metered,
+    no_energy,
+)
 from edgebench.protocol.errors import MeasurementError, NotMetered, UsageError
 
 DEFAULT_MARGIN_RATIO = 0.01
@@ -27,8 +34,6 @@ HIGHER_IS_BETTER = frozenset(
         "agreement.fraction_equal",
         "agreement.top1_equal_ratio",
         "loadgen.samples_per_s",
-        "energy.inferences_per_j",
-        "energy.inferences_per_s_per_w",
     }
 )
 LOWER_IS_BETTER = (
@@ -43,21 +48,15 @@ LOWER_IS_BETTER = (
     "agreement.max_abs_diff",
     "agreement.relative_rms",
     "accuracy.drop_vs_reference",
-    "energy.",
 )
-"""Beginnings of the names of metrics that are better when lower."""
+"""Beginnings of the names of metrics that are better when lower; energies have a table of their
+own."""
 DEFAULT_METRICS = {
     "single_stream": "latency_ns.p50",
     "multi_stream": "end_to_end_ns.p50",
     "server": "end_to_end_ns.p99",
     "offline": "throughput_per_s",
 }
-
-SHORT_NAMES = {
-    "energy_j": "energy.gross_j_per_inference",
-    "net_energy_j": "energy.net_j_per_inference",
-}
-"""Metrics that may be called by less than their place in run.json."""
 
 Document = Mapping[str, Any]
 
@@ -197,11 +196,11 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
     """Refuse metrics that no run could have, before runs are made for them.
 
     Raises:
-        UsageError: nobody knows which direction is good, or it takes a meter.
+        UsageError: nobody knows which direction is good or how uncertain it is, or it takes a
+            meter.
     """
     for metric in map(_full_name, metrics):
-        if metric not in HIGHER_IS_BETTER and not metric.startswith(LOWER_IS_BETTER):
-            raise UsageError(_no_direction(metric))
+        _direction(metric)
         if metric.startswith(ENERGY) and not is_metered:
             raise UsageError(f"metric {metric} needs a meter: --meter METER")
 
@@ -277,23 +276,26 @@ def _default_metric(group: Sides) -> str:
 
 
 def _better(metric: str, documents: Sequence[Document]) -> Better:
-    """Which direction is good.
+    """Which direction is good in these runs; raises as `_direction`."""
+    names = {(document["metrics"]["accuracy"] or {}).get("metric") for document in documents}
+    if metric == "accuracy.value" and names & ERROR_METRICS:
+        return Better.LOWER
+    return _direction(metric)
+
+
+def _direction(metric: str) -> Better:
+    """Which direction is good, whatever the runs.
 
     Raises:
         UsageError: nobody knows: more warm-up queries are neither good nor bad.
     """
-    names = {(document["metrics"]["accuracy"] or {}).get("metric") for document in documents}
-    if metric == "accuracy.value" and names & ERROR_METRICS:
-        return Better.LOWER
+    if metric.startswith(ENERGY):
+        return energy_metric(metric).better
     if metric in HIGHER_IS_BETTER:
         return Better.HIGHER
     if metric.startswith(LOWER_IS_BETTER):
         return Better.LOWER
-    raise UsageError(_no_direction(metric))
-
-
-def _no_direction(metric: str) -> str:
-    return f"metric {metric!r} has no better or worse; compare latency_ns.p50"
+    raise UsageError(f"metric {metric!r} has no better or worse; compare latency_ns.p50")
 
 
 def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What two runs with one meter have in common, and what is left of its errors in their ratio.
+"""Which energies may be compared, and what is left of the meter's errors in their ratio.
 
 Every error that the runs share is one variable. It changes the ratio of two energies by the
 difference of what it does to each, relative to that: a gain does the same to both and cancels, as
@@ -12,17 +12,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from edgebench.protocol.errors import MeasurementError, MetersDiffer
+from edgebench.host.analysis.compare import Better
+from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
 
 ENERGY = "energy."
 """Beginning of the metrics that a meter has a share in."""
 MAX_RATIO = 0.5
 """Beyond, twice the uncertainty is as much as the energy itself."""
-_NET = "energy.net_"
+_NET, _BATTERY = "energy.net_", "energy.battery."
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyMetric:
+    """How two runs are judged by it."""
+
+    better: Better
+    budget: str = ""
+    """Whose uncertainty it has: beginning of the keys of the net energy, or of the gross one."""
+
+
+ENERGY_METRICS: Mapping[str, EnergyMetric] = {
+    "energy.gross_j_per_inference": EnergyMetric(Better.LOWER),
+    "energy.net_j_per_inference": EnergyMetric(Better.LOWER, "net_"),
+    "energy.energy_delay_js": EnergyMetric(Better.LOWER),
+    "energy.power_w_mean": EnergyMetric(Better.LOWER),
+    "energy.inferences_per_j": EnergyMetric(Better.HIGHER),
+    "energy.inferences_per_s_per_w": EnergyMetric(Better.HIGHER),
+    "energy.battery.inference_count": EnergyMetric(Better.HIGHER),
+    "energy.battery.duration_s": EnergyMetric(Better.HIGHER),
+}
+"""The energies that can be compared, and no others.
+
+All but the net one are the gross energy, or its inverse, times what the meter has no share in: the
+number of inferences, times on the device's clock, a capacity.
+"""
+WITHOUT_BUDGET = (
+    "energy.phases.",
+    "energy.per_query.",
+    "energy.power_w_idle",
+    "energy.power_w_peak",
+)
+"""Beginnings of those whose meter's share in a ratio nobody computes."""
+SHORT_NAMES = {
+    "energy_j": "energy.gross_j_per_inference",
+    "net_energy_j": "energy.net_j_per_inference",
+}
+"""Metrics that may be called by less than their place in run.json."""
 
 Document = Mapping[str, Any]
+
+
+def energy_metric(metric: str) -> EnergyMetric:
+    """How this energy is compared.
+
+    Raises:
+        UsageError: it is no goal, or nobody knows its uncertainty.
+    """
+    found = ENERGY_METRICS.get(metric)
+    if found is not None:
+        return found
+    if metric.startswith(WITHOUT_BUDGET):
+        raise UsageError(
+            f"metric {metric!r} has no uncertainty of its own to compare by; compare energy_j"
+        )
+    short = {name: word for word, name in SHORT_NAMES.items()}
+    names = ", ".join(short.get(name, name) for name in ENERGY_METRICS)
+    raise UsageError(f"metric {metric!r} has no better or worse; compare one of {names}")
 
 
 def instrument_ratio(
@@ -31,6 +89,7 @@ def instrument_ratio(
     """Standard uncertainty of the ratio of two energies by the meter; 0 for any other metric.
 
     Raises:
+        UsageError: this energy cannot be compared, or the batteries differ.
         MetersDiffer: two meters, boundaries or supplies: nothing cancels, the joules are others.
         MeasurementError: the energy is not above what the meter may be off by.
     """
@@ -38,7 +97,9 @@ def instrument_ratio(
         return 0.0
     energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
     _refuse_two_meters(energies)
-    prefix = "net_" if metric.startswith(_NET) else ""
+    if metric.startswith(_BATTERY):
+        _refuse_two_batteries(energies)
+    prefix = energy_metric(metric).budget
     before, after = (_side(documents, prefix) for documents in (baseline, candidate))
     shared = [
         before[0].get(name, 0.0) - after[0].get(name, 0.0) for name in before[0].keys() | after[0]
@@ -60,6 +121,13 @@ def _refuse_two_meters(energies: Sequence[Mapping[str, Any]]) -> None:
         raise MetersDiffer(
             f"runs cannot be compared, the meter was another unit or set otherwise ({places.pop()})"
         )
+
+
+def _refuse_two_batteries(energies: Sequence[Mapping[str, Any]]) -> None:
+    capacities_j = sorted({one["battery"]["capacity_j"] for one in energies})
+    if len(capacities_j) > 1:
+        shown = " / ".join(f"{capacity_j:g} J" for capacity_j in capacities_j)
+        raise UsageError(f"runs cannot be compared, they differ in the battery ({shown})")
 
 
 def _place(energy: Mapping[str, Any]) -> str:

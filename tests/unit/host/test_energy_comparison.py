@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from support.records import RUN_ID
 
 from edgebench.host.analysis.compare import Better, Comparison, ComparisonOutcome
 from edgebench.host.comparison import check_metrics, compare_groups, split_sides
+from edgebench.host.energy_comparison import ENERGY_METRICS
 from edgebench.host.show.hints import hint_for
 from edgebench.host.store.layout import Store
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
@@ -25,6 +26,7 @@ Sides = tuple[list[Document], list[Document]]
 GAIN = UncertaintyTerm(kind=Kind.GAIN, value=0.10, unit=Unit.RATIO)
 NOISE = UncertaintyTerm(kind=Kind.NOISE, value=1.0, unit=Unit.WATT, is_common=False)
 GROSS = "energy.gross_j_per_inference"
+LESS_IS_BETTER = ("gross_j_per_inference", "net_j_per_inference", "energy_delay_js", "power_w_mean")
 
 
 def measured(folder: Path, *terms: UncertaintyTerm) -> Document:
@@ -50,10 +52,12 @@ def side(document: Document, name: str, ratio: float = 1.0, count: int = 10) -> 
         one["model"] |= {"sha256": name, "name": f"{name}.tflite"}
         factor = ratio * chance.uniform(0.999, 1.001)
         energy = one["metrics"]["energy"]
-        for metric in ("gross_j_per_inference", "net_j_per_inference"):
+        for metric in LESS_IS_BETTER:
             energy[metric] *= factor
         for metric in ("inferences_per_j", "inferences_per_s_per_w"):
             energy[metric] /= factor
+        for metric in ("inference_count", "duration_s"):
+            energy["battery"][metric] /= factor
         found.append(one)
     return found
 
@@ -100,12 +104,92 @@ def test_less_energy_is_better(made: Document, ratio: float, outcome: Comparison
     assert found.result.ratio == pytest.approx(ratio, rel=2e-3)
 
 
-@pytest.mark.parametrize("metric", ["energy.inferences_per_j", "energy.inferences_per_s_per_w"])
-def test_more_inferences_for_a_joule_are_better(made: Document, metric: str) -> None:
-    """Twice the work for the same charge is a regression."""
+@pytest.mark.parametrize("metric", list(ENERGY_METRICS))
+def test_less_energy_is_better_by_whatever_name(made: Document, metric: str) -> None:
+    """Twice the work for the same charge, or a battery that lasts for longer, is a regression."""
     result = compared(sides(made, 0.9), metric)
-    assert result.rules.better is Better.HIGHER
+    is_inverse = metric.removeprefix("energy.") not in LESS_IS_BETTER
+    assert result.rules.better is (Better.HIGHER if is_inverse else Better.LOWER)
+    assert result.ratio == pytest.approx(1 / 0.9 if is_inverse else 0.9, rel=2e-3)
     assert result.outcome is ComparisonOutcome.BETTER
+
+
+def numbers_in(value: object, place: str) -> Iterator[str]:
+    """Where there is a number, from here on down."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from numbers_in(child, f"{place}.{key}")
+    elif isinstance(value, (int, float)):
+        yield place
+
+
+def test_share_of_the_meter_is_that_of_the_energy_by_whatever_name(tmp_path: Path) -> None:
+    """A power or a battery is compared as if the meter's errors in it were another number's."""
+    document = measured(tmp_path, GAIN, NOISE)
+    energy = document["metrics"]["energy"]
+    gross_j, power_w, battery = (
+        energy[name] for name in ("gross_j_per_inference", "power_w_mean", "battery")
+    )
+    # Each is the energy, or its inverse, times what the meter has no share in …
+    assert energy["inferences_per_j"] * gross_j == pytest.approx(1)
+    assert energy["inferences_per_s_per_w"] * gross_j == pytest.approx(1)
+    assert power_w * energy["duration_s"] == pytest.approx(gross_j * energy["inference_count"])
+    assert battery["inference_count"] * gross_j == pytest.approx(battery["capacity_j"])
+    assert battery["duration_s"] * power_w == pytest.approx(battery["capacity_j"])
+    # … and so is the uncertainty, where it is stored.
+    u95_ratio = energy["u95_absolute_j"] / gross_j
+    assert battery["u95_ratio"] == pytest.approx(u95_ratio)
+    assert energy["power_w_mean_u95_absolute"] / power_w == pytest.approx(u95_ratio)
+    both = sides(document)
+    for metric in ENERGY_METRICS:
+        short = "net_energy_j" if "net_" in metric else "energy_j"
+        found = compared(both, metric).rules.instrument_ratio
+        assert found == compared(both, short).rules.instrument_ratio
+
+
+def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: Document) -> None:
+    """More inferences in a window are a regression, and the meter's share is that of others."""
+    check_metrics(list(ENERGY_METRICS), is_metered=True)
+    pair = sides(made)
+    found = set(numbers_in(made["metrics"]["energy"], "energy")) - ENERGY_METRICS.keys()
+    assert {"energy.inference_count", "energy.duration_s", "energy.phases.load.energy_j"} < found
+    for metric in found:
+        with pytest.raises(UsageError) as before:
+            check_metrics([metric], is_metered=True)
+        with pytest.raises(UsageError) as after:
+            compared(pair, metric)
+        assert str(before.value) == str(after.value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("energy.inference_count", "no better or worse; compare one of energy_j, net_energy_j, "),
+        ("energy.duration_s", "energy.battery.inference_count, energy.battery.duration_s"),
+        ("energy.u95_absolute_j", "no better or worse"),
+        ("energy.battery.capacity_j", "no better or worse"),
+        ("energy.phases.steady.energy_j", "no uncertainty of its own to compare by; compare e"),
+        ("energy.per_query.p50_j", "no uncertainty of its own to compare by; compare energy_j"),
+        ("energy.power_w_idle_before", "no uncertainty of its own to compare by"),
+        ("energy.power_w_peak", "no uncertainty of its own to compare by"),
+    ],
+)
+def test_refusal_says_why_and_what_can_be_compared(metric: str, said: str) -> None:
+    """The user tries one name after the other."""
+    with pytest.raises(UsageError) as caught:
+        check_metrics([metric], is_metered=True)
+    assert str(caught.value).startswith(f"metric '{metric}' has no ")
+    assert said in str(caught.value)
+
+
+def test_two_batteries_are_refused(made: Document) -> None:
+    """The model with the larger battery beside it lasts for longer."""
+    before, after = sides(made)
+    for document in after:
+        document["metrics"]["energy"]["battery"]["capacity_j"] *= 2
+    with pytest.raises(UsageError, match=r"differ in the battery \(66600 J / 133200 J\)"):
+        compared((before, after), "energy.battery.duration_s")
+    assert compared((before, after)).ratio == pytest.approx(1, rel=2e-3)
 
 
 def test_what_two_runs_do_not_share_widens_the_interval(made: Document, tmp_path: Path) -> None:
