@@ -134,6 +134,14 @@ def test_metered_run_is_verified(metered: Measured) -> None:
             ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "joules"),
             "metric 'joules' has no better or worse",
         ),
+        (
+            ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "energy.duration_s"),
+            "metric 'energy.duration_s' has no better or worse; compare one of energy_j, net_en",
+        ),
+        (
+            ("--against", MODEL, "--meter", METER, "--metric", "energy.phases.load.energy_j"),
+            "metric 'energy.phases.load.energy_j' has no uncertainty of its own to compare by",
+        ),
         (("--meter", "agent:wattson"), "unknown meter 'wattson'"),
         (
             ("--meter", METER, "--on", "a", "--on", "b"),
