@@ -251,7 +251,7 @@ def test_readings_are_recorded_with_their_times(tmp_path: Path) -> None:
     found, trouble = record(emulator, tmp_path / "recording", 0.5)
     assert trouble is None
     assert found.power_w == pytest.approx(1.25)
-    assert len(found.time_ns) > 60
+    assert len(found.time_ns) > 10
     assert not found.flags.any()
     assert (emulator.claimed, emulator.kernel_drivers) == (set(), {0})
 
