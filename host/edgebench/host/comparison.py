@@ -13,6 +13,7 @@ from edgebench.host.analysis.answers import ERROR_METRICS
 from edgebench.host.analysis.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare import Better, Comparison, Design, Rules, compare_many
 from edgebench.host.energy_comparison import (
+    BATTERY,
     ENERGY,
     SHORT_NAMES,
     energy_metric,
@@ -192,7 +193,7 @@ def _is_energy_missing(document: Document, metrics: Sequence[str]) -> bool:
     return any(no_energy(document, name) is not None for name in names)
 
 
-def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
+def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool = False) -> None:
     """Refuse metrics that no run could have, before runs are made for them.
 
     Raises:
@@ -203,6 +204,8 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool) -> None:
         _direction(metric)
         if metric.startswith(ENERGY) and not is_metered:
             raise UsageError(f"metric {metric} needs a meter: --meter METER")
+        if metric.startswith(BATTERY) and not has_battery:
+            raise UsageError(f"metric {metric} needs a capacity: --battery 18.5Wh")
 
 
 def split_sides(

@@ -22,7 +22,7 @@ ENERGY = "energy."
 """Beginning of the metrics that a meter has a share in."""
 MAX_RATIO = 0.5
 """Beyond, twice the uncertainty is as much as the energy itself."""
-_NET, _BATTERY = "energy.net_", "energy.battery."
+_NET, BATTERY = "energy.net_", "energy.battery."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def instrument_ratio(
         return 0.0
     energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
     _refuse_two_meters(energies)
-    if metric.startswith(_BATTERY):
+    if metric.startswith(BATTERY):
         _refuse_two_batteries(energies)
     prefix = energy_metric(metric).budget
     before, after = (_side(documents, prefix) for documents in (baseline, candidate))

@@ -249,7 +249,11 @@ class Lab:
         if pairs < 1:
             raise UsageError(f"pairs must be >= 1, got {pairs}")
         check_keys(allowed)  # before twenty runs are made for nothing
-        check_metrics(metrics or (), is_metered=meter is not None)
+        check_metrics(
+            metrics or (),
+            is_metered=meter is not None,
+            has_battery=battery_capacity_j is not None,
+        )
         models = find_model(str(baseline)), find_model(str(candidate))
         plan = Plan(
             models=[models[0]],

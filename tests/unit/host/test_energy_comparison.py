@@ -149,7 +149,7 @@ def test_share_of_the_meter_is_that_of_the_energy_by_whatever_name(tmp_path: Pat
 
 def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: Document) -> None:
     """More inferences in a window are a regression, and the meter's share is that of others."""
-    check_metrics(list(ENERGY_METRICS), is_metered=True)
+    check_metrics(list(ENERGY_METRICS), is_metered=True, has_battery=True)
     pair = sides(made)
     found = set(numbers_in(made["metrics"]["energy"], "energy")) - ENERGY_METRICS.keys()
     assert {"energy.inference_count", "energy.duration_s", "energy.phases.load.energy_j"} < found
@@ -304,6 +304,7 @@ def test_pairs_without_an_energy_are_left_out(made: Document, how: str) -> None:
     [
         ("energy_j", False, f"metric {GROSS} needs a meter: --meter METER"),
         ("net_energy_j", False, "needs a meter"),
+        ("energy.battery.duration_s", True, "needs a capacity: --battery 18.5Wh"),
         ("joules", True, "metric 'joules' has no better or worse"),
     ],
 )

@@ -11,7 +11,13 @@ from rich.text import Text
 from edgebench.host.analysis.compare import Better, ComparisonOutcome
 from edgebench.host.comparison import Compared
 from edgebench.host.show.tables import PIPE_WIDTH, safe
-from edgebench.host.show.units import ABSENT, format_joules, format_ns, format_watts
+from edgebench.host.show.units import (
+    ABSENT,
+    format_duration,
+    format_joules,
+    format_ns,
+    format_watts,
+)
 
 WIDE = 110
 """Columns of a terminal that has room for everything."""
@@ -99,6 +105,8 @@ def _value(metric: str, value: float) -> str:
         return format_joules(value)
     if "power_w_" in metric:
         return format_watts(value)
+    if metric.endswith("duration_s"):
+        return format_duration(value)
     return format_ns(value) if "_ns" in metric.split(".")[0] else f"{value:.5g}"
 
 
