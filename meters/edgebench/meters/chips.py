@@ -5,11 +5,17 @@ assumed, on the wide side, and say so. A step of power is the chip's multiple of
 current. Old kernels fix that at 1 mA and new ones derive it from the shunt: the value itself
 tells which, and in doubt the step is the coarse one.
 
-Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, defaults and averaging
+A converter that is at its end shows its highest code, one step below what is called its full
+scale, and hwmon makes whole mA of that. So a current is at the end from half a step, or half a mA,
+below the highest value that can be read.
+
+Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, codes, defaults and
+averaging
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
@@ -21,6 +27,8 @@ SHUNT_TOLERANCE_RATIO = 0.01
 0.005 Ω, 1 %."""
 SYSFS_CURRENT_STEP_A = 1e-3
 """curr*_input holds whole mA, whatever the chip resolves."""
+_KERNEL_STEP_A = 1e-6
+"""The hwmon drivers keep a step of current as whole uA."""
 
 _OFF_V, _ASSUMED_V = 0.5, 5.0
 
@@ -30,8 +38,8 @@ class Chip:
     """One kind of chip."""
 
     shunt_step_v: float
-    full_scale_v: float
-    """Of the shunt, as the kernel sets the chip up."""
+    highest_code: int
+    """Of the current that is read, in such steps, as the kernel sets the chip up."""
     power_factor_v: float
     """Step of power over step of current."""
     gain_ratio: float
@@ -46,11 +54,15 @@ class Chip:
     """Of the one that is built in."""
     power_step_w: float | None = None
     """The same with any shunt."""
+    kernel_steps: int = 1
+    """Of current, that the kernel keeps together as whole uA, and divides without a rest."""
+    voltage_file: str = "in1_input"
+    """Of hwmon, for the voltage of the rail."""
 
 
 _INA219 = Chip(
     shunt_step_v=10e-6,
-    full_scale_v=0.320,  # PGA /8, INA219_CONFIG_DEFAULT
+    highest_code=32000,  # 320 mV: PGA /8, INA219_CONFIG_DEFAULT
     power_factor_v=20.0,
     gain_ratio=0.005,
     offset_v=200e-6,
@@ -61,7 +73,7 @@ _INA219 = Chip(
 )
 _INA226 = Chip(
     shunt_step_v=2.5e-6,
-    full_scale_v=0.08192,
+    highest_code=32767,
     power_factor_v=25.0,
     gain_ratio=0.001,
     offset_v=10e-6,
@@ -81,7 +93,7 @@ _INA230 = replace(
 )
 _INA238 = Chip(
     shunt_step_v=5e-6,
-    full_scale_v=0.16384,
+    highest_code=32764,  # 8191 of the coarse steps of older kernels, see below; 32767 of newer
     power_factor_v=0.8,  # 0.2, of a step that the kernel's calibration makes four times as coarse
     gain_ratio=0.001,
     offset_v=5e-6,
@@ -114,6 +126,8 @@ CHIPS: dict[str, Chip] = {
     "ina228": replace(
         _INA238,
         shunt_step_v=312.5e-9,
+        highest_code=524284,  # 20 bits; 131071 of the coarse steps
+        kernel_steps=16,
         origin=Origin.ASSUMED,
         reference="limits of an INA238 assumed",
     ),
@@ -121,24 +135,28 @@ CHIPS: dict[str, Chip] = {
     "ina238": _INA238,
     "ina780": replace(
         _INA237,
+        shunt_step_v=0.0004 * 2.4e-3,  # its step of current is fixed, without a calibration
+        highest_code=32767,
+        power_factor_v=0.2,
         gain_ratio=0.0075,
         shunt_ohm=0.0004,
         origin=Origin.ASSUMED,
-        reference="assumed to be as an INA745A, TI SBOSAC3A",
+        reference="steps of linux ina238.c; assumed to be as an INA745A, TI SBOSAC3A",
     ),
     "sq52206": replace(_INA237, reference="as an INA237; limits assumed"),
     "tsc1641": replace(
         _INA237,
         shunt_step_v=2.5e-6,
-        full_scale_v=0.08192,
+        highest_code=32767,
         gain_ratio=0.01,
         power_step_w=0.025,
+        voltage_file="in0_input",  # has no file of the shunt's voltage
         update_s=1.024e-3,
         reference="steps of linux tsc1641.c; limits assumed",
     ),
     "ina3221": Chip(
         shunt_step_v=40e-6,
-        full_scale_v=0.1638,
+        highest_code=4095,
         power_factor_v=0.0,  # has no register of power
         gain_ratio=0.0025,
         offset_v=80e-6,
@@ -168,8 +186,24 @@ class Fitted:
 
     @property
     def limit_a(self) -> float | None:
-        """Where the converter ends; None: not known."""
-        return self.chip.full_scale_v / self.shunt_ohm if self.is_shunt_told else None
+        """From where on a current is at the converter's end, in its steps; None: not known."""
+        return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
+
+    @property
+    def sysfs_limit_a(self) -> float | None:
+        """The same of curr*_input.
+
+        Of kernels that round and that cut off, and that know a step in part and in whole uA, the
+        one that shows the least counts.
+        """
+        if not self.is_shunt_told:
+            return None
+        steps = self.chip.kernel_steps
+        whole_ua = math.floor(self.current_step_a * steps / _KERNEL_STEP_A + 0.5) // steps
+        step_a = min(self.current_step_a, max(whole_ua, 1) * _KERNEL_STEP_A)
+        highest_a = self.chip.highest_code * step_a
+        shown = math.floor(round(highest_a / SYSFS_CURRENT_STEP_A, 6))
+        return (shown - 0.5) * SYSFS_CURRENT_STEP_A
 
     @property
     def current_step_a(self) -> float:

@@ -3,8 +3,9 @@
 Theory of operation. A chip is known by what its `name` says: numbers of hwmon folders change with
 each boot. Of what it offers, the best is read: a counter of energy (uJ), else power (uW), else
 current times voltage, which are whole mA and mV. An INA3221 has three rails and no power; on it
-`in4` to `in6` are voltages across shunts and `in7` is their sum. A read is a transfer on the I2C
-bus, and waits for the conversion on an INA3221.
+`in4` to `in6` are voltages across shunts and `in7` is their sum. A TSC1641 has the voltage of its
+rail in `in0`, where the others have that of the shunt. A read is a transfer on the I2C bus, and
+waits for the conversion on an INA3221.
 
 Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and tsc1641.html
 """
@@ -60,10 +61,11 @@ def make_meter(options: Options) -> Hwmon:
 
 
 def _only_rail(folder: Path, name: str) -> Rail | None:
-    fitted = _fitted(folder, CHIPS[name], "shunt_resistor", "in1_input")
+    chip = CHIPS[name]
+    fitted = _fitted(folder, chip, "shunt_resistor", chip.voltage_file)
     files: tuple[Path, ...]
     energy, power = folder / "energy1_input", folder / "power1_input"
-    current, voltage = folder / "curr1_input", folder / "in1_input"
+    current, voltage = folder / "curr1_input", folder / chip.voltage_file
     power_uw = number_of(power)
     if number_of(energy) is not None:
         files, plan = (energy,), Plan(kind="energy", scales=[MICRO])
@@ -72,7 +74,7 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
         files, scales = (power,), [MICRO]
         if current.exists():
             files, scales = (power, current), [MICRO, MILLI]
-        plan = Plan(kind="power", scales=scales, limit_a=fitted.limit_a)
+        plan = Plan(kind="power", scales=scales, limit_a=fitted.sysfs_limit_a)
         terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
     elif current.exists() and voltage.exists():
         files, plan = (current, voltage), _product(fitted)
@@ -113,7 +115,7 @@ def _rail(
 
 
 def _product(fitted: Fitted) -> Plan:
-    return Plan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.limit_a)
+    return Plan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
 
 
 def _product_terms(fitted: Fitted) -> tuple[UncertaintyTerm, ...]:

@@ -44,7 +44,7 @@ class Plan:
     scales: list[float]
     """SI units in one count of each file."""
     limit_a: float | None = None
-    """Current at which the converter ends."""
+    """Current from which on the converter is at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

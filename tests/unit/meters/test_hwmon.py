@@ -166,13 +166,85 @@ def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, cont
     assert list(found.flags) == [Flag.NONE, Flag.MISSING, Flag.NONE]
 
 
-def test_current_beyond_the_shunt_is_saturated(tmp_path: Path, clock: Ticks) -> None:
-    """A peak that the converter cuts off is believed."""
+def test_current_at_the_end_of_the_converter_is_saturated(tmp_path: Path, clock: Ticks) -> None:
+    """A peak that the converter cuts off is believed, as its end is never quite full scale."""
     folder = chip(tmp_path, INA226)
-    changes = [nothing, writing(folder, curr1_input=820)]
+    changes = [nothing, *(writing(folder, curr1_input=ma) for ma in (819, -819, 818))]
     meter = Hwmon(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
-    assert list(found.flags) == [Flag.NONE, Flag.SATURATED]
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
+    assert found.loss.saturated_count == 2
+
+
+@pytest.mark.parametrize("name", sorted(CHIPS))
+@pytest.mark.parametrize("shunt_uohm", [100_000, 50_000, 5_000, 2_000, 1_000])
+def test_highest_value_of_every_chip_is_saturated(
+    tmp_path: Path, name: str, shunt_uohm: int
+) -> None:
+    """A chip clips at a code that is one step, or a kernel's rounding, below the limit."""
+    highest_ma = highest_readings_ma(name, shunt_uohm)
+    currents_ma = [*highest_ma, math.floor(min(highest_ma) * 0.99)]
+    flags = flags_of(tmp_path, name, shunt_uohm, currents_ma)
+    assert flags == [Flag.SATURATED] * len(highest_ma) + [Flag.NONE], currents_ma
+
+
+@given(st.sampled_from(sorted(CHIPS)), st.integers(500, 300_000))
+def test_highest_value_is_saturated_with_any_shunt(name: str, shunt_uohm: int) -> None:
+    """A shunt that is no divisor of the step clips below the limit, and is believed."""
+    limit_a = Fitted(
+        chip=CHIPS[name], shunt_ohm=CHIPS[name].shunt_ohm or shunt_uohm * 1e-6, voltage_v=5.0
+    ).sysfs_limit_a
+    assert limit_a is not None
+    assert limit_a < min(highest_readings_ma(name, shunt_uohm)) * 1e-3
+
+
+def highest_readings_ma(name: str, shunt_uohm: int) -> list[int]:
+    """What curr1_input shows at the end of the converter, by the arithmetic of the kernels."""
+    if name == "ina3221":
+        return [rounded(4095 * 40_000 / shunt_uohm)]
+    if name in ("ina260", "ina780"):
+        return [rounded(32767 * (1.25 if name == "ina260" else 2.4))]
+    if name in ("ina228", "ina237", "ina238", "sq52206"):
+        parts = 16 if name == "ina228" else 1
+        step_ua = rounded(5e6 / shunt_uohm) // parts
+        # The older driver counts in steps of four, and cuts off what is below a mA.
+        older_ma = (8192 * parts - 1) * 20_000 // shunt_uohm // parts
+        return [older_ma, rounded((32768 * parts - 1) * step_ua / 1000)]
+    uv, code = (10.0, 32000) if name in ("ina219", "ina220") else (2.5, 32767)
+    return [rounded(code * rounded(uv * 1e6 / shunt_uohm) / 1000)]
+
+
+def rounded(value: float) -> int:
+    """As the kernel's DIV_ROUND_CLOSEST."""
+    return math.floor(value + 0.5)
+
+
+def flags_of(root: Path, name: str, shunt_uohm: int, currents_ma: list[int]) -> list[Flag]:
+    """What is wrong with these readings of a chip's current."""
+    files = rail_files(1, "A") | {"shunt1_resistor": shunt_uohm}
+    of_others = {**INA226, "shunt_resistor": shunt_uohm, "in0_input": 5000}
+    chip(root, {"name": name, **(files if name == "ina3221" else {**of_others, "name": name})})
+    header = opened(Hwmon(root))
+    decoder = RailDecoder(header)
+    is_product = header.facts["rails"][0]["kind"] == "product"
+    flags: list[Flag] = []
+    for second, current_ma in enumerate(currents_ma):
+        current, other = (second * 10**9, b"%d" % current_ma), (second * 10**9, b"5000")
+        (point,) = decoder.points([current, other] if is_product else [other, current])
+        flags.append(point.flags)
+    return flags
+
+
+def test_bus_voltage_of_a_tsc1641_is_in_another_file(tmp_path: Path, clock: Ticks) -> None:
+    """Its errors are those of a rail of 5 V, whatever it has, and without power it is no chip."""
+    files = {"name": "tsc1641", "shunt_resistor": 5000, "in0_input": 12000, "curr1_input": 500}
+    folder = chip(tmp_path, {**files, "power1_input": 6_000_000})
+    offset = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    assert "at 12 V across 0.005 ohm" in offset.reference
+    (folder / "power1_input").unlink()
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([6.0, 6.0])
 
 
 def test_rate_is_twice_that_of_the_chip(tmp_path: Path) -> None:

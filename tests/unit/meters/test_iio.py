@@ -27,6 +27,7 @@ INA226: Mapping[str, object] = {
     "in_current3_raw": 123,
     "in_current3_scale": "1.000000000",
 }
+SCALES_MV = {"ina226": "0.002500000", "ina219": "0.010000000"}
 POWER_W = 4920 * 2.5e-6 / 0.1 * 4010 * 1.25e-3
 
 
@@ -66,6 +67,19 @@ def test_current_that_flows_back_is_negative(tmp_path: Path, clock: Ticks) -> No
     meter = Iio(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.power_w) == pytest.approx([POWER_W, -POWER_W])
+
+
+@pytest.mark.parametrize(("name", "highest"), [("ina226", 32767), ("ina219", 32000)])
+def test_highest_code_of_a_shunt_is_saturated(
+    tmp_path: Path, clock: Ticks, name: str, highest: int
+) -> None:
+    """A converter at its end is one step below its full scale, and its current is believed."""
+    folder = chip(tmp_path, {**INA226, "name": name, "in_voltage0_scale": SCALES_MV[name]})
+    codes = (highest, -highest, highest - 1)
+    changes = [nothing, *(writing(folder, in_voltage0_raw=code) for code in codes)]
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
 
 
 def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
