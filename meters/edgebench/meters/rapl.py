@@ -74,6 +74,7 @@ class Rapl:
 
     def open(self) -> Header | Missing:
         """Open the counters."""
+        self.close()
         folders = sorted((self._root / _POWERCAP).glob("*-rapl:?"))
         if not folders:
             return Missing("this kernel shows no RAPL zone under /sys/class/powercap")

@@ -119,6 +119,17 @@ def test_counter_of_root_says_why_and_what_to_do(
     assert "\n" not in opened.reason
 
 
+def test_opening_twice_keeps_one_descriptor_a_zone(tmp_path: Path) -> None:
+    """An agent that lists its meters runs out of files."""
+    Counter(tmp_path)
+    meter = Rapl(tmp_path)
+    meter.open()
+    before = len(os.listdir("/proc/self/fd"))
+    meter.open()
+    assert len(os.listdir("/proc/self/fd")) == before
+    meter.close()
+
+
 def test_zone_without_its_counter_says_why(tmp_path: Path) -> None:
     """A zone that is half there is a traceback."""
     (tmp_path / "sys/class/powercap/intel-rapl:0").mkdir(parents=True)
