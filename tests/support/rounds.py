@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import pytest
 
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.file_meter import FileMeter
@@ -95,6 +98,30 @@ def breaking(meter: FileMeter, index: int) -> Change:
         os.close(directory)
 
     return change
+
+
+def close_to_users(monkeypatch: pytest.MonkeyPatch, closed: Path) -> None:
+    """A file that root alone may read, or a folder that root alone may enter, for root as well."""
+    real_open, real_stat, real = Path.open, Path.stat, os.path.realpath(closed)
+
+    def is_inside(path: Path) -> bool:
+        return os.path.realpath(path).startswith(f"{real}/")
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    def open_it(self: Path, *args: Any, **words: Any) -> Any:
+        if is_inside(self) or os.path.realpath(self) == real:
+            refuse(self)
+        return real_open(self, *args, **words)
+
+    def stat_it(self: Path, **words: Any) -> os.stat_result:
+        if is_inside(self):
+            refuse(self)
+        return real_stat(self, **words)
+
+    monkeypatch.setattr(Path, "open", open_it)
+    monkeypatch.setattr(Path, "stat", stat_it)
 
 
 def nothing() -> None:

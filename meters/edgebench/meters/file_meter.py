@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edgebench.meters.base import Header, Missing
@@ -65,6 +65,30 @@ def text_of(path: Path) -> str:
 def number_of(path: Path) -> int | None:
     """The integer that it holds, if it does."""
     return number(text_of(path).encode())
+
+
+def is_there(path: Path) -> bool:
+    """Whether it exists, as far as may be seen; behind a closed folder Path.exists() raises."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def why_unreadable(paths: Iterable[Path]) -> str:
+    """What a refusal adds, of the first of these that is there and cannot be read; else nothing."""
+    for path in paths:
+        try:
+            if path.is_dir():
+                next(path.iterdir(), None)
+            else:
+                path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as exc:
+            advice = ", which needs root" if isinstance(exc, PermissionError) else ""
+            return f"; {exc.strerror}: {path}{advice}"
+    return ""
 
 
 def folders_of(root: Path, *patterns: str) -> list[Path]:

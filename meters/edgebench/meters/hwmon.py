@@ -22,7 +22,7 @@ from edgebench.meters.chips import (
     Fitted,
     voltage_when_on,
 )
-from edgebench.meters.file_meter import folders_of, number_of, text_of
+from edgebench.meters.file_meter import folders_of, is_there, number_of, text_of
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
 from edgebench.meters.rails import Plan, Rail, RailMeter
@@ -42,15 +42,16 @@ class Hwmon(RailMeter):
 
     name = "hwmon"
 
-    def _find(self) -> list[Rail]:
-        rails: list[Rail] = []
-        for folder in folders_of(self._root, *_FOLDERS):
-            name = text_of(folder / "name").lower()
-            if name == "ina3221":
-                rails += [rail for n in _RAILS_OF_INA3221 if (rail := _rail_of_three(folder, n))]
-            elif name in CHIPS and (rail := _only_rail(folder, name)):
-                rails.append(rail)
-        return rails
+    def _folders(self) -> list[Path]:
+        return folders_of(self._root, *_FOLDERS)
+
+    def _rails_in(self, folder: Path) -> list[Rail]:
+        name = text_of(folder / "name").lower()
+        if name == "ina3221":
+            found = [_rail_of_three(folder, n) for n in _RAILS_OF_INA3221]
+        else:
+            found = [_only_rail(folder, name)] if name in CHIPS else []
+        return [rail for rail in found if rail is not None]
 
 
 def make_meter(options: Options) -> Hwmon:
@@ -72,11 +73,11 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
         terms = fitted.terms(MICRO / _update_s(folder, fitted.chip))
     elif power_uw is not None:
         files, scales = (power,), [MICRO]
-        if current.exists():
+        if is_there(current):
             files, scales = (power, current), [MICRO, MILLI]
         plan = Plan(kind="power", scales=scales, limit_a=fitted.sysfs_limit_a)
         terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
-    elif current.exists() and voltage.exists():
+    elif is_there(current) and is_there(voltage):
         files, plan = (current, voltage), _product(fitted)
         terms = _product_terms(fitted)
     else:
@@ -88,7 +89,7 @@ def _rail_of_three(folder: Path, n: int) -> Rail | None:
     label = text_of(folder / f"in{n}_label")
     files = (folder / f"curr{n}_input", folder / f"in{n}_input")
     is_off = text_of(folder / f"in{n}_enable") == "0"
-    if is_off or label == NOT_CONNECTED or not all(path.exists() for path in files):
+    if is_off or label == NOT_CONNECTED or not all(map(is_there, files)):
         return None
     fitted = _fitted(folder, CHIPS["ina3221"], f"shunt{n}_resistor", f"in{n}_input")
     return _rail(folder, label or f"ina3221.{n}", files, _product(fitted), _product_terms(fitted))
@@ -106,7 +107,7 @@ def _rail(
     return Rail(
         name=name,
         chip=chip,
-        address=device.resolve().name if device.exists() else folder.name,
+        address=device.resolve().name if is_there(device) else folder.name,
         files=files,
         plan=plan,
         update_s=_update_s(folder, CHIPS[chip]),

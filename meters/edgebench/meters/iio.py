@@ -11,10 +11,12 @@ ina3221.c, by energymon, jetson/energymon-jetson.c
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from edgebench.meters.base import Missing
 from edgebench.meters.chips import CHIPS, Fitted, voltage_when_on
-from edgebench.meters.file_meter import folders_of, number_of, text_of
+from edgebench.meters.file_meter import folders_of, is_there, number_of, text_of, why_unreadable
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
 from edgebench.meters.rails import Plan, Rail, RailMeter
@@ -24,6 +26,8 @@ _FOLDERS = ("sys/bus/iio/devices/iio:device*", "sys/bus/i2c/drivers/ina3221x/*/i
 _JETSON_SHUNT_OHM = 0.005
 """NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14; other modules: assumed."""
 _RAILS_OF_JETSON = range(3)
+_SHUNT = "in_shunt_resistor"
+_VOLTAGES = ("in_voltage0_raw", "in_voltage0_scale", "in_voltage1_raw", "in_voltage1_scale")
 _POWER_STEP_W = 1e-3
 """in_powerN_input holds whole mW."""
 
@@ -33,14 +37,14 @@ class Iio(RailMeter):
 
     name = "iio"
 
-    def _find(self) -> list[Rail]:
-        rails: list[Rail] = []
-        for folder in folders_of(self._root, *_FOLDERS):
-            rails += [rail for n in _RAILS_OF_JETSON if (rail := _jetson_rail(folder, n))]
-            name = text_of(folder / "name").lower()
-            if name in CHIPS and (rail := _raw_rail(folder, name)):
-                rails.append(rail)
-        return rails
+    def _folders(self) -> list[Path]:
+        return folders_of(self._root, *_FOLDERS)
+
+    def _rails_in(self, folder: Path) -> list[Rail | Missing]:
+        name = text_of(folder / "name").lower()
+        found = [_raw_rail(folder, name)] if name in CHIPS else []
+        of_jetson = (_jetson_rail(folder, n) for n in _RAILS_OF_JETSON)
+        return [*(rail for rail in of_jetson if rail is not None), *found]
 
 
 def make_meter(options: Options) -> Iio:
@@ -50,16 +54,16 @@ def make_meter(options: Options) -> Iio:
     return Iio(root, choice)
 
 
-def _raw_rail(folder: Path, name: str) -> Rail | None:
+def _raw_rail(folder: Path, name: str) -> Rail | Missing:
     shunt, bus = folder / "in_voltage0_raw", folder / "in_voltage1_raw"
     shunt_mv, bus_mv = (_scale_of(path) for path in (shunt, bus))
-    shunt_uohm = number_of(folder / "in_shunt_resistor")
+    shunt_ohm = _shunt_ohm(folder / _SHUNT)
     bus_raw = number_of(bus)
-    if bus_raw is None or not (shunt_mv and bus_mv and shunt_uohm):
-        return None
+    if bus_raw is None or not (shunt_mv and bus_mv and shunt_ohm):
+        return _lacking(folder, name, "shunt" if shunt_ohm is None else "voltages")
     fitted = Fitted(
         chip=CHIPS[name],
-        shunt_ohm=shunt_uohm * MICRO,
+        shunt_ohm=shunt_ohm,
         voltage_v=voltage_when_on(bus_raw * bus_mv * MILLI),
     )
     scales = [shunt_mv * MILLI / fitted.shunt_ohm, bus_mv * MILLI]
@@ -74,10 +78,31 @@ def _raw_rail(folder: Path, name: str) -> Rail | None:
     )
 
 
+def _lacking(folder: Path, name: str, what: str) -> Missing:
+    shunt, *voltages = (folder / file for file in (_SHUNT, *_VOLTAGES))
+    files = [shunt] if what == "shunt" else voltages
+    names = ", ".join(path.name for path in files)
+    why = why_unreadable(files)
+    return Missing(f"{name} {_address(folder)} does not tell its {what} ({names}){why}")
+
+
+def _shunt_ohm(path: Path) -> float | None:
+    """Of the resistor, which old kernels tell in whole uohm, and others in ohms.
+
+    Source: Documentation/ABI/testing/sysfs-bus-iio; ina2xx-adc.c, ina2xx_shunt_resistor_show
+    """
+    text = text_of(path)
+    try:
+        ohm = float(text) if "." in text else int(text) * MICRO
+    except ValueError:
+        return None
+    return ohm if 0 < ohm < math.inf else None
+
+
 def _jetson_rail(folder: Path, n: int) -> Rail | None:
     label = text_of(folder / f"rail_name_{n}")
     files = tuple(folder / f"in_{kind}{n}_input" for kind in ("power", "current"))
-    if not label or label == NOT_CONNECTED or not all(path.exists() for path in files):
+    if not label or label == NOT_CONNECTED or not all(map(is_there, files)):
         return None
     fitted = Fitted(
         chip=CHIPS["ina3221"],

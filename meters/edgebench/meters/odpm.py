@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
-from edgebench.meters.file_meter import FileMeter, folders_of, text_of
+from edgebench.meters.file_meter import FileMeter, folders_of, is_there, text_of, why_unreadable
 from edgebench.meters.options import Options
 from edgebench.meters.polled import Point, PolledDecoder, Reading
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
@@ -86,13 +86,11 @@ class Odpm(FileMeter):
 
     def open(self) -> Header | Missing:
         """Open the file of each chip."""
-        folders = [
-            folder
-            for folder in folders_of(self._root, "sys/bus/iio/devices/iio:device*")
-            if (folder / "energy_value").exists()
-        ]
+        there = folders_of(self._root, "sys/bus/iio/devices/iio:device*")
+        folders = [folder for folder in there if is_there(folder / "energy_value")]
         if not folders:
-            return Missing("no rail monitor: only a Google Pixel 6 or newer has them")
+            why = why_unreadable(folder / "energy_value" for folder in there)
+            return Missing(f"no rail monitor: only a Google Pixel 6 or newer has them{why}")
         try:
             self._keep([folder / "energy_value" for folder in folders])
             told = [told_by((folder / "energy_value").read_bytes()) for folder in folders]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
-from edgebench.meters.file_meter import NS_PER_S, FileMeter, number_of
+from edgebench.meters.file_meter import NS_PER_S, FileMeter, number_of, why_unreadable
 from edgebench.meters.jetson import boundary_of, total_of
 from edgebench.meters.polled import HOST_CLOCK, Clock, Point, PolledDecoder, Reading, number
 from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
@@ -74,18 +74,21 @@ class RailMeter(FileMeter):
         self._choice = choice
 
     @abstractmethod
-    def _find(self) -> list[Rail]:
-        """Every rail of this machine that is connected."""
+    def _folders(self) -> list[Path]:
+        """Folders that may be those of a power monitor."""
+
+    @abstractmethod
+    def _rails_in(self, folder: Path) -> Iterable[Rail | Missing]:
+        """Every rail there that is connected, or why it is of no use."""
 
     def open(self) -> Header | Missing:
         """Open the files of each rail that answers."""
-        found = self._find()
-        if not found:
-            return Missing(f"no power monitor of a kind that {self.name} knows")
+        folders = self._folders()
+        found = [rail for folder in folders for rail in self._rails_in(folder)]
         # A channel that nobody uses may fail each read (alumet#212): it is no rail.
-        rails = [rail for rail in found if _answers(rail)]
+        rails = [rail for rail in found if isinstance(rail, Rail) and _answers(rail)]
         if not rails:
-            return Missing(f"no power monitor answers: {_listed(found)}")
+            return self._refusal(folders, found)
         chosen = choose(rails, self._choice, self.name)
         if isinstance(chosen, Missing):
             return chosen
@@ -95,6 +98,16 @@ class RailMeter(FileMeter):
             return Missing(f"power monitor is not readable: {exc}")
         self._header = _describe(self.name, chosen, round_s)
         return self._header
+
+    def _refusal(self, folders: list[Path], found: list[Rail | Missing]) -> Missing:
+        rails = [rail for rail in found if isinstance(rail, Rail)]
+        if rails:
+            why = why_unreadable(path for rail in rails for path in rail.files)
+            return Missing(f"no power monitor answers: {_listed(rails)}{why}")
+        if reasons := [rail.reason for rail in found if isinstance(rail, Missing)]:
+            return Missing(f"no power monitor can be read: {', '.join(reasons)}")
+        why = why_unreadable(folder / "name" for folder in folders)
+        return Missing(f"no power monitor of a kind that {self.name} knows{why}")
 
 
 def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail] | Missing:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.file_meter import is_there
 from edgebench.meters.options import Options
 from edgebench.meters.polled import (
     HOST_CLOCK,
@@ -74,7 +75,7 @@ class Rpi5:
     def open(self) -> Header | Missing:
         """Ask once."""
         self.close()
-        command = next((self._root / c for c in _COMMANDS if (self._root / c).exists()), None)
+        command = next((self._root / c for c in _COMMANDS if is_there(self._root / c)), None)
         if command is None:
             return Missing("no vcgencmd: this is no Raspberry Pi, or its tools are not installed")
         ask = command_runner(command)

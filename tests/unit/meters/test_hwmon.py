@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.boards import BOARDS, make_board
-from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+from support.rounds import (
+    Ticks,
+    breaking,
+    close_to_users,
+    make_folder,
+    nothing,
+    opened,
+    record,
+    refused,
+    writing,
+)
 from support.tools import need_shared
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
@@ -391,6 +401,31 @@ def test_chip_that_does_not_answer_says_so(tmp_path: Path) -> None:
     """A chip that is there and silent is reported as none."""
     chip(tmp_path, {**INA226, "curr1_input": ""})
     assert "no power monitor answers: ina226" in refused(Hwmon(tmp_path))
+
+
+def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user reads that the chip does not answer, where root would get one."""
+    folder = chip(tmp_path, INA226)
+    close_to_users(monkeypatch, folder / "curr1_input")
+    expected = f"Permission denied: {folder}/curr1_input, which needs root"
+    assert (
+        refused(Hwmon(tmp_path)) == f"no power monitor answers: ina226 (ina226 hwmon3); {expected}"
+    )
+
+
+def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's closed folder is a traceback, or a board without a monitor."""
+    folder = chip(tmp_path, INA226)
+    close_to_users(monkeypatch, folder)
+    assert f"Permission denied: {folder}/name, which needs root" in refused(Hwmon(tmp_path))
+
+
+def test_read_that_fails_says_how(tmp_path: Path) -> None:
+    """A loose wire on the bus is called a chip that is silent, and no more."""
+    folder = chip(tmp_path, INA226)
+    (folder / "curr1_input").unlink()
+    (folder / "curr1_input").symlink_to("/proc/self/mem")
+    assert "Input/output error" in refused(Hwmon(tmp_path))
 
 
 def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:

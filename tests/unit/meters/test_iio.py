@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 from support.boards import BOARDS, make_board
-from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+from support.rounds import (
+    Ticks,
+    breaking,
+    close_to_users,
+    make_folder,
+    nothing,
+    opened,
+    record,
+    refused,
+    writing,
+)
 
 from edgebench.meters.base import Flag
 from edgebench.meters.iio import Iio
@@ -16,7 +26,7 @@ from edgebench.meters.uncertainty import Kind, Origin, Unit
 
 INA226: Mapping[str, object] = {
     "name": "ina226",
-    "in_shunt_resistor": 100000,
+    "in_shunt_resistor": "0.100000000",
     "in_sampling_frequency": 114,
     "in_voltage0_raw": 4920,
     "in_voltage0_scale": "0.002500000",
@@ -102,11 +112,52 @@ def test_chip_that_goes_away_is_missing(tmp_path: Path, clock: Ticks) -> None:
     assert found.loss.lost_count == 1
 
 
-@pytest.mark.parametrize("missing", ["in_shunt_resistor", "in_voltage0_scale", "in_voltage1_raw"])
-def test_chip_without_its_scale_is_none(tmp_path: Path, missing: str) -> None:
-    """A shunt that nobody told is taken for 10 mOhm, and the power with it."""
-    chip(tmp_path, {name: value for name, value in INA226.items() if name != missing})
-    assert "no power monitor" in refused(Iio(tmp_path))
+@pytest.mark.parametrize("told", ["0.100000000", "100000"])
+def test_shunt_is_told_in_ohms_or_by_old_kernels_in_micro_ohms(
+    tmp_path: Path, clock: Ticks, told: str
+) -> None:
+    """Ohms of a new kernel are no integer, and its chip is not found; or wrong by a million."""
+    chip(tmp_path, {**INA226, "in_shunt_resistor": told})
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
+    assert list(found.power_w) == pytest.approx([POWER_W] * 2)
+    assert opened(meter).capability.current_limits[0].limit_a == pytest.approx(0.819, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        *(
+            ({"in_shunt_resistor": told}, "does not tell its shunt (in_shunt_resistor)")
+            for told in ("", "0", "0.000000000", "-5", "-0.1", "nan", "inf", "1.e999", "ohm")
+        ),
+        ({"in_voltage0_scale": ""}, "does not tell its voltages (in_voltage0_raw, "),
+        ({"in_voltage1_raw": ""}, "does not tell its voltages (in_voltage0_raw, "),
+    ],
+)
+def test_chip_without_its_scale_is_none(
+    tmp_path: Path, files: Mapping[str, object], reason: str
+) -> None:
+    """A shunt that nobody told is taken for 10 mOhm, and the power with it; or nobody says why."""
+    chip(tmp_path, {**INA226, **files})
+    assert f"no power monitor can be read: ina226 1-0040 {reason}" in refused(Iio(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["in_shunt_resistor", "in_voltage0_raw", "in_voltage1_raw"])
+def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The user reads that there is no monitor, where there is one that root may read."""
+    folder = chip(tmp_path)
+    close_to_users(monkeypatch, folder / name)
+    assert f"/{name}, which needs root" in refused(Iio(tmp_path))
+
+
+def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's closed folder is a traceback."""
+    make_board(tmp_path, BOARDS["jetson_nano"])
+    close_to_users(monkeypatch, tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0")
+    reason = refused(Iio(tmp_path))
+    assert "Permission denied: " in reason
+    assert "/iio:device0/name, which needs root" in reason
 
 
 def test_chip_whose_buffer_is_in_use_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.boards import BOARDS, make_board
-from support.rounds import Change, Ticks, breaking, make_folder, nothing, opened, record, refused
+from support.rounds import (
+    Change,
+    Ticks,
+    breaking,
+    close_to_users,
+    make_folder,
+    nothing,
+    opened,
+    record,
+    refused,
+)
 
 from edgebench.meters.base import Flag
 from edgebench.meters.odpm import Odpm, told_by
@@ -150,6 +160,18 @@ def test_other_devices_say_why_not(tmp_path: Path) -> None:
     (folder / "energy_value").unlink()
     (folder / "energy_value").mkdir()
     assert "needs root" in refused(Odpm(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("what", ["", "energy_value"])
+def test_phone_without_root_says_which_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A folder that is root's is a traceback where meters are listed, or a phone without any."""
+    folder = chip(tmp_path)
+    close_to_users(monkeypatch, folder / what)
+    reason = refused(Odpm(tmp_path))
+    assert "needs root" in reason
+    assert f"{folder}/energy_value" in reason
 
 
 @given(st.binary(max_size=100))

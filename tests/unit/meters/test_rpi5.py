@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.boards import BOARDS, make_board
 from support.boards._videocore import RAILS
-from support.rounds import Change, Ticks, nothing, opened, record, refused
+from support.rounds import Change, Ticks, close_to_users, nothing, opened, record, refused
 
 from edgebench.meters.base import Flag
 from edgebench.meters.registry import find_meter
@@ -114,6 +114,14 @@ def test_other_boards_say_why_not(tmp_path: Path) -> None:
     unnamed = make_board(tmp_path / "5", BOARDS["raspberry_pi_5"])
     saying(unnamed, "EXT5V_V volt(24)=5.1V")()
     assert "only a Raspberry Pi 5" in refused(Rpi5(unnamed))
+
+
+def test_closed_folder_of_a_command_is_no_traceback(
+    board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine whose /usr/bin a user may not enter lists no meter at all."""
+    close_to_users(monkeypatch, board / "usr/bin")
+    assert "no vcgencmd" in refused(Rpi5(board))
 
 
 @given(st.binary(max_size=200))
