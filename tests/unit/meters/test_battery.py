@@ -9,10 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.boards import BOARDS, make_board
-from support.rounds import Ticks, breaking, make_folder, nothing, opened, record, refused, writing
+from support.rounds import (
+    Ticks,
+    breaking,
+    close_to_users,
+    make_folder,
+    nothing,
+    opened,
+    record,
+    refused,
+    writing,
+)
 
-from edgebench.meters.base import Flag
-from edgebench.meters.battery import Battery, Said, unit_of
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.battery import Battery, BatteryDecoder
+from edgebench.meters.gauge import Said, unit_of
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
@@ -30,6 +41,12 @@ def battery(root: Path, name: str = "battery", **changed: object) -> Path:
     return make_folder(root / f"sys/class/power_supply/{name}", {**PHONE, **changed})
 
 
+def laptop(root: Path, **changed: object) -> Path:
+    """A battery that tells power and no current."""
+    told = {"power_now": 18_400_000, "energy_now": 40_000_000, "voltage_now": 12_213_000, **changed}
+    return battery(root, "BAT0", **told, current_now="")
+
+
 @pytest.fixture
 def clock() -> Ticks:
     return Ticks()
@@ -42,7 +59,79 @@ def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, curren
     meter = Battery(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=0.5)(0)
     assert list(found.power_w) == pytest.approx([POWER_W] * 2)
-    assert f"sign seen, unit ua seen, at {current}" in opened(meter).info.raw_metadata
+    how = f"sign seen, unit ua seen, at {current} of current_now"
+    assert opened(meter).info.raw_metadata == how
+
+
+@pytest.mark.parametrize("power", [18_400_000, -18_400_000])
+def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int) -> None:
+    """A laptop's battery, which tells no current, is of no use; or its sign makes it negative."""
+    root = make_board(tmp_path, BOARDS["x86_laptop"])
+    assert "'Charging'" in refused(Battery(root))
+    folder = root / "sys/class/power_supply/BAT0"
+    writing(folder, status="Discharging", power_now=power)()
+    meter = Battery(root, clock_ns=clock)
+    changes = [nothing, nothing, writing(folder, power_now="", voltage_now=12_000_000)]
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
+    assert list(found.power_w[:2]) == pytest.approx([18.4, 18.4])
+    (block,) = found.blocks
+    assert block.voltage_v is not None
+    assert list(block.voltage_v[:2]) == pytest.approx([12.213] * 2)
+    assert block.current_a is None, "nobody measured it"
+    assert list(found.flags) == [Flag.NONE, Flag.DUPLICATE, Flag.MISSING]
+
+
+@pytest.mark.parametrize("power", [18_400, 300_000_000])
+def test_power_that_is_no_microwatts_is_refused(tmp_path: Path, power: int) -> None:
+    """A gauge that breaks the kernel's rule makes 18 W to 18 mW."""
+    folder = laptop(tmp_path, power_now=power)
+    assert "may be in another unit than uW" in refused(Battery(tmp_path))
+    writing(folder, power_now=0)()
+    assert "a power of 0 while it discharges" in refused(Battery(tmp_path))
+
+
+def test_unit_of_a_current_is_not_that_of_a_power(tmp_path: Path) -> None:
+    """What the user says is dropped without a word, or 18 W are 18 kW."""
+    laptop(tmp_path)
+    assert "leave out unit=ma" in refused(Battery(tmp_path, said=Said(unit="ma")))
+    assert "against sign=negative" in refused(Battery(tmp_path, said=Said(sign="negative")))
+
+
+def test_current_is_preferred_to_power(tmp_path: Path) -> None:
+    """A gauge that tells both is read by the one that its driver computes."""
+    battery(tmp_path, power_now=1_790_000)
+    assert opened(Battery(tmp_path)).facts["watt"] is None
+
+
+def test_gauge_is_the_same_meter_at_any_load(tmp_path: Path) -> None:
+    """Two runs on one battery are called runs with different meters, and cannot be compared."""
+    folder = battery(tmp_path)
+    before = opened(Battery(tmp_path))
+    writing(folder, current_now=-723125, voltage_now=4100000)()
+    after = opened(Battery(tmp_path))
+    assert before.facts == after.facts
+    assert before.info.raw_metadata != after.info.raw_metadata
+
+
+def test_recording_of_before_is_still_read() -> None:
+    """A field that is not stored any more makes old recordings unreadable."""
+    facts = {"sign": -1, "ampere": 1e-6, "volt": 1e-6, "how": "sign seen, unit ua seen, at -423125"}
+    header = Header(
+        driver="battery",
+        info=MeterInfo(vendor="", model="battery gauge"),
+        capability=Capability(
+            driver="battery",
+            channels=(Channel("battery", "battery"),),
+            rate_hz=2.0,
+            is_averaging=False,
+            clock_domain="host:monotonic",
+        ),
+        facts=facts,
+    )
+    (point,) = BatteryDecoder(header).points(
+        [(0, b"-423125\n"), (0, b"4231562\n"), (0, b"Discharging\n")]
+    )
+    assert point.power_w == pytest.approx(POWER_W)
 
 
 def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) -> None:
@@ -52,6 +141,14 @@ def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) 
     for said in (Said(unit="ma"), Said(is_loaded=True)):
         assert opened(Battery(tmp_path, said=said)).facts["ampere"] == 1e-3
     assert opened(Battery(tmp_path, said=Said(unit="ua"))).facts["ampere"] == 1e-6
+
+
+@pytest.mark.parametrize(("current", "unit"), [(-423125, "ma"), (-25_000_000, "ua")])
+def test_current_that_no_battery_gives_is_refused(tmp_path: Path, current: int, unit: str) -> None:
+    """A unit that the user got wrong makes 423 A of 0.4, and two kilowatts of a phone."""
+    battery(tmp_path, current_now=current)
+    assert "no battery of a phone or a laptop" in refused(Battery(tmp_path, said=Said(unit=unit)))
+    assert abs(current) < 1e6 or "no battery" in refused(Battery(tmp_path))
 
 
 def test_idle_phone_is_not_taken_for_milliamperes(tmp_path: Path) -> None:
@@ -162,8 +259,19 @@ def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:
     assert opened(Battery(root)).capability.channels[0].boundary == "battery"
 
 
-@pytest.mark.parametrize("option", ["sign=minus", "unit=mAh"])
+@pytest.mark.parametrize("option", ["sign=minus", "unit=A"])
 def test_option_that_means_nothing_is_refused(option: str) -> None:
-    """A typing error leaves the sign to be seen."""
-    with pytest.raises(UsageError, match="battery takes"):
+    """A typing error leaves the sign to be seen, or the user reads the insides of a program."""
+    name, _, word = option.partition("=")
+    with pytest.raises(UsageError, match=f"battery takes {name}=.* or {name}=.*, not '{word}'$"):
         find_meter(f"battery:BAT0,{option}")
+
+
+@pytest.mark.parametrize("name", ["type", "status", "current_now", "voltage_now"])
+def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """An app reads that there is no battery, or of a charger that it should unplug."""
+    folder = battery(tmp_path)
+    close_to_users(monkeypatch, folder / name)
+    reason = refused(Battery(tmp_path))
+    assert f"Permission denied: {folder}/{name}, which needs root" in reason
+    assert "charger" not in reason
