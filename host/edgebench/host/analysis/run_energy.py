@@ -38,7 +38,7 @@ from edgebench.host.analysis.run_windows import (
     in_words,
     phase_window,
 )
-from edgebench.host.analysis.site import Site, site_of
+from edgebench.host.analysis.site import Site, site_in
 from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.analysis.sync.choose import Clocks, Sync, find_sync
 from edgebench.protocol.clock import ClockModel
@@ -165,7 +165,7 @@ def find_energy(
     if failed := [check for check in found.checks if check.is_passed is False]:
         return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
     try:
-        site = site_of(power.header)
+        site = site_in(power)
         found = replace(found, site=site)
         clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
         sync = find_sync(power, site.channels[0], worker.sync, clocks, asked.sync)

@@ -194,6 +194,20 @@ def test_highest_sample_of_a_sum_is_not_told(tmp_path: Path) -> None:
     assert numbers_of(found_in(power)).power_w_peak is None
 
 
+def test_rails_with_wrong_names_give_no_joules(tmp_path: Path) -> None:
+    """The energy of a run is that of one of its rails, and trusted."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("VDD_IN", "module"), Channel("VDD_SOC", "rail")
+    meter = with_term(header(*rails, facts={"total_rails": ["VDD_IN"]}))
+    found = found_in(recorded(tmp_path, time_ns, power_w, power_w / 5, of=meter))
+    assert numbers_of(found).gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    found = found_in(recorded(tmp_path, time_ns, power_w / 5, power_w, of=meter))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.endswith("the rails have wrong names")
+
+
 def test_recording_that_makes_no_sense_costs_no_latency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
