@@ -102,6 +102,7 @@ def breaking(meter: FileMeter, index: int) -> Change:
 
 def close_to_users(monkeypatch: pytest.MonkeyPatch, closed: Path) -> None:
     """A file that root alone may read, or a folder that root alone may enter, for root as well."""
+    real_list = os.listdir
     real_open, real_stat, real = Path.open, Path.stat, os.path.realpath(closed)
 
     def is_inside(path: Path) -> bool:
@@ -120,6 +121,12 @@ def close_to_users(monkeypatch: pytest.MonkeyPatch, closed: Path) -> None:
             refuse(self)
         return real_stat(self, **words)
 
+    def list_it(path: Any = ".") -> Any:
+        if os.path.realpath(path) == real:
+            refuse(path)
+        return real_list(path)
+
+    monkeypatch.setattr(os, "listdir", list_it)
     monkeypatch.setattr(Path, "open", open_it)
     monkeypatch.setattr(Path, "stat", stat_it)
 

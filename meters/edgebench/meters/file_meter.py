@@ -91,6 +91,11 @@ def why_unreadable(paths: Iterable[Path]) -> str:
     return ""
 
 
+def bases_of(root: Path, *patterns: str) -> list[Path]:
+    """Where folders of these patterns are looked for."""
+    return [root / pattern[: pattern.index("*")].rpartition("/")[0] for pattern in patterns]
+
+
 def folders_of(root: Path, *patterns: str) -> list[Path]:
     """Folders of these patterns in order of their numbers, each once whatever links lead there."""
     found: dict[Path, Path] = {}

@@ -22,7 +22,7 @@ from edgebench.meters.chips import (
     Fitted,
     voltage_when_on,
 )
-from edgebench.meters.file_meter import folders_of, is_there, number_of, text_of
+from edgebench.meters.file_meter import is_there, number_of, text_of
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
 from edgebench.meters.rails import Plan, Rail, RailMeter
@@ -41,9 +41,7 @@ class Hwmon(RailMeter):
     """The power monitors of this machine."""
 
     name = "hwmon"
-
-    def _folders(self) -> list[Path]:
-        return folders_of(self._root, *_FOLDERS)
+    _patterns = _FOLDERS
 
     def _rails_in(self, folder: Path) -> list[Rail]:
         name = text_of(folder / "name").lower()

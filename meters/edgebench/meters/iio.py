@@ -16,7 +16,7 @@ from pathlib import Path
 
 from edgebench.meters.base import Missing
 from edgebench.meters.chips import CHIPS, Fitted, voltage_when_on
-from edgebench.meters.file_meter import folders_of, is_there, number_of, text_of, why_unreadable
+from edgebench.meters.file_meter import is_there, number_of, text_of, why_unreadable
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
 from edgebench.meters.rails import Plan, Rail, RailMeter
@@ -36,9 +36,7 @@ class Iio(RailMeter):
     """The power monitors of this machine."""
 
     name = "iio"
-
-    def _folders(self) -> list[Path]:
-        return folders_of(self._root, *_FOLDERS)
+    _patterns = _FOLDERS
 
     def _rails_in(self, folder: Path) -> list[Rail | Missing]:
         name = text_of(folder / "name").lower()

@@ -22,11 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
-from edgebench.meters.file_meter import FileMeter, folders_of, is_there, text_of, why_unreadable
+from edgebench.meters.file_meter import (
+    FileMeter,
+    bases_of,
+    folders_of,
+    is_there,
+    text_of,
+    why_unreadable,
+)
 from edgebench.meters.options import Options
 from edgebench.meters.polled import Point, PolledDecoder, Reading
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 
+_FOLDERS = "sys/bus/iio/devices/iio:device*"
 RATE_HZ = 10.0
 CLOCK = "device:boottime"
 """CLOCK_BOOTTIME of the phone: it goes on while the phone sleeps."""
@@ -86,10 +94,11 @@ class Odpm(FileMeter):
 
     def open(self) -> Header | Missing:
         """Open the file of each chip."""
-        there = folders_of(self._root, "sys/bus/iio/devices/iio:device*")
+        there = folders_of(self._root, _FOLDERS)
         folders = [folder for folder in there if is_there(folder / "energy_value")]
         if not folders:
-            why = why_unreadable(folder / "energy_value" for folder in there)
+            files = [folder / "energy_value" for folder in there]
+            why = why_unreadable([*bases_of(self._root, _FOLDERS), *files])
             return Missing(f"no rail monitor: only a Google Pixel 6 or newer has them{why}")
         try:
             self._keep([folder / "energy_value" for folder in folders])

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Literal
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
-from edgebench.meters.file_meter import NS_PER_S, FileMeter, number_of, why_unreadable
+from edgebench.meters.file_meter import (
+    NS_PER_S,
+    FileMeter,
+    bases_of,
+    folders_of,
+    number_of,
+    why_unreadable,
+)
 from edgebench.meters.jetson import boundary_of, total_of
 from edgebench.meters.polled import HOST_CLOCK, Clock, Point, PolledDecoder, Reading, number
 from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
@@ -73,9 +80,8 @@ class RailMeter(FileMeter):
         super().__init__(root, clock_ns)
         self._choice = choice
 
-    @abstractmethod
-    def _folders(self) -> list[Path]:
-        """Folders that may be those of a power monitor."""
+    _patterns: tuple[str, ...]
+    """Of folders that may be those of a power monitor."""
 
     @abstractmethod
     def _rails_in(self, folder: Path) -> Iterable[Rail | Missing]:
@@ -83,7 +89,7 @@ class RailMeter(FileMeter):
 
     def open(self) -> Header | Missing:
         """Open the files of each rail that answers."""
-        folders = self._folders()
+        folders = folders_of(self._root, *self._patterns)
         found = [rail for folder in folders for rail in self._rails_in(folder)]
         # A channel that nobody uses may fail each read (alumet#212): it is no rail.
         rails = [rail for rail in found if isinstance(rail, Rail) and _answers(rail)]
@@ -106,7 +112,8 @@ class RailMeter(FileMeter):
             return Missing(f"no power monitor answers: {_listed(rails)}{why}")
         if reasons := [rail.reason for rail in found if isinstance(rail, Missing)]:
             return Missing(f"no power monitor can be read: {', '.join(reasons)}")
-        why = why_unreadable(folder / "name" for folder in folders)
+        names = [folder / "name" for folder in folders]
+        why = why_unreadable([*bases_of(self._root, *self._patterns), *names])
         return Missing(f"no power monitor of a kind that {self.name} knows{why}")
 
 
