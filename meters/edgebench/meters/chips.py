@@ -16,6 +16,7 @@ averaging
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
@@ -55,7 +56,9 @@ class Chip:
     power_step_w: float | None = None
     """The same with any shunt."""
     kernel_steps: int = 1
-    """Of current, that the kernel keeps together as whole uA, and divides without a rest."""
+    """Of current, that new kernels keep together as whole uA, and divide without a rest."""
+    old_kernel_steps: int | None = None
+    """That are whole mA with old ones, by a calibration that is a whole number."""
     voltage_file: str = "in1_input"
     """Of hwmon, for the voltage of the rail."""
 
@@ -63,6 +66,7 @@ class Chip:
 _INA219 = Chip(
     shunt_step_v=10e-6,
     highest_code=32000,  # 320 mV: PGA /8, INA219_CONFIG_DEFAULT
+    old_kernel_steps=4096,
     power_factor_v=20.0,
     gain_ratio=0.005,
     offset_v=200e-6,
@@ -74,6 +78,7 @@ _INA219 = Chip(
 _INA226 = Chip(
     shunt_step_v=2.5e-6,
     highest_code=32767,
+    old_kernel_steps=2048,
     power_factor_v=25.0,
     gain_ratio=0.001,
     offset_v=10e-6,
@@ -118,6 +123,7 @@ CHIPS: dict[str, Chip] = {
     "ina231": _INA230,
     "ina260": replace(
         _INA226,
+        old_kernel_steps=None,  # its step is fixed
         power_factor_v=8.0,  # 10 mW for 1.25 mA
         gain_ratio=0.0015,
         shunt_ohm=0.002,
@@ -193,17 +199,23 @@ class Fitted:
     def sysfs_limit_a(self) -> float | None:
         """The same of curr*_input.
 
-        Of kernels that round and that cut off, and that know a step in part and in whole uA, the
-        one that shows the least counts.
+        Of kernels that round and that cut off, and of what they make of a step, the one that shows
+        the least counts.
         """
         if not self.is_shunt_told:
             return None
-        steps = self.chip.kernel_steps
-        whole_ua = math.floor(self.current_step_a * steps / _KERNEL_STEP_A + 0.5) // steps
-        step_a = min(self.current_step_a, max(whole_ua, 1) * _KERNEL_STEP_A)
-        highest_a = self.chip.highest_code * step_a
+        highest_a = self.chip.highest_code * min(self._kernel_steps_a())
         shown = math.floor(round(highest_a / SYSFS_CURRENT_STEP_A, 6))
         return (shown - 0.5) * SYSFS_CURRENT_STEP_A
+
+    def _kernel_steps_a(self) -> Iterator[float]:
+        """The step of current, as it is and as kernels round it."""
+        exact_a, steps = self.current_step_a, self.chip.kernel_steps
+        yield exact_a
+        yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
+        if old_steps := self.chip.old_kernel_steps:
+            calibration = max(_nearest(exact_a * old_steps / SYSFS_CURRENT_STEP_A), 1)
+            yield calibration / old_steps * SYSFS_CURRENT_STEP_A
 
     @property
     def current_step_a(self) -> float:
@@ -245,6 +257,11 @@ class Fitted:
             origin=self.chip.origin if is_sure else Origin.ASSUMED,
             reference=f"{reference}; {note}" if note else reference,
         )
+
+
+def _nearest(value: float) -> int:
+    """As the kernel's DIV_ROUND_CLOSEST."""
+    return math.floor(value + 0.5)
 
 
 _SHUNT = UncertaintyTerm(

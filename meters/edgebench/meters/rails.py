@@ -74,14 +74,14 @@ class Rail:
 class RailMeter(FileMeter):
     """Every rail that a driver finds, or the ones that were chosen."""
 
+    _patterns: tuple[str, ...]
+    """Of folders that may be those of a power monitor."""
+
     def __init__(
         self, root: Path = Path("/"), choice: str = "", clock_ns: Clock = time.perf_counter_ns
     ) -> None:
         super().__init__(root, clock_ns)
         self._choice = choice
-
-    _patterns: tuple[str, ...]
-    """Of folders that may be those of a power monitor."""
 
     @abstractmethod
     def _rails_in(self, folder: Path) -> Iterable[Rail | Missing]:

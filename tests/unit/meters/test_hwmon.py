@@ -179,7 +179,7 @@ def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, cont
 def test_current_at_the_end_of_the_converter_is_saturated(tmp_path: Path, clock: Ticks) -> None:
     """A peak that the converter cuts off is believed, as its end is never quite full scale."""
     folder = chip(tmp_path, INA226)
-    changes = [nothing, *(writing(folder, curr1_input=ma) for ma in (819, -819, 818))]
+    changes = [nothing, *(writing(folder, curr1_input=ma) for ma in (819, -819, 810))]
     meter = Hwmon(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
@@ -220,8 +220,14 @@ def highest_readings_ma(name: str, shunt_uohm: int) -> list[int]:
         # The older driver counts in steps of four, and cuts off what is below a mA.
         older_ma = (8192 * parts - 1) * 20_000 // shunt_uohm // parts
         return [older_ma, rounded((32768 * parts - 1) * step_ua / 1000)]
-    uv, code = (10.0, 32000) if name in ("ina219", "ina220") else (2.5, 32767)
-    return [rounded(code * rounded(uv * 1e6 / shunt_uohm) / 1000)]
+    is_219 = name in ("ina219", "ina220")
+    uv, code = (10.0, 32000) if is_219 else (2.5, 32767)
+    newer_ma = rounded(code * rounded(uv * 1e6 / shunt_uohm) / 1000)
+    if name == "tsc1641":
+        return [newer_ma]
+    # The older driver sets a calibration for steps of 1 mA, by which the chip divides.
+    factor, divisor = (40_960_000, 4096) if is_219 else (5_120_000, 2048)
+    return [code * rounded(factor / shunt_uohm) // divisor, newer_ma]
 
 
 def rounded(value: float) -> int:
