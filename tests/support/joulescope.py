@@ -57,6 +57,8 @@ class FakeDriver:
     closed: list[str] = field(default_factory=list[str])
     is_final: bool = False
     subscribed: dict[str, list[OnBlock]] = field(default_factory=dict[str, list[OnBlock]])
+    range_number: int | str = 1
+    """Of the current: 0 is off, and the device has no supply."""
     block_count: int = 0
     """Published or lost."""
 
@@ -86,6 +88,8 @@ class FakeDriver:
         """Ask for something."""
         if topic.endswith("c/fw/version"):
             return 1 << 24 | 2 << 16 | 3
+        if topic.endswith(("s/i/range/mode", "s/i/range/select")):
+            return self.range_number
         raise TimeoutError(f"jsdrv_query timed out | {topic}")
 
     def subscribe(self, topic: str, flags: Any, fn: OnBlock, timeout: float | None = None) -> None:

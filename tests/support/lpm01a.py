@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 BOARD_ID = "0A1B2C3D-4E5F6071-82930415"
 OVERCURRENT = b"\xf0\xf5\xff\xff"
 END = b"\xf0\xf4\xff\xff"
+_COMMON = ("help", "echo", "powershield", "version", "range", "status", "htc", "hrc")
+"""Answered by a unit that its own buttons control, too. Source: the help text of the firmware."""
 
 Waveform = Callable[[Floats], Floats]
 """Ampere, or joule in the interval before, at these seconds of the meter's clock."""
@@ -115,6 +117,8 @@ class Lpm01aEmulator(PtyDevice):
     is_ascii: bool = True
     is_energy: bool = False
     voltage_v: float = 3.292
+    is_hosted: bool = False
+    """Controlled by the host."""
     _heard: bytes = b""
 
     def wait_until_read(self) -> None:
@@ -157,6 +161,8 @@ class Lpm01aEmulator(PtyDevice):
                 self._send(b"\r\nPowerShield > Acquisition completed\r\n")
         elif self.is_streaming:
             self._send(self._refusal(command, "Acquisition on-going"))
+        elif not (self.is_hosted or name in _COMMON):
+            self._send(self._refusal(command, "Command not allowed in standalone mode"))
         elif name in refused:
             self._send(self._refusal(command, refused[name]))
         else:
@@ -177,7 +183,9 @@ class Lpm01aEmulator(PtyDevice):
         return f"\r\nPowerShield > error {command}\r\nError detail: {reason}\r\n".encode()
 
     def _obey(self, name: str, argument: str) -> None:
-        if name == "freq":
+        if name in ("htc", "hrc"):
+            self.is_hosted = name == "htc"
+        elif name == "freq":
             number, factor = (argument[:-1], 1000) if argument.endswith("k") else (argument, 1)
             self.rate_hz = int(number) * factor
         elif name == "format":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +42,12 @@ class Recorder(ABC):
 
     def __enter__(self) -> Self:
         self._writer = SpoolWriter(self._path, self._header)
-        self._begin()
-        self._thread.start()
+        try:
+            self._begin()
+            self._thread.start()
+        except BaseException:  # Ctrl-C as well: what was switched on until then is switched off
+            self._give_up()
+            raise
         return self
 
     def __exit__(
@@ -51,15 +56,15 @@ class Recorder(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        deadline_s = time.monotonic() + JOIN_S
         try:
-            if self._join():  # else the thread is still at it, and nothing else may be
-                self._attempt(self._finish)
-        finally:
-            self._close()
+            self._join(deadline_s)
+        finally:  # Ctrl-C once more, as well: a person who is in a hurry wants no device left on
+            self._leave(deadline_s)
 
     @abstractmethod
     def _begin(self) -> None:
-        """What is done before the thread starts."""
+        """What is done before the thread starts; if it fails, `_finish` follows all the same."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -67,7 +72,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """What is done after the thread has ended."""
+        """What is done after the thread has ended, or where it never began."""
 
     def recording(self) -> Recording:
         """What was recorded; after the block has ended."""
@@ -95,10 +100,26 @@ class Recorder(ABC):
             said = " ".join(str(exc).split())[:200]
             self._end(f"the meter's driver failed: {said or type(exc).__name__}")
 
-    def _join(self) -> bool:
+    def _give_up(self) -> None:
+        """Nothing was recorded: stop what was begun, and leave no file."""
+        try:
+            self._leave(time.monotonic() + JOIN_S)
+        finally:
+            self._path.unlink(missing_ok=True)
+
+    def _leave(self, deadline_s: float) -> None:
+        """Stop the meter, and close the file however that ends."""
+        try:
+            if self._join(deadline_s):  # else the thread is still at it, and nothing else may be
+                self._attempt(self._finish)
+        finally:
+            self._close()
+
+    def _join(self, deadline_s: float) -> bool:
         """Wait until the thread has done what it is at; whether it has."""
         self._is_over.set()
-        self._thread.join(JOIN_S)
+        if self._thread.is_alive():  # which it never was, where a system has no thread left
+            self._thread.join(max(0.0, deadline_s - time.monotonic()))
         if self._thread.is_alive():
             self._end(f"the meter has not answered for {JOIN_S:g} s")
         return not self._thread.is_alive()

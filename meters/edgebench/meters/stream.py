@@ -39,12 +39,7 @@ class StreamSession(Recorder):
         self._silent_s = silent_s
 
     def _begin(self) -> None:
-        try:
-            self._start()
-        except BaseException:  # Ctrl-C as well: nothing was recorded
-            self._writer.close()
-            self._path.unlink()
-            raise
+        self._start()
 
     def _work(self) -> None:
         heard_ns = time.perf_counter_ns()

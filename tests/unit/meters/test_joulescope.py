@@ -36,7 +36,7 @@ from edgebench.meters.joulescope.device import Joulescope, Setup, load_driver
 from edgebench.meters.joulescope.stream import REMOVED_TOPIC, BlockStream
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
 
 RATE_HZ = 100_000
 SETTINGS = Settings(input_count=2, limit_a=10.0, limit_v=15.0)
@@ -191,11 +191,56 @@ def test_everything_is_given_back(tmp_path: Path) -> None:
     assert driver.is_final
 
 
+def test_instrument_that_is_only_looked_at_keeps_its_settings() -> None:
+    """`edgebench meters` powers a device whose supply somebody has cut."""
+    driver = FakeDriver(range_number=0)
+    meter = made(driver)
+    opened(meter)
+    meter.close()
+    assert driver.published == {}
+    assert driver.closed == driver.paths
+
+
+@pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123"])
+@pytest.mark.parametrize("off", [0, "off"])
+def test_device_without_its_supply_is_not_powered(tmp_path: Path, path: str, off: Any) -> None:
+    """A session switches on what somebody has cut off, with their hands in it."""
+    driver = FakeDriver(paths=[path], range_number=off)
+    meter = made(driver)
+    opened(meter)
+    with (
+        pytest.raises(TargetError, match=f"{path} has cut the device's supply, its current range"),
+        meter.session(tmp_path / "recording"),
+    ):
+        raise AssertionError
+    meter.close()
+    assert driver.published == {}
+    assert not (tmp_path / "recording").exists()
+
+
+@pytest.mark.parametrize("refused", ["s/v/ctrl", "s/p/ctrl"])
+def test_start_that_is_refused_half_way_is_undone(tmp_path: Path, refused: str) -> None:
+    """Signals stay on and fill USB for whoever comes next."""
+    driver = FakeDriver(faults=Faults(refused=refused))
+    meter = made(driver)
+    opened(meter)
+    with (
+        pytest.raises(TargetError, match="does not do as it is told"),
+        meter.session(tmp_path / "recording"),
+    ):
+        raise AssertionError
+    meter.close()
+    assert driver.published["u/js220/002557/s/i/ctrl"] == 0
+    assert not any(driver.subscribed.values())
+
+
 def test_first_joulescope_has_its_own_topics(tmp_path: Path) -> None:
     """What chooses the range of a JS220 chooses how a JS110 smooths."""
     driver = FakeDriver(paths=["u/js110/000123"])
     meter = made(driver)
     header = opened(meter)
+    with meter.session(tmp_path / "recording"):
+        pass
     meter.close()
     assert driver.published["u/js110/000123/s/i/range/select"] == "auto"
     assert "u/js110/000123/s/i/range/mode" not in driver.published
@@ -292,7 +337,7 @@ def test_block_that_waited_came_when_it_came(tmp_path: Path) -> None:
     driver = FakeDriver(faults=faults)
     meter = made(driver)
     header = opened(meter)
-    driver.published |= ALL_ON
+    driver.published |= ALL_ON | {"u/js220/002557/h/fs": RATE_HZ}
     path = tmp_path / "spool"
     with SpoolWriter(path, header) as writer:
         for number in range(400):
@@ -336,7 +381,6 @@ def test_damaged_recording_says_so(data: bytes) -> None:
         ),
         (FakeDriver(), "9", "no Joulescope has the serial number '9': there are 002557"),
         (FakeDriver(faults=Faults(is_mute=True)), "", "jsdrv_open timed out"),
-        (FakeDriver(faults=Faults(refused="h/fs")), "", "does not do as it is told"),
     ],
 )
 def test_instrument_that_cannot_be_used_says_why(

@@ -23,6 +23,8 @@ from edgebench.meters.uncertainty import Kind, Origin
 from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
 
 Floats = NDArray[np.float64]
+ASKED = ["powershield", "version", "powershield", "status"]
+"""When a unit at rest is opened."""
 OPTIONS = {
     "binary": "supply=3.3,rate=10k",
     "ascii": "supply=3.3,rate=1k,format=ascii",
@@ -69,16 +71,21 @@ def sawtooth(time_s: Floats) -> Floats:
     return 1e-3 + 1e-5 * steps
 
 
-def test_unit_is_asked_and_set_up_in_order() -> None:
+def test_unit_is_asked_and_set_up_in_order(tmp_path: Path) -> None:
     """The unit measures as somebody else left it, or refuses what it cannot do yet."""
     with Lpm01aEmulator() as emulator:
         meter = make(emulator, "supply=3.3,rate=100k")
         header = opened(meter)
+        asked_count = len(emulator.commands)
+        for name in ("one", "two"):
+            with meter.session(tmp_path / name):
+                pass
         meter.close()
-    assert emulator.commands == [
-        *("stop", "htc", "version", "powershield", "status", "volt 3300m", "freq 1k"),
-        *("acqmode dyn", "output current", "format bin_hexa", "freq 100k", "acqtime inf"),
-        *("trigsrc sw", "trigdelay 0", "funcmode optim", "hrc"),
+    assert emulator.commands[:asked_count] == ASKED
+    assert emulator.commands[asked_count:] == [
+        *("htc", "volt 3300m", "freq 1k", "acqmode dyn", "output current", "format bin_hexa"),
+        *("freq 100k", "acqtime inf", "trigsrc sw", "trigdelay 0", "funcmode optim"),
+        *("start", "stop", "start", "stop", "hrc"),
     ]
     assert (header.info.serial, header.info.firmware) == (BOARD_ID, "1.0.1")
     assert header.capability.clock_domain == f"meter:lpm01a:{BOARD_ID}"
@@ -86,14 +93,41 @@ def test_unit_is_asked_and_set_up_in_order() -> None:
     assert not header.capability.is_averaging
 
 
-def test_energy_as_text_is_asked_for() -> None:
+@pytest.mark.parametrize("options", ["supply=3.3,power", "power"])
+def test_unit_that_is_only_looked_at_keeps_its_settings(options: str) -> None:
+    """`edgebench meters` sets up what somebody else is about to measure with, or takes it over."""
+    with Lpm01aEmulator() as emulator:
+        meter = make(emulator, options)
+        opened(meter)
+        meter.close()
+    control = [] if "supply" in options else ["htc", "volt get", "hrc"]
+    assert emulator.commands == [*ASKED, *control]
+    assert not emulator.is_hosted
+
+
+def test_slow_stream_of_somebody_is_ended() -> None:
+    """A unit that was left with a sample a second looks as if it were at rest, and says no."""
+    with Lpm01aEmulator() as emulator:
+        forgotten = SerialTransport(emulator.path, 3_686_400)
+        forgotten.write(b"htc\nfreq 1\nstart\n")
+        while not emulator.is_streaming:
+            assert forgotten.read(5.0)
+        forgotten.close()
+        meter = make(emulator)
+        opened(meter)
+        meter.close()
+
+
+def test_energy_as_text_is_asked_for(tmp_path: Path) -> None:
     """An option is taken, and not sent."""
     with Lpm01aEmulator() as emulator:
         meter = make(emulator, "rate=1k,output=energy,format=ascii,mode=stat,events=fal")
         header = opened(meter)
+        with meter.session(tmp_path / "recording"):
+            pass
         meter.close()
-    assert emulator.commands[5:15] == [
-        *("volt get", "freq 1k", "acqmode stat", "output energy", "format ascii_dec", "freq 1k"),
+    assert emulator.commands[8:17] == [
+        *("freq 1k", "acqmode stat", "output energy", "format ascii_dec", "freq 1k"),
         *("acqtime inf", "trigsrc sw", "trigdelay 0", "eventsrc d7 fal"),
     ]
     assert header.facts["supply_v"] == pytest.approx(3.292)
@@ -159,7 +193,7 @@ def test_unit_that_is_streaming_already_is_stopped(tmp_path: Path) -> None:
     """A unit that was left in the middle of a recording refuses all settings."""
     with Lpm01aEmulator(sawtooth) as emulator:
         forgotten = SerialTransport(emulator.path, 3_686_400)
-        forgotten.write(b"format bin_hexa\nfreq 10k\nstart\n")
+        forgotten.write(b"htc\nformat bin_hexa\nfreq 10k\nstart\n")
         while emulator.emitted < 1000:
             assert forgotten.read(5.0)
         forgotten.close()
@@ -228,12 +262,12 @@ def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options
     ("faults", "says"),
     [
         (
-            Faults(refused=(("volt", "Out of range"),)),
-            "LPM01A refuses `volt 3300m`: Out of range",
+            Faults(refused=(("status", "Out of order"),)),
+            "LPM01A refuses `status`: Out of order",
         ),
         (
-            Faults(refused=(("htc", "-"),), is_short=True),
-            "LPM01A refuses `htc`: it gives no reason",
+            Faults(refused=(("version", "-"),), is_short=True),
+            "LPM01A refuses `version`: it gives no reason",
         ),
         (
             Faults(mute=("version",)),
@@ -261,8 +295,39 @@ def test_start_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
         ):
             raise AssertionError
         meter.close()
-    assert emulator.commands[-4:] == ["pwr on", "start", "pwr off", "hrc"]
+    assert emulator.commands[-5:] == ["pwr on", "start", "stop", "pwr off", "hrc"]
     assert not (tmp_path / "recording").exists()
+
+
+@pytest.mark.parametrize("mute", ["pwr", "start"])
+def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> None:
+    """What the unit obeyed without saying so keeps a battery or a heater on the bench for days."""
+    with Lpm01aEmulator(faults=Faults(mute=(mute,))) as emulator:
+        meter = make(emulator, "supply=3.3,power", answer_s=0.2)
+        opened(meter)
+        with (
+            pytest.raises(TargetError, match=f"does not answer `{mute}"),
+            meter.session(tmp_path / "recording"),
+        ):
+            raise AssertionError
+        meter.close()
+    heard = emulator.commands
+    assert heard.index("pwr on") < heard.index("stop") < heard.index("pwr off") < heard.index("hrc")
+    assert not (tmp_path / "recording").exists()
+
+
+def test_unit_that_refuses_its_setup_switches_no_supply(tmp_path: Path) -> None:
+    """A device that had its supply before loses it to a session that never was."""
+    with Lpm01aEmulator(faults=Faults(refused=(("volt", "Out of range"),))) as emulator:
+        meter = make(emulator, "supply=3.3,power")
+        opened(meter)
+        with (
+            pytest.raises(TargetError, match="refuses `volt 3300m`: Out of range"),
+            meter.session(tmp_path / "recording"),
+        ):
+            raise AssertionError
+        meter.close()
+    assert not [command for command in emulator.commands if command.startswith("pwr")]
 
 
 def test_voltage_that_the_unit_does_not_know_must_be_given() -> None:

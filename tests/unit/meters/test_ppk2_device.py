@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ppk2_api.ppk2_api import PPK2_API
 from support.ppk2 import CALIBRATION, Faults, Ppk2Emulator, constant, metadata_text
 from support.recordings import Decoded, decoded
 
+from edgebench.meters import recorder
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.ppk2.device import Ppk2, Wiring
 from edgebench.meters.ppk2.metadata import parse_metadata
@@ -269,6 +271,58 @@ def test_session_alone_never_switches_the_device() -> None:
         opened(meter)
         meter.close()
         assert not [c for c in emulator.commands if c[0] == 0x0C]
+
+
+def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
+    """`edgebench meters info` changes the voltage of a device that is on."""
+    with Ppk2Emulator() as emulator:
+        meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
+        opened(meter)
+        meter.close()
+        assert emulator.supply_v == 3.3
+    assert {command[0] for command in emulator.commands} == {0x07, 0x19}
+
+
+def test_session_that_does_not_begin_switches_the_device_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device keeps its supply, and the unit sends, after a session that never was."""
+    with Ppk2Emulator() as emulator:
+        meter = unit(emulator, is_source=True, is_power_on=True)
+        opened(meter)
+        write = SerialTransport.write
+
+        def interrupted(port: SerialTransport, data: bytes) -> None:
+            write(port, data)
+            if data == b"\x06":
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(SerialTransport, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt), meter.session(tmp_path / "recording"):
+            raise AssertionError
+        meter.close()
+    assert emulator.commands[-4:] == [b"\x0c\x01", b"\x06", b"\x07", b"\x0c\x00"]
+    assert not emulator.is_streaming
+    assert not (tmp_path / "recording").exists()
+
+
+def test_hung_session_is_switched_off_as_the_meter_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that never returns keeps the device's supply on for good."""
+    monkeypatch.setattr(recorder, "JOIN_S", 0.05)
+    released = threading.Event()
+    with Ppk2Emulator() as emulator:
+        meter = unit(emulator, is_source=True, is_power_on=True)
+        opened(meter)
+        with meter.session(tmp_path / "recording") as session:
+            monkeypatch.setattr(meter._transport, "read", lambda timeout_s: released.wait() and b"")
+            time.sleep(0.3)
+        meter.close()
+        released.set()
+        session._thread.join(10)
+    assert session.trouble == "the meter has not answered for 0.05 s"
+    assert emulator.commands[-2:] == [b"\x07", b"\x0c\x00"]
 
 
 @pytest.mark.parametrize("mode", ["", ",source"])

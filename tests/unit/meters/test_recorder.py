@@ -16,9 +16,11 @@ from edgebench.meters.polled import PolledSession
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.spool import SpoolWriter, read_packets
 from edgebench.meters.stream import StreamSession
+from edgebench.protocol.errors import TargetError
 
 HEADER = header(rate_hz=1000.0)
 Read = Callable[[], bytes]
+NOT_STARTED = "can't start new thread"
 
 
 class Line:
@@ -47,6 +49,11 @@ def streamed(read: Read, path: Path) -> StreamSession:
     """A session of a meter that sends."""
     line = Line(read)
     return StreamSession(line, HEADER, path, start=lambda: None, stop=line.stop)
+
+
+def interrupt() -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def polled(read: Read, path: Path) -> PolledSession:
@@ -124,3 +131,64 @@ def test_read_that_never_returns_holds_no_run(
     released.set()
     session._thread.join(10)
     assert len(list(read_packets(tmp_path / "spool"))) == 2, "nothing is written behind the end"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("VI_ERROR"), TargetError("no")])
+def test_start_that_fails_half_way_is_undone(error: BaseException, tmp_path: Path) -> None:
+    """A device has its supply, and a meter sends, long after the session that never was."""
+    done: list[str] = []
+
+    def start() -> None:
+        done.append("start")
+        raise error
+
+    line = Line(lambda: b"data")
+    session = StreamSession(
+        line, HEADER, tmp_path / "spool", start=start, stop=lambda: done.append("stop")
+    )
+    with pytest.raises(type(error)) as caught, session:
+        raise AssertionError
+    assert caught.value is error
+    assert done == ["start", "stop"]
+    assert not (tmp_path / "spool").exists()
+
+
+@both
+def test_system_without_a_thread_left_is_undone(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun goes on, as nobody is there to end it."""
+    session = make(lambda: b"data", tmp_path / "spool")
+    stopped: list[int] = []
+    assert isinstance(session, Recorder)
+    monkeypatch.setattr(session, "_finish", lambda: stopped.append(1))
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError(NOT_STARTED)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match=NOT_STARTED), session:
+        raise AssertionError
+    assert stopped == [1]
+    assert not (tmp_path / "spool").exists()
+
+
+def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person presses it twice, and the device keeps its supply."""
+    line = Line(lambda: b"data")
+    session = StreamSession(line, HEADER, tmp_path / "spool", start=lambda: None, stop=line.stop)
+    join = threading.Thread.join
+    interrupts = iter([interrupt])
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        next(interrupts, lambda: None)()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt), session:
+        pass
+    assert line.stopped_count == 1
+    assert not session._thread.is_alive()
+    assert {packet.data for packet in read_packets(tmp_path / "spool")} <= {b"data"}

@@ -1,12 +1,14 @@
 """The Joulescope itself: found, taken, set, and given back.
 
-    open     device_paths · open (as it is) · range auto · h/fs, the rate
-    session  ctrl of each signal on … off
+    open     device_paths · open (as it is)
+    session  range? · range auto · h/fs, the rate · ctrl of each signal on … off
     close    close · finalize
 
-Opening never switches the device under test off: that is what a current range "off" would do.
+Opening changes nothing, and nothing switches the device under test: a current range "off" has cut
+its supply, and a session of such an instrument is refused, as any other range would power it.
 
-Source: pyjoulescope_driver: the topics, their metadata (rates, ranges) and entry_points/measure.py.
+Source: pyjoulescope_driver: the topics, their metadata (rates, ranges; 0 is off) and
+entry_points/measure.py; joulescope_driver, doc/js220.txt.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ RATE_HZ = 100_000
 LIMIT_A, LIMIT_V = 10.0, 15.0
 _RANGE_TOPIC = {"js110": "s/i/range/select"}
 """Where the current range is chosen; of the JS220 and later it is s/i/range/mode."""
+_OFF = (0, "off")
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005
@@ -64,7 +67,7 @@ class Joulescope:
         self._header: Header | None = None
 
     def open(self) -> Header | Missing:
-        """Find it, take it as it is, set range and rate."""
+        """Find it, and take it as it is; a session is what sets range and rate."""
         try:
             self._driver = self._connect()
             with about("here"):
@@ -72,7 +75,7 @@ class Joulescope:
             with about(path):
                 self._driver.open(path, "restore")
                 self._path = path
-                self._set_up(self._driver)
+            self._settings = self._choose_settings()
             self._header = self._describe(self._driver)
         except EdgebenchError as exc:
             self.close()
@@ -84,8 +87,14 @@ class Joulescope:
         if self._driver is None or self._header is None or self._settings is None:
             raise MeasurementError("the Joulescope is not open")
         inputs = [input_topic(place) for place in range(self._settings.input_count)]
-        stream = BlockStream(self._driver, self._path, (CURRENT, VOLTAGE, POWER, *inputs))
-        return StreamSession(stream, self._header, path, start=stream.start, stop=stream.stop)
+        driver = self._driver
+        stream = BlockStream(driver, self._path, (CURRENT, VOLTAGE, POWER, *inputs))
+
+        def start() -> None:
+            self._set_up(driver)
+            stream.start()
+
+        return StreamSession(stream, self._header, path, start=start, stop=stream.stop)
 
     def close(self) -> None:
         """Give it back; may be called twice."""
@@ -104,18 +113,27 @@ class Joulescope:
         return self._path.split("/")[1]
 
     def _set_up(self, driver: Driver) -> None:
-        driver.publish(f"{self._path}/{_RANGE_TOPIC.get(self._model, 's/i/range/mode')}", "auto")
-        driver.publish(f"{self._path}/h/fs", self._setup.rate_hz)
+        topic = f"{self._path}/{_RANGE_TOPIC.get(self._model, 's/i/range/mode')}"
+        with about(self._path):
+            if driver.query(topic) in _OFF:
+                raise TargetError(
+                    f"Joulescope {self._path} has cut the device's supply, its current range is "
+                    "off: choose another, as in the Joulescope UI"
+                )
+            driver.publish(topic, "auto")
+            driver.publish(f"{self._path}/h/fs", self._setup.rate_hz)
+
+    def _choose_settings(self) -> Settings:
         most = _INPUTS.get(self._model, INPUT_COUNT)
         wanted = self._setup.input_count
-        self._settings = Settings(
+        return Settings(
             input_count=most if wanted is None else min(wanted, most),
             limit_a=LIMIT_A,
             limit_v=LIMIT_V,
         )
 
     def _describe(self, driver: Driver) -> Header:
-        assert self._settings is not None, "_set_up has made them"
+        assert self._settings is not None, "open has made them"
         serial = self._path.split("/")[2]
         return Header(
             driver=self.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from edgebench.meters.joulescope.blocks import control_topic, pack
@@ -70,6 +70,8 @@ class BlockStream:
         self._line: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._is_gone = False
+        self._begun = ExitStack()
+        """What has to be undone, in the order in which it is."""
         self._changed = threading.Condition()
         # One object each: what is unsubscribed has to be what was subscribed.
         self._on_block: OnBlock = self._put
@@ -78,22 +80,18 @@ class BlockStream:
     def start(self) -> None:
         """Listen, then switch the signals on."""
         with about(self._path):
-            self._driver.subscribe(REMOVED_TOPIC, "pub", self._on_removed)
+            self._listen(REMOVED_TOPIC, self._on_removed)
             for topic in self._topics:
-                self._driver.subscribe(f"{self._path}/{topic}", "pub", self._on_block)
+                self._listen(f"{self._path}/{topic}", self._on_block)
             for topic in self._topics:
-                self._driver.publish(f"{self._path}/{control_topic(topic)}", 1)
+                control = f"{self._path}/{control_topic(topic)}"
+                self._begun.callback(self._switch_off, control)  # also where its answer is lost
+                self._driver.publish(control, 1)
 
     def stop(self) -> None:
-        """Switch the signals off, then listen no more."""
+        """Switch the signals off, then listen no more; of a start that failed, what it began."""
         with about(self._path):
-            try:
-                for topic in () if self._is_gone else self._topics:
-                    self._driver.publish(f"{self._path}/{control_topic(topic)}", 0)
-            finally:
-                for topic in self._topics:
-                    self._driver.unsubscribe(f"{self._path}/{topic}", self._on_block)
-                self._driver.unsubscribe(REMOVED_TOPIC, self._on_removed)
+            self._begun.close()  # does the rest, too, where one of them fails
 
     def read(self, timeout_s: float) -> bytes:
         """The blocks that came."""
@@ -112,6 +110,14 @@ class BlockStream:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _listen(self, topic: str, fn: OnBlock) -> None:
+        self._driver.subscribe(topic, "pub", fn)
+        self._begun.callback(self._driver.unsubscribe, topic, fn)
+
+    def _switch_off(self, control: str) -> None:
+        if not self._is_gone:
+            self._driver.publish(control, 0)
 
     def _put(self, topic: str, value: Any) -> None:
         packed = pack(topic.removeprefix(f"{self._path}/"), value)

@@ -1,8 +1,12 @@
 """The PowerShield itself: found, taken over, set, started, stopped, and given back.
 
-    open     stop · htc · version, powershield, status · volt · acqmode … acqtime inf · trigsrc sw
-    session  pwr on, if asked for · start … stop · pwr off
-    close    hrc
+    open     stop, if it streams · version, powershield, status · htc, volt get, hrc, if need be
+    session  htc · volt · acqmode … acqtime inf · trigsrc sw, in the first one
+             pwr on, if asked for · start … stop · pwr off
+    close    hrc, if it was taken
+
+What identifies a unit is answered without taking it over, and a session is what sets it: to list
+what is connected changes nothing. It calibrates itself after each `volt`, so that is said once.
 
 The static mode is set as it is asked for. What people report of it is one mean for an acquisition
 and not a stream; a recording of such a unit says that its samples are lost.
@@ -42,17 +46,19 @@ class Lpm01a:
         self._answer_s = answer_s
         self._dialog: Dialog | None = None
         self._header: Header | None = None
+        self._is_taken = False
+        """Controlled by us, not by its own buttons."""
+        self._is_set_up = False
+        self._is_powered = False
+        """By us, and not switched off yet."""
 
     def open(self) -> Header | Missing:
-        """Stop what streams, take control, ask the unit what it is, set it up."""
+        """Ask the unit what it is; what it was left streaming is stopped, or it would not say."""
         try:
             self._dialog = Dialog(self._connect(), self._answer_s)
-            self._dialog.stop()
-            self._dialog.ask("htc")
+            self._dialog.rouse("powershield")
             info = _identify(self._dialog)
             supply_v = self._supply_v(self._dialog)
-            for command in _commands(self._setup):
-                self._dialog.ask(command)
         except EdgebenchError as exc:
             self.close()
             return Missing(str(exc))
@@ -74,37 +80,50 @@ class Lpm01a:
 
     def close(self) -> None:
         """Give control back, and let go of the port."""
-        if self._dialog is not None:
+        if self._dialog is None:
+            return
+        dialog, self._dialog = self._dialog, None
+        try:
             with suppress(TargetError):  # it is gone: nothing is left to give back
-                self._dialog.write(b"hrc\n")
-            self._dialog.close()
-            self._dialog = None
+                if self._is_powered:  # a session could not be ended
+                    dialog.write(b"stop\npwr off\n")
+                if self._is_taken:
+                    dialog.write(b"hrc\n")
+        finally:
+            dialog.close()
+            self._is_taken = self._is_set_up = self._is_powered = False
 
     def _start(self, dialog: Dialog) -> None:
+        if not self._is_set_up:
+            self._take(dialog)
+            for command in _commands(self._setup):
+                dialog.ask(command)
+            self._is_set_up = True
         if self._setup.is_power_on:
+            self._is_powered = True  # also where only the answer is lost
             dialog.ask("pwr on")
-        try:
-            dialog.ask("start")
-        except TargetError:
-            self._switch_off(dialog)
-            raise
+        dialog.ask("start")
 
     def _stop(self, dialog: Dialog) -> None:
         try:
             dialog.stop()
         finally:
-            self._switch_off(dialog)
+            if self._is_powered:  # by us: a device that had its supply before keeps it
+                dialog.ask("pwr off")
+                self._is_powered = False
 
-    def _switch_off(self, dialog: Dialog) -> None:
-        if self._setup.is_power_on:
-            dialog.ask("pwr off")
+    def _take(self, dialog: Dialog) -> None:
+        self._is_taken = True
+        dialog.ask("htc")
 
     def _supply_v(self, dialog: Dialog) -> float:
-        """What was set, or what the unit says that is set."""
+        """What is going to be set, or what the unit says that is set."""
         if self._setup.supply_v is not None:
-            dialog.ask(f"volt {round(self._setup.supply_v * 1000)}m")
             return self._setup.supply_v
+        self._take(dialog)
         answer = dialog.ask("volt get")
+        dialog.ask("hrc")
+        self._is_taken = False
         match = _NUMBER.fullmatch(answer)
         supply_v = float(f"{match[1]}e{match[2]}") if match else 0.0
         low, high = SUPPLY_LIMITS_V
@@ -146,6 +165,7 @@ def _identify(dialog: Dialog) -> MeterInfo:
 def _commands(setup: Setup) -> list[str]:
     """In an order in which each is possible, whatever the unit was set to before."""
     commands = [
+        *([f"volt {round(setup.supply_v * 1000)}m"] if setup.supply_v is not None else []),
         "freq 1k",  # which every output and format can
         f"acqmode {'stat' if setup.is_static else 'dyn'}",
         f"output {'energy' if setup.is_energy else 'current'}",

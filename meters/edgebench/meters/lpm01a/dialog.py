@@ -23,6 +23,10 @@ _HEARD_MAX_BYTES = 1 << 20
 _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
 
+class Refusal(TargetError):
+    """The unit answers, and says no."""
+
+
 class Dialog:
     """A transport that can ask, and keeps what it read behind an answer for the next read."""
 
@@ -64,10 +68,25 @@ class Dialog:
                 f"{self._answer_s:g} s, without ack or error"
             )
         if not match[1]:
-            raise TargetError(f"LPM01A refuses `{command}`: {self._detail(heard)}")
+            raise Refusal(f"LPM01A refuses `{command}`: {self._detail(heard)}")
         self._ahead = heard[match.end() :]
         text = match[2].decode("ascii", "replace").strip()
         return text.removeprefix(command.partition(" ")[2]).strip()
+
+    def rouse(self, command: str) -> None:
+        """See that it can be asked: end a stream that somebody left, which refuses all questions.
+
+        A unit at rest is told nothing. A slow stream is seen by its refusal, a fast one drowns it.
+
+        Raises:
+            TargetError: the stream goes on, or there is no answer.
+        """
+        if self._transport.read(_QUIET_S):
+            self.stop()
+        try:
+            self.ask(command)
+        except Refusal:
+            self.stop()
 
     def stop(self) -> None:
         """End a stream, if there is one, and let it run dry.

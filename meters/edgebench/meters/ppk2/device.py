@@ -7,6 +7,7 @@ pc-nrfconnect-ppk, src/constants.ts (opcodes).
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,15 +65,17 @@ class Ppk2:
         self._wiring = wiring or Wiring()
         self._transport: Transport | None = None
         self._header: Header | None = None
+        self._is_set_up = False
+        self._is_powered = False
+        """By us, and not switched off yet."""
         _check(self._wiring)
 
     def open(self) -> Header | Missing:
-        """Stop what streams, read the calibration, set the mode."""
+        """Stop what streams, read the calibration; a session is what sets mode and supply."""
         try:
             self._transport = self._connect()
             metadata = self._ask(self._transport)
             self._header = self._describe(metadata)
-            self._set_up(self._transport)
         except EdgebenchError as exc:
             self.close()
             return Missing(str(exc))
@@ -93,9 +96,17 @@ class Ppk2:
 
     def close(self) -> None:
         """Let go of the port."""
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+        if self._transport is None:
+            return
+        transport, self._transport = self._transport, None
+        try:
+            if self._is_powered:  # a session could not be ended
+                with suppress(TargetError):  # it is gone, or it does not listen
+                    transport.write(bytes([_STOP]))
+                    transport.write(bytes([_POWER, 0]))
+        finally:
+            transport.close()
+            self._is_set_up = self._is_powered = False
 
     def _ask(self, transport: Transport) -> Metadata:
         """The unit's own words, which a stream that still runs must not reach into."""
@@ -112,21 +123,30 @@ class Ppk2:
         )
 
     def _set_up(self, transport: Transport) -> None:
+        """Once: another mode, even the same, may be seen by a device that is on."""
+        if self._is_set_up:
+            return
         transport.write(bytes([_MODE, _SOURCE if self._wiring.is_source else _AMPERE_METER]))
         if self._wiring.is_source and self._wiring.supply_v is not None:
             millivolts = round(self._wiring.supply_v * 1000)
             transport.write(bytes([_SUPPLY]) + millivolts.to_bytes(2, "big"))
+        self._is_set_up = True
 
     def _start(self, transport: Transport) -> None:
         _drain(transport, "the PPK2")
+        self._set_up(transport)
         if self._wiring.is_power_on:
+            self._is_powered = True
             transport.write(bytes([_POWER, 1]))
         transport.write(bytes([_START]))
 
     def _stop(self, transport: Transport) -> None:
-        transport.write(bytes([_STOP]))
-        if self._wiring.is_power_on:
-            transport.write(bytes([_POWER, 0]))
+        try:
+            transport.write(bytes([_STOP]))
+        finally:
+            if self._is_powered:  # by us: a device that had its supply before keeps it
+                transport.write(bytes([_POWER, 0]))
+                self._is_powered = False
         _drain(transport, "the PPK2")
 
     def _describe(self, metadata: Metadata) -> Header:
