@@ -106,8 +106,12 @@ def open_meter(text: str) -> tuple[Meter, Header]:
             "model with it, or look at it on the device"
         )
     meter = find_meter(text)
-    with _in_one_line(meter):
-        header = meter.open()
+    try:
+        with _in_one_line(meter):
+            header = meter.open()
+    except BaseException:  # Ctrl-C as well: a port stays taken, a driver of the kernel's away
+        _let_go(meter)
+        raise
     if isinstance(header, Missing):
         raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
     return meter, header
@@ -124,8 +128,16 @@ def look_at_meters() -> dict[str, Header | Missing]:
         except EdgebenchError as exc:
             found[name] = Missing(str(exc))
         finally:
-            meter.close()
+            _let_go(meter)
     return found
+
+
+def _let_go(meter: Meter) -> None:
+    """Close it; what fails then is no news of a meter that was only looked at, or did not open."""
+    try:
+        meter.close()
+    except Exception:
+        logger.exception("meter %s", meter.name)
 
 
 def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
@@ -198,7 +210,7 @@ def _directory_for(directory: Path) -> Iterator[None]:
         raise StoreError(f"recording cannot be written: {said_by(exc)}: {directory}") from exc
     try:
         yield
-    except EdgebenchError:
+    except BaseException:  # Ctrl-C as well
         if is_new:
             with suppress(OSError):  # something is in it
                 directory.rmdir()
