@@ -17,6 +17,8 @@ _READ_S = 0.1
 """How long a stop may wait for the thread's read."""
 SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
+_SILENT_SAMPLES = 3
+"""Of a slow one: for so many samples."""
 
 
 class StreamSession(Recorder):
@@ -30,13 +32,12 @@ class StreamSession(Recorder):
         *,
         start: Callable[[], None],
         stop: Callable[[], None],
-        silent_s: float = SILENT_S,
     ) -> None:
         super().__init__(header, path)
         self._transport = transport
         self._start = start
         self._stop = stop
-        self._silent_s = silent_s
+        self._silent_s = max(SILENT_S, _SILENT_SAMPLES / header.capability.rate_hz)
 
     def _begin(self) -> None:
         self._start()

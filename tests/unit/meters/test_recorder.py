@@ -10,7 +10,7 @@ import msgpack
 import pytest
 from support.energy import header
 
-from edgebench.meters import recorder
+from edgebench.meters import recorder, stream
 from edgebench.meters.base import MeterSession
 from edgebench.meters.polled import PolledSession
 from edgebench.meters.recorder import Recorder
@@ -192,3 +192,39 @@ def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(
     assert line.stopped_count == 1
     assert not session._thread.is_alive()
     assert {packet.data for packet in read_packets(tmp_path / "spool")} <= {b"data"}
+
+
+class Clock:
+    """Time that passes as a test reads."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def perf_counter_ns(self) -> int:
+        """Now."""
+        return self.now_ns
+
+    def silence(self) -> bytes:
+        """A second without a byte."""
+        self.now_ns += 1_000_000_000
+        return b""
+
+
+@pytest.mark.parametrize(("rate_hz", "silent_s"), [(1000.0, 2), (1.0, 3), (0.2, 15)])
+def test_slow_meter_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate_hz: float, silent_s: int
+) -> None:
+    """One with a value in five seconds is given up after two, having done nothing wrong."""
+    clock = Clock()
+    monkeypatch.setattr(stream, "time", clock)
+    session = StreamSession(
+        Line(clock.silence),
+        header(rate_hz=rate_hz),
+        tmp_path / "spool",
+        start=lambda: None,
+        stop=lambda: None,
+    )
+    with session:
+        session._thread.join(10)
+    assert session.trouble == f"the meter sent nothing for {silent_s} s"
+    assert clock.now_ns == (silent_s + 1) * 1e9
