@@ -226,6 +226,8 @@ class Multimeter:
     values_asked: int = 0
     timer: Timer = field(init=False)
     is_configured: bool = False
+    is_real: bool = False
+    """Values are float64, as a program before us has asked for."""
 
     def __post_init__(self) -> None:
         self.timer = Timer(faults=self.faults, limit=self.limit)
@@ -233,7 +235,9 @@ class Multimeter:
     def obey(self, command: str) -> bytes | None:
         """Commands as in Keysight's guide."""
         name, _, rest = command.partition(" ")
-        if name == "CONF:CURR:DC":
+        if name == "FORM:DATA" and "Keysight" in self.identity:
+            self.is_real = rest == "REAL"
+        elif name == "CONF:CURR:DC":
             self.is_configured = True
         elif name == "READ?":
             return self._reading()
@@ -262,13 +266,18 @@ class Multimeter:
         self.timer.began_s = self.timer.began_s or time.monotonic()
         threading.Event().wait(self.reading_s)
         value = self.waveform(np.array([time.monotonic() - self.timer.began_s]))
-        return _texts(spoilt(value, place, self.faults))
+        return self._shown(spoilt(value, place, self.faults))
 
     def _memory(self, most: int) -> bytes:
         self.values_asked += 1
         first, count = self.timer.take(most)
         values = self.waveform(np.arange(first, first + count) / self.timer.rate_hz)
-        return block(_texts(spoilt(values, first, self.faults)[is_kept(first, count, self.faults)]))
+        kept = spoilt(values, first, self.faults)[is_kept(first, count, self.faults)]
+        shown = self._shown(kept)
+        return shown if self.is_real else block(shown)
+
+    def _shown(self, values: Floats) -> bytes:
+        return block(values.astype(">f8").tobytes()) if self.is_real else _texts(values)
 
 
 def _texts(values: Floats) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edgebench.meters.scpi.device import Scpi
 from edgebench.meters.scpi.link import Link, open_link
 from edgebench.meters.scpi.multimeter import aperture_cycles
 from edgebench.meters.scpi.setup import Setup
+from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import TargetError, UsageError
 
 SIGLENT = "Siglent Technologies,SDM3065X,SDM36FBX5R0123,3.01.01.10"
@@ -149,9 +151,8 @@ def test_late_answer_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", [DataLogger(), WattMeter(), Multimeter(identity=SIGLENT)])
 def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) -> None:
     """A cable costs the session, or the session ends as if nothing had happened."""
-    found, trouble = record(
-        model, tmp_path / "r", count=99, faults=Faults(gone_after=4), supply_v=3.3
-    )
+    supply: dict[str, Any] = {"supply_v": 3.3} if isinstance(model, Multimeter) else {}
+    found, trouble = record(model, tmp_path / "r", count=99, faults=Faults(gone_after=4), **supply)
     assert trouble is not None
     assert "does not answer" in trouble or "is gone" in trouble
     assert len(found.power_w) >= 2
@@ -255,6 +256,69 @@ def test_multimeter_is_asked_for_each_value(tmp_path: Path, identity: str) -> No
     assert model.is_configured
 
 
+@pytest.mark.parametrize("model", ["34465A", "34461A"])
+def test_format_of_another_program_is_not_kept(tmp_path: Path, model: str) -> None:
+    """A program before us left binary numbers, and every value of a run is missing."""
+    multimeter = Multimeter(identity=f"Keysight Technologies,{model},MY1,A.02", is_real=True)
+    found, trouble = record(multimeter, tmp_path / "r", count=4, supply_v=5.0, rate_hz=50.0)
+    assert trouble is None
+    assert found.power_w == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "NAN", "9.91E+37", "INF", "9.9E+37"])
+@pytest.mark.parametrize(
+    ("make", "question", "setup"),
+    [
+        (DataLogger, "SENS:ELOG:PER?", {}),
+        (WattMeter, ":RATE?", {}),
+        (Multimeter, "SAMP:TIM?", {"supply_v": 3.3}),
+    ],
+)
+def test_period_that_is_none_is_refused(
+    said: str, make: Callable[[], Model], question: str, setup: dict[str, Any]
+) -> None:
+    """An energy is computed with no rate at all, and trusted; or a division by zero is the news."""
+    reason = refused(make(), Faults(wrong=((question, said.encode()),)), **setup)
+    if said in ("0", "-1"):
+        assert f"answers {said} s to `{question}" in reason
+        assert reason.endswith("a period must be above 0")
+    else:
+        assert f"answers {said!r} to `{question}" in reason
+        assert reason.endswith("which is no number")
+
+
+@pytest.mark.parametrize("said", ["NAN", "9.9E+37", "EXTernal,50E-03"])
+def test_range_that_is_not_known_makes_no_uncertainty(said: str) -> None:
+    """An offset of a star's power, or of none at all, stands beside each energy."""
+    with Server(WattMeter(), Faults(wrong=((":INPUT:CURRENT:RANGE?", said.encode()),))) as server:
+        made = meter(server)
+        header = opened(made)
+        made.close()
+    assert [term.kind for term in header.uncertainty] == [Kind.GAIN, Kind.EDGE]
+
+
+@pytest.mark.parametrize(
+    ("model", "setup", "reason"),
+    [
+        (DataLogger(), {"supply_v": 3.3}, "N6705C has no option 'supply': there are channel, rate"),
+        (DataLogger(), {"range_a": 1.0}, "N6705C has no option 'range'"),
+        (WattMeter(), {"supply_v": 3.3}, "WT310E has no option 'supply': there are channel, rate"),
+        (WattMeter(), {"range_a": 1.0}, "WT310E has no option 'range'"),
+        (
+            Multimeter(),
+            {"supply_v": 3.3, "channel": 2},
+            "34465A has no option 'channel': there are supply, rate, range",
+        ),
+        (Multimeter(identity=SIGLENT), {"supply_v": 3.3, "channel": 1}, "no option 'channel'"),
+    ],
+)
+def test_option_of_another_family_is_refused(
+    model: Model, setup: dict[str, Any], reason: str
+) -> None:
+    """A range that nobody set, or another output than the one that was meant, is believed in."""
+    assert reason in refused(model, **setup)
+
+
 def test_multimeter_with_memory_is_emptied_by_blocks(tmp_path: Path) -> None:
     """A timer's values are taken for ones of the moment at which they were fetched."""
     model = Multimeter(waveform=square, limit=500)
@@ -337,10 +401,16 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [("channel=0", "1 to 4, got 0"), ("channel=1.5", "1 to 4"), ("rate=-1", "above 0, got -1")],
+    [
+        ("channel=0", "1 to 4, got 0"),
+        ("channel=1.5", "1 to 4"),
+        ("rate=-1", "above 0, got -1"),
+        ("supply=3300", r"0.1 to 100.0 V, asked for 3300 V; write volts, not mV: supply=3\.3$"),
+        ("supply=0", "above 0, got 0"),
+    ],
 )
 def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:
-    """Output 0 is asked for its energy."""
+    """Output 0 is asked for its energy, or joules are a thousand times too many, and trusted."""
     with pytest.raises(UsageError, match=reason):
         find_meter(f"scpi:TCPIP::127.0.0.1::5025::SOCKET,{options}")
 

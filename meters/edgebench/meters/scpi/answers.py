@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgebench.meters.base import Flag, Floats
 from edgebench.protocol.errors import TargetError
 
-_SPECIAL = 9e36
+SPECIAL = 9e36
 """Nothing that an instrument measures is so large; 9.9E37 of float32 is not quite 9.9E37."""
 _NO_VALUE = 9.905e37
 """Between the two."""
@@ -39,10 +39,10 @@ def flags_of(values: Floats) -> NDArray[np.uint8]:
     """What is wrong with values as they came; the ones with a flag have to be made NaN."""
     size = np.abs(values)
     flags = np.zeros(values.shape, np.uint8)
-    is_beyond = (size > _SPECIAL) & ((size < _NO_VALUE) | np.isinf(size))
+    is_beyond = (size > SPECIAL) & ((size < _NO_VALUE) | np.isinf(size))
     flags[is_beyond & (values > 0)] |= np.uint8(Flag.SATURATED)
     flags[is_beyond & (values < 0)] |= np.uint8(Flag.CLIPPED)
-    flags[np.isnan(values) | (size > _SPECIAL)] |= np.uint8(Flag.MISSING)
+    flags[np.isnan(values) | (size > SPECIAL)] |= np.uint8(Flag.MISSING)
     return flags
 
 

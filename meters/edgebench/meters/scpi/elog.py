@@ -18,7 +18,7 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.scpi.answers import content_of
 from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import Link
-from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
 from edgebench.meters.uncertainty import Kind as Term
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
@@ -42,6 +42,7 @@ class Elog(DataLogger):
 
     def prepare(self) -> Header:
         """Set the log up; the period is what the instrument made of it."""
+        refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
             raise UsageError(
@@ -61,7 +62,7 @@ class Elog(DataLogger):
             f"SENS:ELOG:PER {1 / rate_hz:.9f},{place}",
             f"TRIG:ELOG:SOUR BUS,{place}",
         )
-        period_s = self._link.ask_number(f"SENS:ELOG:PER? {place}")
+        period_s = self._link.ask_period(f"SENS:ELOG:PER? {place}")
         return self._describe(1 / period_s)
 
     def read(self, timeout_s: float) -> bytes:
@@ -75,7 +76,7 @@ class Elog(DataLogger):
 
     @property
     def _place(self) -> str:
-        return f"(@{self._setup.channel})"
+        return f"(@{self._setup.place})"
 
     def _start(self) -> None:
         self._tell(f"INIT:ELOG {self._place}", f"TRIG:ELOG {self._place}")
@@ -89,7 +90,7 @@ class Elog(DataLogger):
             info=self._info,
             capability=Capability(
                 driver="scpi",
-                channels=(Channel(f"output {self._setup.channel}", "what the meter supplies"),),
+                channels=(Channel(f"output {self._setup.place}", "what the meter supplies"),),
                 rate_hz=rate_hz,
                 is_averaging=True,
                 is_uniform=True,

@@ -11,12 +11,13 @@ Source: pyvisa-py, tcpip.py: a socket that the other side closed reads as a time
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from edgebench.meters.options import install
-from edgebench.meters.scpi.answers import block_length, length_digits
+from edgebench.meters.scpi.answers import SPECIAL, block_length, length_digits
 from edgebench.protocol.errors import TargetError
 
 ANSWER_S = 3.0
@@ -65,15 +66,32 @@ class Link:
         """The same, as a number.
 
         Raises:
-            TargetError: there is no answer in time, or it is none.
+            TargetError: there is no answer in time, or it is none; what stands for something else,
+                as 9.91E+37 does, is none.
         """
         answer = self.ask_text(command)
         try:
-            return float(answer)
+            number = float(answer)
         except ValueError:
+            number = math.nan
+        if not abs(number) <= SPECIAL:  # also where it is NaN
             raise TargetError(
                 f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
-            ) from None
+            )
+        return number
+
+    def ask_period(self, command: str) -> float:
+        """The same, as seconds from one value to the next.
+
+        Raises:
+            TargetError: there is no answer in time, or it is no number above 0.
+        """
+        period_s = self.ask_number(command)
+        if period_s <= 0:
+            raise TargetError(
+                f"{self.name} answers {period_s:g} s to `{command}`: a period must be above 0"
+            )
+        return period_s
 
     def ask_block(self, command: str) -> bytes:
         """Send a question that a block answers; all of it, with its head.

@@ -1,6 +1,6 @@
 """Multimeters as ammeters: Keysight and Agilent 344xx, HP 34401A, Siglent SDM.
 
-    any of them        CONF:CURR:DC · READ? for each value
+    any of them        FORM:DATA ASC · CONF:CURR:DC · READ? for each value
     34465A, 34470A     a timer of their own fills the memory · R? empties it, a block at a time
 
 A multimeter measures no voltage: what the device is supplied with has to be said. What drops at the
@@ -23,7 +23,7 @@ from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import Link
 from edgebench.meters.scpi.power_meter import asked
-from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
 from edgebench.meters.uncertainty import Kind as Term
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import from_plain, to_plain
@@ -55,6 +55,7 @@ class Multimeter:
 
     def prepare(self) -> Header:
         """Measure direct current, and how long a reading takes."""
+        refuse_others(self._setup, self._info, "supply", "rate", "range")
         supply_v = supply_of(self._setup, self._info)
         configure(self._link, self._setup.range_a)
         before_s = time.monotonic()
@@ -87,6 +88,7 @@ class MemoryMultimeter(DataLogger):
 
     def prepare(self) -> Header:
         """Set range, aperture and timer."""
+        refuse_others(self._setup, self._info, "supply", "rate", "range")
         supply_v = supply_of(self._setup, self._info)
         rate_hz = self._setup.rate_hz or _MEMORY_RATE_HZ
         if rate_hz > RATE_MAX_HZ:
@@ -107,7 +109,7 @@ class MemoryMultimeter(DataLogger):
         capability = Capability(
             driver="scpi",
             channels=_CHANNELS,
-            rate_hz=1 / self._link.ask_number("SAMP:TIM?"),
+            rate_hz=1 / self._link.ask_period("SAMP:TIM?"),
             is_averaging=False,
             is_uniform=True,
             smoothing_s=cycles * _LINE_CYCLE_S,
@@ -132,12 +134,13 @@ class MemoryMultimeter(DataLogger):
 
 
 def configure(link: Link, range_a: float | None) -> None:
-    """Direct current, in this range or in one that the instrument chooses.
+    """Direct current as text, in this range or in one that the instrument chooses.
 
     Raises:
         TargetError: it refuses.
     """
-    link.forget_errors()
+    link.write("FORM:DATA ASC")  # a program before us may have left REAL
+    link.forget_errors()  # also of one that knows nothing but text, and not this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
     link.refuse_errors("SYST:ERR?")
 

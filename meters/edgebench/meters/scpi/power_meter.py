@@ -21,9 +21,9 @@ from edgebench.meters.polled import (
     PolledSession,
     Reading,
 )
-from edgebench.meters.scpi.answers import flags_of, numbers_of
+from edgebench.meters.scpi.answers import SPECIAL, flags_of, numbers_of
 from edgebench.meters.scpi.link import Link
-from edgebench.meters.scpi.setup import Kind, Settings, Setup
+from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
 from edgebench.meters.uncertainty import Kind as Term
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
@@ -46,6 +46,7 @@ class PowerMeter:
 
     def prepare(self) -> Header:
         """Choose what is answered; ranges and update rate stay as a person has set them."""
+        refuse_others(self._setup, self._info, "channel", "rate")
         link = self._link
         link.forget_errors()
         for command in (
@@ -53,7 +54,7 @@ class PowerMeter:
             ":NUMERIC:FORMAT ASCII",
             f":NUMERIC:NORMAL:NUMBER {len(_ITEMS)}",
             *(
-                f":NUMERIC:NORMAL:ITEM{place} {item},{self._setup.channel}"
+                f":NUMERIC:NORMAL:ITEM{place} {item},{self._setup.place}"
                 for place, item in enumerate(_ITEMS, 1)
             ),
         ):
@@ -73,12 +74,11 @@ class PowerMeter:
 
     def _update_s(self) -> float:
         answer = self._link.ask_text(":RATE?")
-        try:
-            return float(answer)
-        except ValueError:
+        if answer.upper().startswith("AUT"):
             raise UsageError(
                 f"{self._info.model} updates at the rate {answer[:20]!r}: say one, as in rate=4"
-            ) from None
+            )
+        return self._link.ask_period(":RATE?")
 
     def _describe(self, update_s: float, ranges: list[str]) -> Header:
         return Header(
@@ -87,9 +87,7 @@ class PowerMeter:
             capability=Capability(
                 driver="scpi",
                 channels=(
-                    Channel(
-                        f"element {self._setup.channel}", "what the power meter feeds, as wired"
-                    ),
+                    Channel(f"element {self._setup.place}", "what the power meter feeds, as wired"),
                 ),
                 rate_hz=1 / update_s,
                 is_averaging=True,
@@ -125,6 +123,8 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
         range_w = math.prod(float(one) for one in ranges)
     except ValueError:
         return (gain, edge)  # an external shunt: the range is not in amperes
+    if not abs(range_w) <= SPECIAL:  # it does not know it
+        return (gain, edge)
     offset = UncertaintyTerm(
         kind=Term.OFFSET,
         value=_OF_RANGE * range_w,

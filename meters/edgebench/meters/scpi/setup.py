@@ -7,9 +7,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from edgebench.meters.base import Header, MeterSession
-from edgebench.meters.options import Options
+from edgebench.meters.base import Header, MeterInfo, MeterSession
+from edgebench.meters.options import MILLIVOLTS_FROM, Options, check_supply
 from edgebench.protocol.errors import UsageError
+
+SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
+"""Of what a multimeter is wired into."""
+_FIELDS = {"channel": "channel", "rate": "rate_hz", "range": "range_a", "supply": "supply_v"}
+"""Of Setup, by option."""
 
 
 class Kind(Enum):
@@ -29,14 +34,19 @@ class Kind(Enum):
 class Setup:
     """What is asked for."""
 
-    channel: int = 1
-    """Output of a supply, element of a power meter."""
+    channel: int | None = None
+    """Output of a supply, element of a power meter; None: nothing is said, which is the first."""
     rate_hz: float | None = None
     """None: as the instrument has it, or as fast as it is sensible."""
     range_a: float | None = None
     """Of a multimeter; None: it chooses by itself."""
     supply_v: float | None = None
     """Of what a multimeter measures, which has no voltage."""
+
+    @property
+    def place(self) -> int:
+        """Output or element that is meant."""
+        return self.channel or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +79,28 @@ def parse_setup(options: Options) -> Setup:
     Raises:
         UsageError: a value is none.
     """
-    channel = options.number("channel", 1.0)
+    channel = options.number("channel")
+    if channel is not None and channel not in range(1, 5):
+        raise UsageError(f"meter scpi: channel must be 1 to 4, got {channel:g}")
     setup = Setup(
-        channel=int(channel or 0),
+        channel=None if channel is None else int(channel),
         rate_hz=_positive(options, "rate"),
         range_a=_positive(options, "range"),
         supply_v=_positive(options, "supply"),
     )
-    if channel != setup.channel or not 1 <= setup.channel <= 4:
-        raise UsageError(f"meter scpi: channel must be 1 to 4, got {channel:g}")
+    check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter scpi: a device is supplied with")
     return setup
+
+
+def refuse_others(setup: Setup, info: MeterInfo, *known: str) -> None:
+    """Refuse options that this instrument makes nothing of.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for option, name in _FIELDS.items():
+        if option not in known and getattr(setup, name) is not None:
+            raise UsageError(f"{info.model} has no option {option!r}: there are {', '.join(known)}")
 
 
 def _positive(options: Options, name: str) -> float | None:
