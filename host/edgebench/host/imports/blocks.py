@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.imports.columns import Column, Columns
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
+from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64]
@@ -60,13 +61,12 @@ class Rows:
         Raises:
             FileRefused: a value is none, or time does not ascend.
         """
-        flags = self._flags(values)
+        flags = self._flags(values) | self._overflows(values)
         is_missing = (flags & int(Flag.MISSING)) != 0
         time_ns = self._time_ns(values[self.columns.time.name])
         known = {
             name: self._known(column, values[column.name], is_missing)
-            for name in ("current", "voltage", "power")
-            if (column := getattr(self.columns, name)) is not None
+            for name, column in self.columns.electrical.items()
         }
         block = SampleBlock(
             channel=0,
@@ -97,6 +97,14 @@ class Rows:
         is_wrong = ~((raw >= 0) & (raw <= _FLAG_LIMIT) & (raw == np.floor(raw)))
         self._refuse_first(is_wrong, column, f"flags are whole numbers from 0 to {_FLAG_LIMIT}")
         return raw.astype(np.uint8)
+
+    def _overflows(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
+        """What an instrument gave in the place of a value that is beyond its range, or is none."""
+        flags = np.zeros(len(values[self.columns.time.name]), np.uint8)
+        for column in self.columns.electrical.values():
+            raw = values[column.name].astype(np.float64)
+            flags |= np.where(np.isfinite(raw) & (np.abs(raw) > SPECIAL), flags_of(raw), 0)
+        return flags
 
     def _known(self, column: Column, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
         """The values in SI; only a sample that is flagged as missing may have none."""

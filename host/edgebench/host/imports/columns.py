@@ -54,6 +54,12 @@ class Columns:
     flags: Column | None = None
 
     @property
+    def electrical(self) -> dict[str, Column]:
+        """By quantity, without time and flags."""
+        every = {"current": self.current, "voltage": self.voltage, "power": self.power}
+        return {name: column for name, column in every.items() if column is not None}
+
+    @property
     def used(self) -> list[Column]:
         """In the order of the file."""
         every = (self.time, self.current, self.voltage, self.power, self.flags)
@@ -83,13 +89,14 @@ def _meaning(name: str) -> tuple[str, float] | None:
     """Quantity and scale; None: a column of something else."""
     if name.lower() == "flags":
         return "flags", 1.0
+    name = name.replace("μ", "µ")  # the Greek letter U+03BC, and the sign U+00B5
     if name in _BARE:
         return _BARE[name], _UNITS[_BARE[name]][name]
     match = _NAME.fullmatch(name)
     quantity = _QUANTITY_OF.get(match[1].lower()) if match else None
     if match is None or quantity is None:
         return None
-    unit = (match[2] or match[3] or "").replace("μ", "µ")  # the Greek letter and the sign
+    unit = match[2] or match[3] or ""
     units = _UNITS[quantity]
     if unit not in units:
         what = f"has the unit {unit!r}" if unit else "has no unit"

@@ -35,6 +35,7 @@ from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
+TOO_FEW = "fewer than two samples have no energy"
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
 """In which a log without a magic number is recognised."""
@@ -138,6 +139,8 @@ def _kind(path: Path) -> str:
 
 def _from_ppk2(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:
     found = ppk2_file.read_ppk2(path)
+    if found.count < 2:
+        raise FileRefused(TOO_FEW)
     if supply_v is None:
         raise FileRefused("a .ppk2 has no voltage: say what it was, as in --supply 3.3")
     tally = Tally()
@@ -180,7 +183,7 @@ def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any])
     """The rate is that of the first block: nothing else in a table says it."""
     first = next(blocks, None)
     if first is None or len(first.time_ns) < 2:
-        raise FileRefused("fewer than two samples have no energy")
+        raise FileRefused(TOO_FEW)
     span_ns = int(first.time_ns[-1] - first.time_ns[0])
     header = _header(facts, (len(first.time_ns) - 1) * 1e9 / span_ns, is_averaging=False)
     return Source(header, chain([first], blocks), rows.tally.loss)

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from edgebench.host.imports import csv_file
 from edgebench.host.imports.session import import_file
 from edgebench.host.session import Session
+from edgebench.meters.base import Flag
 from edgebench.protocol.errors import FileRefused, StoreError
 
 
@@ -33,7 +35,8 @@ def imported(folder: Path, text: str, supply_v: float | None = None) -> Session:
         ('"time [s]","mA","note"\r\n0,1000,"a, b"\r\n1,1000,x\r\n\r\n', 1.0, 1.0),
         ("time_ns,watts_w,current_A\n0,2,9\n500000000,2,9\n", None, 1.0),
         ("\ufefft_s,power_W,flags\n0,1,0\n1,nan,1\n2,,1\n3,1,0\n", None, None),
-        ("t_s,power_µW\n0,1e6\n1,1e6\n", None, 1.0),
+        *((f"t_s,power_{mu}W\n0,1e6\n1,1e6\n", None, 1.0) for mu in ("\u00b5", "\u03bc")),
+        *((f"t_{mu}s,{mu}A\n0,1e6\n1e6,1e6\n", 3.0, 3.0) for mu in ("\u00b5", "\u03bc")),
     ],
 )
 def test_energy_is_that_of_the_columns(
@@ -86,6 +89,28 @@ def test_wrong_value_is_named_by_line_and_column(tmp_path: Path, text: str, reas
     assert "\n" not in str(caught.value)
     assert str(tmp_path / "trace.csv") in str(caught.value)
     assert not (tmp_path / "session/power.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "flags"),
+    [
+        ("9.9E+37", Flag.MISSING | Flag.SATURATED),
+        ("-9.9E+37", Flag.MISSING | Flag.CLIPPED),
+        ("9.91E+37", Flag.MISSING),
+    ],
+)
+@pytest.mark.parametrize(("column", "supply_v"), [("current_mA", 3.3), ("power_W", None)])
+def test_overflow_of_an_instrument_is_no_measurement(
+    tmp_path: Path, said: str, flags: Flag, column: str, supply_v: float | None
+) -> None:
+    """A value beyond a bench meter's range is the energy of a star."""
+    session = imported(tmp_path, f"t_s,{column}\n0,0.1\n1,{said}\n2,0.1\n", supply_v)
+    table = pq.read_table(tmp_path / "session/power.parquet")
+    assert table["flags"].to_pylist() == [0, int(flags), 0]
+    assert np.isnan(table["watts_w"].to_numpy()[1])
+    assert session.facts.loss.lost_count == 1
+    assert session.facts.loss.saturated_count == int(Flag.SATURATED in flags)
+    assert session.is_trusted is False
 
 
 def test_supply_beside_a_voltage_is_refused(tmp_path: Path) -> None:

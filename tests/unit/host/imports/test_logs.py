@@ -96,6 +96,14 @@ def test_sample_that_ptdaemon_does_not_have_is_missing(tmp_path: Path) -> None:
     assert np.isnan(watts(tmp_path)[1])
 
 
+def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
+    """A range that was too small is the energy of a star."""
+    lines = (LINE.format(1, 20), LINE.format(2, "9.9E+37"), LINE.format(3, 20))
+    session = spl(tmp_path, *lines)
+    assert (session.facts.loss.lost_count, session.facts.loss.saturated_count) == (1, 1)
+    assert np.isnan(watts(tmp_path)[1])
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

@@ -71,6 +71,14 @@ def test_file_that_is_not_whole_is_refused(
     assert not (tmp_path / "session/power.parquet").exists()
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_few_samples_have_no_energy(tmp_path: Path, count: int) -> None:
+    """One sample is an energy of zero, which a CSV of it is not."""
+    path = write_ppk2(tmp_path / "a.ppk2", [1000.0] * count)
+    with pytest.raises(FileRefused, match="fewer than two samples have no energy"):
+        import_file(path, tmp_path / "session", SUPPLY_V)
+
+
 def test_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     """A download that broke becomes a traceback, or a shorter recording that looks whole."""
     noise = np.random.default_rng(1).uniform(0, 1e4, 2000)
