@@ -64,6 +64,11 @@ def known(name: str) -> Any:
     return json.loads(need_shared("known_answers/energy.json").read_text())[name]
 
 
+def falls(digital: Any) -> list[int]:
+    """Where the input is low and was high: what a mark is."""
+    return [int(place) + 1 for place in np.flatnonzero(np.diff(digital.astype(int)) == -1)]
+
+
 def test_binary_stream_gives_the_known_answer() -> None:
     """A value, its power of sixteen, or a record between values is misread."""
     case = known("J2_lpm01a_binary")
@@ -89,8 +94,7 @@ def test_text_stream_gives_the_known_answer() -> None:
     energy_j = joined(blocks, "power_w") * 1e-3
     np.testing.assert_allclose(energy_j, case["expected"]["values"], rtol=1e-15)
     assert energy_j.sum() == pytest.approx(case["expected"]["sum"], rel=1e-15)
-    digital = joined(blocks, "digital")
-    assert np.flatnonzero(digital).tolist() == [case["expected"]["event_before_sample_index"]]
+    assert falls(joined(blocks, "digital")) == [case["expected"]["event_before_sample_index"]]
     assert (loss.received_count, loss.lost_count) == (4, 996)
 
 
@@ -330,7 +334,23 @@ def test_energy_is_the_mean_of_the_interval_before() -> None:
     assert blocks[0].current_a is None
 
 
-@pytest.mark.parametrize(("edge", "levels"), [("ris", [0, 0, 1, 0]), ("fal", [1, 1, 0, 1])])
+@pytest.mark.parametrize("edge", EventEdge)
+@pytest.mark.parametrize("place", [499, 500, 999, 1000, 1001, 1999, 2000, 2200])
+def test_event_is_at_the_same_place_for_either_edge(edge: EventEdge, place: int) -> None:
+    """The mark of a rising edge is a period late, and so is the inference that it times."""
+    chosen = Settings(setup=replace(ASCII.setup, events=edge), supply_v=3.0)
+    event = f"event 00 {edge.value}\r\n".encode()
+    values = seconds(3)[:2300]
+    blocks, loss = decode(chosen, emulate(chosen, values, Faults(records=((place, event),))))
+    assert falls(joined(blocks, "digital")) == [place]
+    assert joined(blocks, "time_ns").tolist() == [index * 1_000_000 for index in range(2300)]
+    assert [block.index0 for block in blocks] == [
+        int(block.time_ns[0]) // 1_000_000 for block in blocks
+    ]
+    assert loss.received_count == 2300
+
+
+@pytest.mark.parametrize(("edge", "levels"), [("ris", [0, 1, 0, 0]), ("fal", [1, 1, 0, 1])])
 def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> None:
     """The falling edge that times an inference is seen a sample off, or as a rising one."""
     chosen = Settings(setup=replace(ASCII.setup, events=EventEdge(edge)), supply_v=3.0)

@@ -25,7 +25,7 @@ from edgebench.meters.lpm01a.items import (
     Values,
 )
 from edgebench.meters.lpm01a.settings import EventEdge, Settings
-from edgebench.meters.lpm01a.timeline import Placed, Timeline
+from edgebench.meters.lpm01a.timeline import Placed, Timeline, joined
 from edgebench.protocol.codec import from_plain
 
 
@@ -41,6 +41,8 @@ class Lpm01aDecoder:
     """The first stamp came: what is before it is the answer to a command."""
     _saturated: int = 0
     _trouble: str | None = None
+    _held: Placed | None = None
+    """The last sample, until it is known whether an edge comes right behind it."""
 
     def __post_init__(self) -> None:
         setup = self.settings.setup
@@ -60,7 +62,9 @@ class Lpm01aDecoder:
         """What was held back for more bytes."""
         blocks = self._take(self._reader.feed(b"", is_last=True))
         placed = self._timeline.finish()
-        return blocks + ([self._block(placed)] if placed else [])
+        blocks += self._blocks(placed) if placed else []
+        held, self._held = self._held, None
+        return blocks + ([self._block(held, np.zeros(1, np.bool_))] if held else [])
 
     def loss(self) -> LossReport:
         """How complete the recording is, so far."""
@@ -84,7 +88,7 @@ class Lpm01aDecoder:
                 self._is_begun = True
                 placed = self._timeline.stamp(item)
                 if placed:
-                    blocks.append(self._block(placed))
+                    blocks += self._blocks(placed)
             elif isinstance(item, PowerDown | ErrorMessage | End):
                 self._trouble = self._trouble or _trouble(item)
             elif self._is_begun:
@@ -112,7 +116,16 @@ class Lpm01aDecoder:
             return Flag.CLIPPED
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
-    def _block(self, placed: Placed) -> SampleBlock:
+    def _blocks(self, placed: Placed) -> list[SampleBlock]:
+        """What is complete: the last sample is not, where the one behind it says its level."""
+        if self.settings.setup.events is not EventEdge.RISING:
+            return [self._block(placed, placed.is_edge)]
+        waiting = joined(self._held, placed)
+        self._held = waiting[-1:]
+        whole = waiting[:-1]
+        return [self._block(whole, waiting.is_edge[1:])] if len(whole.index) else []
+
+    def _block(self, placed: Placed, is_marked: NDArray[np.bool_]) -> SampleBlock:
         setup, supply_v = self.settings.setup, self.settings.supply_v
         period_ns = 1_000_000_000 // setup.rate_hz
         begin_ns = placed.index * period_ns
@@ -127,18 +140,22 @@ class Lpm01aDecoder:
             begin_ns=begin_ns if setup.is_energy else None,
             power_w=power_w,
             current_a=None if setup.is_energy else placed.values,
-            digital=self._digital(placed),
+            digital=self._digital(is_marked),
             ranges=placed.exponents,
             flags=flags,
         )
 
-    def _digital(self, placed: Placed) -> NDArray[np.uint8] | None:
-        """The event input: at rest but for the sample behind each edge of the kind asked for."""
+    def _digital(self, is_marked: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
+        """The event input: at rest but for one sample beside each edge of the kind asked for.
+
+        A mark is where it falls, which is between the same two samples for either kind: of a
+        falling edge the sample behind is low, of a rising one the sample before is high.
+        """
         events = self.settings.setup.events
         if events is None:
             return None
         at_rest = events is EventEdge.FALLING
-        return np.where(placed.is_edge, not at_rest, at_rest).astype(np.uint8)
+        return np.where(is_marked, not at_rest, at_rest).astype(np.uint8)
 
 
 def _trouble(item: PowerDown | ErrorMessage | End) -> str:

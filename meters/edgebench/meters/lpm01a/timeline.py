@@ -11,7 +11,7 @@ The first stamp is 0: samples before it belong to nothing, and are not given to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,17 @@ class Placed:
     flags: NDArray[np.uint8]
     is_edge: NDArray[np.bool_]
     """An event came right before."""
+
+    def __getitem__(self, places: slice) -> Placed:
+        return Placed(*(getattr(self, one.name)[places] for one in fields(self)))
+
+
+def joined(first: Placed | None, second: Placed) -> Placed:
+    """Samples and the ones that follow them."""
+    if first is None:
+        return second
+    names = [one.name for one in fields(second)]
+    return Placed(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names))
 
 
 @dataclass(slots=True, eq=False)
