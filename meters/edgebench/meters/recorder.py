@@ -34,9 +34,10 @@ class Recorder(ABC):
         self._header = header
         self._path = path
         self._is_over = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: self._attempt(self._work), name="meter", daemon=True
-        )
+        self._is_done = threading.Event()
+        """The thread has ended. `Thread.join` does not tell: one that Ctrl-C interrupts takes a
+        thread that still runs for dead (Python 3.11, CPython gh-90882)."""
+        self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
         self.trouble: str | None = None
         """Why nothing more is recorded; None while all is well."""
 
@@ -56,11 +57,7 @@ class Recorder(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        deadline_s = time.monotonic() + JOIN_S
-        try:
-            self._join(deadline_s)
-        finally:  # Ctrl-C once more, as well: a person who is in a hurry wants no device left on
-            self._leave(deadline_s)
+        self._leave(time.monotonic() + JOIN_S)
 
     @abstractmethod
     def _begin(self) -> None:
@@ -100,6 +97,12 @@ class Recorder(ABC):
             said = " ".join(str(exc).split())[:200]
             self._end(f"the meter's driver failed: {said or type(exc).__name__}")
 
+    def _run(self) -> None:
+        try:
+            self._attempt(self._work)
+        finally:
+            self._is_done.set()
+
     def _give_up(self) -> None:
         """Nothing was recorded: stop what was begun, and leave no file."""
         try:
@@ -110,7 +113,12 @@ class Recorder(ABC):
     def _leave(self, deadline_s: float) -> None:
         """Stop the meter, and close the file however that ends."""
         try:
-            if self._join(deadline_s):  # else the thread is still at it, and nothing else may be
+            is_done = self._join(deadline_s)
+        except KeyboardInterrupt:  # once more: who is in a hurry wants no device left on, either
+            self._leave(deadline_s)
+            raise
+        try:
+            if is_done:  # else the thread is still at it, and nothing else may be
                 self._attempt(self._finish)
         finally:
             self._close()
@@ -118,11 +126,11 @@ class Recorder(ABC):
     def _join(self, deadline_s: float) -> bool:
         """Wait until the thread has done what it is at; whether it has."""
         self._is_over.set()
-        if self._thread.is_alive():  # which it never was, where a system has no thread left
-            self._thread.join(max(0.0, deadline_s - time.monotonic()))
-        if self._thread.is_alive():
+        if self._thread.ident is None:  # it never began
+            return True
+        if not self._is_done.wait(max(0.0, deadline_s - time.monotonic())):
             self._end(f"the meter has not answered for {JOIN_S:g} s")
-        return not self._thread.is_alive()
+        return self._is_done.is_set()
 
     def _close(self) -> None:
         """Write what is left."""

@@ -51,11 +51,6 @@ def streamed(read: Read, path: Path) -> StreamSession:
     return StreamSession(line, HEADER, path, start=lambda: None, stop=line.stop)
 
 
-def interrupt() -> None:
-    """Ctrl-C."""
-    raise KeyboardInterrupt
-
-
 def polled(read: Read, path: Path) -> PolledSession:
     """A session of a meter that is asked."""
     return PolledSession(lambda: [(1, read())], HEADER, path)
@@ -173,25 +168,36 @@ def test_system_without_a_thread_left_is_undone(
     assert not (tmp_path / "spool").exists()
 
 
-def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A person presses it twice, and the device keeps its supply."""
-    line = Line(lambda: b"data")
-    session = StreamSession(line, HEADER, tmp_path / "spool", start=lambda: None, stop=line.stop)
-    join = threading.Thread.join
-    interrupts = iter([interrupt])
+class Interrupted(threading.Event):
+    """Ctrl-C comes while it is waited for, and once more."""
 
-    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
-        next(interrupts, lambda: None)()
-        join(thread, timeout)
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_count = 0
 
-    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    def wait(self, timeout: float | None = None) -> bool:
+        """Not the first times."""
+        self.waited_count += 1
+        if self.waited_count < 3:
+            raise KeyboardInterrupt
+        return super().wait(timeout)
+
+
+def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(tmp_path: Path) -> None:
+    """A person presses it twice, and the device keeps its supply, or two threads talk to it."""
+    done = Interrupted()
+    stopped: list[bool] = []
+    session = StreamSession(
+        Line(lambda: b"data" if done.waited_count == 0 else b""),
+        HEADER,
+        tmp_path / "spool",
+        start=lambda: None,
+        stop=lambda: stopped.append(done.is_set()),
+    )
+    session._is_done = done
     with pytest.raises(KeyboardInterrupt), session:
         pass
-    assert line.stopped_count == 1
-    assert not session._thread.is_alive()
-    assert {packet.data for packet in read_packets(tmp_path / "spool")} <= {b"data"}
+    assert stopped == [True], "once, and behind the thread's last read"
 
 
 class Clock:
