@@ -173,7 +173,16 @@ def test_documentation_lists_the_simulated_boards() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("frobnicate",), ("serve", "--frobnicate"), ("serve", "--simul", "x")]
+    "words",
+    [
+        (),
+        ("frobnicate",),
+        ("serve", "--frobnicate"),
+        ("serve", "--simul", "x"),
+        ("pair", "--js"),
+        ("status", "--js"),
+        ("stop", "--simul", "x"),
+    ],
 )
 def test_wrong_words_are_exit_code_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]

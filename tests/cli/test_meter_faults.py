@@ -18,6 +18,7 @@ from support.tools import need_root, need_runtime, need_tool
 from edgebench.host.session import begin_session, open_meter, record
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.meters.spool import read_packets
+from edgebench.meters.synthetic.device import Synthetic
 from edgebench.protocol.errors import StoreError
 
 METER = "synthetic:constant,power=1"
@@ -84,6 +85,18 @@ def test_driver_that_fails_as_it_opens_is_one_line(host: Host, words: tuple[str,
     error, hint = said.stderr.splitlines()
     assert error == "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort"
     assert hint.startswith("hint: see ")
+
+
+def test_meter_is_let_go_of_where_no_run_takes_the_settings(
+    edgebench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port stays taken, and a tester without the kernel's driver."""
+    closed: list[Synthetic] = []
+    monkeypatch.setattr(Synthetic, "close", lambda meter: closed.append(meter))
+    said = edgebench("bench", "digits_int8.tflite", "--meter", METER, "--idle", "700s")
+    assert said.code == 2
+    assert "idle duration must be 0 to 600 s, got 700" in said.err
+    assert len(closed) == 1
 
 
 def test_driver_that_fails_hides_no_other(host: Host) -> None:

@@ -113,6 +113,22 @@ def test_changed_recording_is_not_verified(
     assert said.out.startswith(f"{expected[what]}: stored ")
 
 
+def test_recording_of_an_older_version_is_verified(edgebench: Run, tmp_path: Path) -> None:
+    """What a later version says of a recording is called a change of it; its energy is unsure."""
+    words = ("--duration", "0.5s", "--output", str(tmp_path / "session"), "--json")
+    with Ppk2Emulator(waveform=constant(0.01)) as emulator:
+        name = f"ppk2:{emulator.path},supply=3.3"
+        printed = json.loads(edgebench("meters", "record", name, *words).out)
+    path = tmp_path / "session" / "power.parquet"
+    table = pq.read_table(path)
+    facts = json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+    assert all(group.pop("between_j") is not None for group in facts["groups"])
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(facts)}), path)
+    said = edgebench("verify", str(path.parent))
+    assert said.code == 0, said.out
+    assert json.loads(edgebench("show", str(path.parent), "--json").out) == printed
+
+
 def test_recording_that_ended_early_is_verified_and_refused(edgebench: Run, tmp_path: Path) -> None:
     """What only the session saw is taken for a difference, or the refusal is forgotten."""
     folder = tmp_path / "session"

@@ -15,7 +15,6 @@ from support.meters import BENCHES, Wait
 from edgebench.meters.base import Flag, Header, Meter, SampleBlock, blocks_of
 from edgebench.meters.registry import DRIVERS, find_decoder
 from edgebench.meters.spool import read_header, read_packets
-from edgebench.meters.uncertainty import Origin
 from edgebench.protocol.errors import MeasurementError, StoreError
 
 MEASURED_S = 0.3
@@ -64,7 +63,6 @@ def test_meter_says_what_it_is(bench: tuple[Meter, Wait]) -> None:
     for term in header.uncertainty:
         assert term.reference, f"{term.kind.value} says nothing of where it stands"
         assert 0 <= term.value < math.inf
-        assert term.origin is not Origin.USER
 
 
 def test_session_needs_an_open_meter(bench: tuple[Meter, Wait], tmp_path: Path) -> None:

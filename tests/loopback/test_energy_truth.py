@@ -24,11 +24,13 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def test_energy_is_true_whatever_the_clock_of_the_meter(trials: Bench) -> None:
     """The window is laid over another part of the trace: a meter's clock is seconds off."""
     methods = [SyncMethod.CODED_LOAD, SyncMethod.EDGE]
-    outcomes = [found for seed in SEEDS for found in trials.trial(seed, methods)]
-    refused = [found.refused for found in outcomes if found.refused is not None]
-    # What another process does to the code is seen and refused, about once in fifty runs.
+    outcomes = [(seed, found) for seed in SEEDS for found in trials.trial(seed, methods)]
+    refused = {seed: found.refused for seed, found in outcomes if found.refused is not None}
+    # What another process does to the code, or to the rate, is seen and refused: one run in fifty.
+    reasons = "synchronisation: coded_load: ", "rate: "
+    assert all(reason.startswith(reasons) for reason in refused.values()), refused
     assert len(refused) <= 1, refused
-    for found in (one for one in outcomes if one.refused is None):
+    for found in (one for _, one in outcomes if one.refused is None):
         assert found.ratio == pytest.approx(1.0, abs=0.01)
         assert found.is_inside
         # Without the gain of 10 % that is stated for the unit, and that this one does not have.

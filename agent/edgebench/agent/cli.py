@@ -12,7 +12,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.simulation.names import BOARD_NAMES
 from edgebench.protocol.errors import (
@@ -67,13 +67,16 @@ def _hint(exc: EdgebenchError) -> str | None:
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Options are written in full; those of its commands, too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+
 def _parser() -> argparse.ArgumentParser:
     paths = user_paths(os.environ)
-    parser = argparse.ArgumentParser(
-        prog="edgebench-agent",
-        description="Run and measure models on this device.",
-        allow_abbrev=False,
-    )
+    parser = _Parser(prog="edgebench-agent", description="Run and measure models on this device.")
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
         "--state", type=Path, metavar="DIR",
@@ -84,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve hosts until stopped", allow_abbrev=False))
+    _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
     pair = commands.add_parser("pair", help="print a string that pairs one host")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgebench.host.analysis.compare import Better
+from edgebench.host.analysis.energy import together
 from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
 
 ENERGY = "energy."
@@ -101,10 +102,11 @@ def instrument_ratio(
         _refuse_two_batteries(energies)
     prefix = energy_metric(metric).budget
     before, after = (_side(documents, prefix) for documents in (baseline, candidate))
-    shared = [
-        before[0].get(name, 0.0) - after[0].get(name, 0.0) for name in before[0].keys() | after[0]
-    ]
-    ratio = math.hypot(*shared, before[1], after[1])
+    shared = {
+        name: before[0].get(name, 0.0) - after[0].get(name, 0.0)
+        for name in before[0].keys() | after[0]
+    }
+    ratio = math.hypot(together(shared), before[1], after[1])
     if ratio >= MAX_RATIO:
         raise MeasurementError(
             f"{metric} of these runs is not above what the meter may be off by: nothing to compare"

@@ -23,14 +23,14 @@ from edgebench.host.comparison import (
 from edgebench.host.dataset import Dataset, open_dataset
 from edgebench.host.devices.discovery import Found, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.metering import open_metering
+from edgebench.host.metering import Metering, open_metering
 from edgebench.host.plan import Plan, run_plan
 from edgebench.host.references import find_references, with_references_first
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
-from edgebench.protocol.spec import DEFAULT_PRESET, Limits, from_preset
+from edgebench.protocol.spec import DEFAULT_PRESET, Limits, Scenario, from_preset
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -335,11 +335,20 @@ class _Metered:
         )
         if metering is None:
             return plan
-        settings = plan.settings | metering.settings()
-        if settings.get("duration_s") is None:
-            preset = from_preset(plan.preset, runtime="?", **settings)
-            settings["duration_s"] = metering.loop_s(preset.duration_s)
-        return replace(plan, settings=settings, metering=metering)
+        try:
+            return replace(plan, settings=_metered_settings(plan, metering), metering=metering)
+        except BaseException:  # settings that no run takes: the meter is let go of
+            metering.close()
+            raise
+
+
+def _metered_settings(plan: Plan, metering: Metering) -> dict[str, Any]:
+    """With what the meter needs; how long arrivals are waited for is not its to say."""
+    settings = plan.settings | metering.settings()
+    spec = from_preset(plan.preset, runtime="?", **settings)
+    if settings.get("duration_s") is None and spec.scenario is not Scenario.SERVER:
+        settings["duration_s"] = metering.loop_s(spec.duration_s)
+    return settings
 
 
 def _sides(

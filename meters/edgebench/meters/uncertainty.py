@@ -49,8 +49,6 @@ class Origin(Enum):
     TYPICAL = "typical"
     """Typical by the maker, guaranteed by nobody."""
     ASSUMED = "assumed"
-    USER = "user"
-    """The user's own calibration."""
 
 
 class Unit(Enum):

@@ -316,13 +316,16 @@ def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> Non
     assert not (tmp_path / "recording").exists()
 
 
-def test_unit_that_refuses_its_setup_switches_no_supply(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "whole"), [("htc", "htc"), ("volt", "volt 3300m")])
+def test_unit_that_refuses_its_setup_switches_no_supply(
+    tmp_path: Path, command: str, whole: str
+) -> None:
     """A device that had its supply before loses it to a session that never was."""
-    with Lpm01aEmulator(faults=Faults(refused=(("volt", "Out of range"),))) as emulator:
+    with Lpm01aEmulator(faults=Faults(refused=((command, "Out of range"),))) as emulator:
         meter = make(emulator, "supply=3.3,power")
         opened(meter)
         with (
-            pytest.raises(TargetError, match="refuses `volt 3300m`: Out of range"),
+            pytest.raises(TargetError, match=f"refuses `{whole}`: Out of range"),
             meter.session(tmp_path / "recording"),
         ):
             raise AssertionError

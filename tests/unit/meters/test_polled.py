@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgpack
@@ -25,7 +26,7 @@ class Numbers(PolledDecoder):
 def intervals_s(path: Path, *, is_averaging: bool) -> list[float]:
     """A thousand between two questions, of a meter with ten values a second."""
     asked = header(rate_hz=10.0, is_averaging=is_averaging)
-    session = PolledSession(list, asked, path)
+    session = PolledSession(list, asked, path, random.Random(1))
     return [session._interval_s() for _ in range(1000)]
 
 

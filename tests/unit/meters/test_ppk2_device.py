@@ -311,13 +311,19 @@ def test_hung_session_is_switched_off_as_the_meter_is_closed(
 ) -> None:
     """A read that never returns keeps the device's supply on for good."""
     monkeypatch.setattr(recorder, "JOIN_S", 0.05)
-    released = threading.Event()
+    released, is_hanging = threading.Event(), threading.Event()
+
+    def hang(timeout_s: float) -> bytes:
+        is_hanging.set()
+        released.wait()
+        return b""
+
     with Ppk2Emulator() as emulator:
         meter = unit(emulator, is_source=True, is_power_on=True)
         opened(meter)
         with meter.session(tmp_path / "recording") as session:
-            monkeypatch.setattr(meter._transport, "read", lambda timeout_s: released.wait() and b"")
-            time.sleep(0.3)
+            monkeypatch.setattr(meter._transport, "read", hang)
+            assert is_hanging.wait(10)
         meter.close()
         released.set()
         session._thread.join(10)

@@ -37,6 +37,8 @@ COVERAGE = 2.0
 """k of the expanded uncertainties: about 95 %."""
 ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
+_RATIO_NAMES = {kind.value for kind in _RATIOS}
+_OF_RANGE = " of range "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,14 +176,15 @@ class MeterErrors:
             str(one.tag): abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()
         }
         own_u = math.hypot(*own.values())
+        signed = {name: one.signed for name, one in effects.items()}
         main = _main_range(window)
-        rest = [one.beside_another(value, main) for one in effects.values()]
+        rest = {name: one.beside_another(value, main) for name, one in effects.items()}
         return Uncertain(
             value=value,
-            components={name: abs(one.signed) for name, one in effects.items()} | own,
-            u_absolute=math.hypot(_together(list(effects.values())), own_u),
-            u_comparative=math.hypot(*rest, own_u),
-            common={name: one.signed for name, one in effects.items() if one.term.is_common},
+            components={name: abs(effect) for name, effect in signed.items()} | own,
+            u_absolute=math.hypot(together(signed), own_u),
+            u_comparative=math.hypot(together(rest), own_u),
+            common={name: signed[name] for name, one in effects.items() if one.term.is_common},
         )
 
 
@@ -213,23 +216,29 @@ def _main_range(window: EnergyWindow) -> int | None:
     return max(parts, key=lambda number: parts[number].energy_j)
 
 
-def _together(effects: Sequence[_Effect]) -> float:
-    """Ratios of several ranges add up, per kind; everything else is independent."""
-    linear: dict[Kind, float] = {}
+def together(signed: Mapping[str, float]) -> float:
+    """Standard uncertainty by all of these effects, by the name of their variable.
+
+    The ratios of several ranges share a cause, nobody knows how far: what is of one sign adds up,
+    and what is of the other takes nothing from it. Everything else is independent.
+    """
+    shared: dict[tuple[str, bool], float] = {}
     others: list[float] = []
-    for one in effects:
-        if one.term.kind in _RATIOS and one.term.range is not ALL_RANGES:
-            linear[one.term.kind] = linear.get(one.term.kind, 0.0) + abs(one.signed)
+    for name, effect in signed.items():
+        kind, is_of_range, _ = name.partition(_OF_RANGE)
+        if is_of_range and kind in _RATIO_NAMES:
+            key = kind, effect > 0
+            shared[key] = shared.get(key, 0.0) + effect
         else:
-            others.append(one.signed)
-    return math.hypot(*linear.values(), *others)
+            others.append(effect)
+    return math.hypot(*shared.values(), *others)
 
 
 def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
     """One for each; a second of a kind and range has a number."""
     found: list[str] = []
     for term in terms:
-        where = "" if term.range is ALL_RANGES else f" of range {term.range}"
+        where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
         name = f"{term.kind.value}{where}"
         again = sum(one.split(" #")[0] == name for one in found)
         found.append(f"{name} #{again + 1}" if again else name)

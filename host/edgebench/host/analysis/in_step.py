@@ -47,19 +47,21 @@ class Loop:
         return cls(float(np.median(periods_s)), deviation_s, len(periods_s))
 
 
-def in_step_ratio(loop: Loop, interval_s: float) -> float:
+def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> float:
     """Standard uncertainty of the mean power, in spans of the power: the most of any M.
 
     Args:
         loop: The inferences.
         interval_s: Between two samples, on the same clock.
+        rate_error: By which that may be wrong, relative: a drift that is no more may be none.
     """
-    return max(_ratio(loop, interval_s, phases) for phases in range(1, MAX_PHASES + 1))
+    return max(_ratio(loop, interval_s, rate_error, phases) for phases in range(1, MAX_PHASES + 1))
 
 
-def _ratio(loop: Loop, interval_s: float, phases: int) -> float:
+def _ratio(loop: Loop, interval_s: float, rate_error: float, phases: int) -> float:
     inferences = max(1, round(phases * interval_s / loop.period_s))
     off_s = abs(loop.period_s - phases * interval_s / inferences)
+    off_s = max(0.0, off_s - rate_error * loop.period_s)
     moved_s = loop.count * off_s + math.sqrt(loop.count) * loop.deviation_s
     apart_s = interval_s / inferences
     left = min(1.0, _LEFT * apart_s / moved_s) if moved_s else 1.0

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy import COVERAGE, EnergyWindow, MeterErrors, Uncertain
 from edgebench.host.analysis.meter_checks import Check, check_recording
@@ -195,11 +196,13 @@ def _steady_window(view: View, timed: Timed) -> EnergyWindow:
     Raises:
         MeasurementError: as `View.window`, with what the settling took of the loop.
     """
+    begin_ns, end_ns = timed.window_ns
+    starts_ns = timed.queries.start_ns[timed.first_row :]
     try:
-        window = view.window(*timed.window_ns)
-        return replace(window, in_step_j=view.in_step_j(timed))
+        window = view.window(begin_ns, end_ns)
+        return replace(window, in_step_j=view.in_step_j(starts_ns, timed.window_ns))
     except MeasurementError as exc:
-        if not timed.settling_s:
+        if not timed.settling_s or end_ns - begin_ns >= 1e9 * view.min_window_s:
             raise
         settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
         raise MeasurementError(f"{exc}; {settling}") from None
@@ -222,7 +225,7 @@ def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbe
         power_w=power_w,
         power_w_peak=view.peak_w(*timed.window_ns),
         energy_delay_js=gross.value * timed.mean_s,
-        phases=_phases(view, errors, record, timed),
+        phases=_phases(view, errors, record, timed, window),
         per_query=_per_query(view, errors, record, timed),
         battery=_battery(gross, power_w, asked.battery_capacity_j),
     )
@@ -263,23 +266,34 @@ def _with_net(
 
 
 def _phases(
-    view: View, errors: MeterErrors, record: RunRecord, timed: Timed
+    view: View, errors: MeterErrors, record: RunRecord, timed: Timed, steady: EnergyWindow
 ) -> dict[str, PhaseEnergy]:
-    windows = {
-        "load": phase_window(record.events, Phase.LOADING),
-        "warmup": timed.warmup_ns,
-        "steady": timed.window_ns,
+    none = np.zeros(0, np.int64)
+    warming_ns = timed.queries.start_ns[: timed.first_row]
+    return {
+        "load": _phase(view, errors, phase_window(record.events, Phase.LOADING), none),
+        "warmup": _phase(view, errors, timed.warmup_ns, warming_ns),
+        "steady": _phase_of(errors, steady),
     }
-    return {name: _phase(view, errors, window) for name, window in windows.items()}
 
 
-def _phase(view: View, errors: MeterErrors, times: tuple[int, int] | None) -> PhaseEnergy:
+def _phase(
+    view: View,
+    errors: MeterErrors,
+    times: tuple[int, int] | None,
+    starts_ns: NDArray[np.int64],
+) -> PhaseEnergy:
+    """Of a time in which these inferences began."""
     if times is None:
         return PhaseEnergy(refused="there was none")
     try:
         window = view.window(*times)
     except MeasurementError as exc:
         return PhaseEnergy(refused=str(exc), duration_s=(times[1] - times[0]) / 1e9)
+    return _phase_of(errors, replace(window, in_step_j=view.in_step_j(starts_ns, times)))
+
+
+def _phase_of(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
     energy = errors.gross_per_inference(window, 1)
     return PhaseEnergy(
         energy_j=energy.value,

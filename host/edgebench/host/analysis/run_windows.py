@@ -98,26 +98,33 @@ class View:
         error_s = self.alignment.error_ns / 1e9
         return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
 
-    def in_step_j(self, timed: Timed) -> float:
+    def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
         """What inferences that are in step with a meter's own samples may be wrong by, standard.
 
         Where a meter averages, or is asked at drawn moments, nothing is in step. The span is that
         of the whole recording, since samples in step need not see any.
+
+        Args:
+            start_ns: Of the inferences, device clock, shape (n,).
+            window_ns: Begin and end of their window.
         """
         capability = self.power.header.capability
-        is_smooth = (
-            capability.is_averaging or (capability.smoothing_s or 0.0) >= 1 / capability.rate_hz
-        )
-        loop = Loop.of(timed.queries.start_ns[timed.first_row :])
+        interval_s = 1 / capability.rate_hz
+        is_smooth = capability.is_averaging or (capability.smoothing_s or 0.0) >= interval_s
+        loop = Loop.of(start_ns)
         if is_smooth or not capability.is_uniform or loop is None:
             return 0.0
-        begin_ns, end_ns = timed.window_ns
-        ratio = in_step_ratio(loop, 1 / capability.rate_hz)
+        passed_ns = window_ns[1] - window_ns[0]
+        ratio = in_step_ratio(
+            loop,
+            interval_s / (1 + self.alignment.line.slope),
+            2 * self.alignment.error_ns / passed_ns,
+        )
         spans_w = (
             self.power.window(name, *self.power.span_ns(name)).power_w_span
             for name in self.site.channels
         )
-        return ratio * sum(spans_w) * (end_ns - begin_ns) / 1e9 if ratio else 0.0
+        return ratio * sum(spans_w) * passed_ns / 1e9
 
     @property
     def edge_error_s(self) -> float:

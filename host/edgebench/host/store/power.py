@@ -96,8 +96,9 @@ class Group:
     """Empty where the meter has no ranges."""
     spike_j: float = 0.0
     """That the driver's own filter took away."""
-    between_j: float = 0.0
-    """Standard uncertainty by what the power did between the samples."""
+    between_j: float | None = None
+    """Standard uncertainty by what the power did between the samples; None: not told, by an older
+    edgebench."""
     missing_count: int = 0
     """Rows that are no numbers, and whose time no other row has."""
     rows_ns: tuple[int, int] | None = None

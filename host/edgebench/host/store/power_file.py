@@ -160,7 +160,7 @@ class PowerFile:
             missing_s=self._gaps_s(begin_ns, end_ns) + missing_count / capability.rate_hz,
             sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
-            between_j=math.hypot(*(part.between_j for part in parts)),
+            between_j=math.hypot(*(part.between_j or 0.0 for part in parts)),
             power_w_span=max(part.max_w for part in parts) - min(part.min_w for part in parts),
         )
 
@@ -208,7 +208,8 @@ class PowerFile:
             first, last = max(begin_ns, group.first_ns), min(end_ns, group.last_ns)
             if first >= last:
                 continue
-            if (first, last) == (group.first_ns, group.last_ns):
+            is_whole = (first, last) == (group.first_ns, group.last_ns)
+            if is_whole and group.between_j is not None:
                 yield group
             else:
                 yield _part(read(number, None), self._is_averaging, first, last)

@@ -218,6 +218,24 @@ def test_gains_of_two_ranges_add_up() -> None:
     assert both.u_absolute / 2 > errors.gross_per_inference(in_ranges(2.0), 1).u_absolute / 2
 
 
+def test_gains_of_opposite_signs_do_not_add_up() -> None:
+    """Idle in another range makes net energy surer than gross, or less sure than any cause."""
+    idle = steady(0.09, 10.0, ranges={3: RangePart(energy_j=0.9, duration_s=10.0)})
+    window = steady(0.1, 10.0, ranges={4: RangePart(energy_j=1.0, duration_s=10.0)})
+    net = MeterErrors(GAINS).net_per_inference(window, idle, 1)
+    assert net.u_absolute == pytest.approx(math.hypot(1.0 * 0.15, 0.9 * 0.10))
+
+
+def test_gains_that_are_left_beside_another_run_add_up() -> None:
+    """Two ranges that the other run is not in count as independent."""
+    gains = [
+        normal(Kind.GAIN, value, Unit.RATIO, range=r) for r, value in ((3, 0.1), (4, 0.2), (5, 0.3))
+    ]
+    parts = {r: RangePart(energy_j=e, duration_s=3.0) for r, e in ((3, 1.0), (4, 0.5), (5, 0.5))}
+    found = MeterErrors(gains).gross_per_inference(steady(0.2, 10.0, ranges=parts), 1)
+    assert found.u_comparative == pytest.approx(math.hypot(1.0 * 0.1, 0.5 * 0.2 + 0.5 * 0.3))
+
+
 def test_gain_cancels_beside_a_run_in_the_same_range_only() -> None:
     """Half of the energy is in another range, and beside another run it is as sure as none."""
     errors = MeterErrors(GAINS)

@@ -61,6 +61,14 @@ def test_loops_in_step_are_told_from_others(
     assert in_step_ratio(loop, INTERVAL_S) == pytest.approx(expected, abs=0.02)
 
 
+def test_clocks_that_may_differ_are_no_drift() -> None:
+    """A loop in step counts as drifting by what the clocks are not known to."""
+    count = 30_000
+    loop = Loop(2e-3 * (1 + 100e-6), 1e-7, count)
+    assert in_step_ratio(loop, INTERVAL_S) < 0.15
+    assert in_step_ratio(loop, INTERVAL_S, 100e-6) == pytest.approx(math.sqrt(2 / 12) / 2)
+
+
 def test_loop_is_known_by_its_starts() -> None:
     """One late inference hides that all others are in step."""
     start_ns = np.arange(100) * 2_000_000

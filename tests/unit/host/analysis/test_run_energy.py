@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,21 @@ def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
     assert found.refused is not None
     assert found.refused.startswith("energy is negative, -")
     assert "the other way round" in found.refused
+
+
+@pytest.mark.parametrize(("rate_hz", "samples"), [(20.0, 2), (40.0, 4)])
+def test_inferences_in_step_make_all_of_a_run_unsure(
+    tmp_path: Path, rate_hz: float, samples: int
+) -> None:
+    """One run says of one window that it is 14 % off, and 0.1 %."""
+    time_ns = np.arange(0, 20 * SECOND_NS, round(SECOND_NS / rate_hz))
+    power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=rate_hz))
+    found = numbers_of(found_in(power))
+    in_step_j = math.sqrt(2 / 12) / samples * (WORK_W - IDLE_W) * QUERY_S
+    assert found.gross.components["in step of the window"] == pytest.approx(in_step_j)
+    assert found.net is not None
+    assert found.net.components["in step of the window"] == pytest.approx(in_step_j)
+    assert found.phases["steady"].u95_absolute_j == pytest.approx(found.gross.u95_absolute * COUNT)
 
 
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
