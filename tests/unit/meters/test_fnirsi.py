@@ -166,6 +166,26 @@ def test_damage_on_the_way_is_counted(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.current_a, 0.001 * (1 + found.time_ns / 1e7), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("lost", "fast_ppm", "expected_ppm"),
+    # 120 ms are lost in the 2.76 s from the first arrival to the first of the last second.
+    [((), 0.0, 0.0), ((), 20_000.0, 20_000.0), ((30, 31, 32), 0.0, -0.12e6 / 2.76)],
+    ids=["good", "fast", "lost"],
+)
+def test_rate_is_that_of_the_arrivals(
+    lost: tuple[int, ...], fast_ppm: float, expected_ppm: float
+) -> None:
+    """The rate is not that of the samples that came, over the time in which they did."""
+    decoder = FnirsiDecoder(SETTINGS, 100.0)
+    step_ns = 40e6 / (1 + fast_ppm * 1e-6)
+    for number in range(88):  # 3.5 s
+        if number not in lost:
+            rx_ns = round(number * step_ns)
+            decoder.feed(Packet(rx_ns, rx_ns, report_of([(5.0, 0.1)] * 4)))
+    decoder.finish()
+    assert decoder.loss().rate_error_ppm == pytest.approx(expected_ppm, rel=0.01, abs=50)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "expected_ppm"),

@@ -308,6 +308,17 @@ def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
     assert np.diff(found.time_ns).max() == 8_000_000
 
 
+@pytest.mark.parametrize("fast_ppm", [0.0, 10_000.0, -300.0])
+def test_rate_of_a_queue_is_that_of_its_arrivals(fast_ppm: float) -> None:
+    """A clock that is off by a hundredth makes a hundredth less energy."""
+    decoder = QueueDecoder(Settings(is_queue=True), 1000)
+    for number in range(350):  # 3.5 s
+        rx_ns = round((number + 1) * 10e6 / (1 + fast_ppm * 1e-6))
+        answer = queue(1, [(10 * number + k, 5.0, 0.1) for k in range(10)])
+        decoder.feed(Packet(rx_ns, rx_ns, answer))
+    assert decoder.loss().rate_error_ppm == pytest.approx(fast_ppm, rel=0.01, abs=5)
+
+
 @pytest.mark.slow
 def test_queue_tells_its_rate(tmp_path: Path) -> None:
     """A clock that is off by four hundredths makes as much less energy."""
