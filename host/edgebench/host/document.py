@@ -25,7 +25,7 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, TelemetryFacts, WorkerRecord
 from edgebench.protocol.spec import RunSpec, Scenario
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 RUN_ID_TIME = "%Y%m%d-%H%M%S"
 """Run ids begin with the time in UTC."""
 

@@ -147,6 +147,26 @@ class MeterErrors:
         """Of a window."""
         return self._uncertain(self._energy(window, "window") / window.duration_s, window)
 
+    def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
+        """Expanded uncertainty of one sample in a window, k = 2.
+
+        It may be of any range: the one that may be wrong by most counts.
+        """
+        sample = RangePart(energy_j=power_w, duration_s=1.0)
+        return max(
+            self.mean_power(
+                EnergyWindow(
+                    energy_j=sample.energy_j,
+                    duration_s=sample.duration_s,
+                    sample_count=1,
+                    supply_v=window.supply_v,
+                    edge_power_w=(0.0, 0.0),
+                    ranges={number: sample},
+                )
+            ).u95_absolute
+            for number in _parts(window)
+        )
+
     def _energy(self, window: EnergyWindow, name: str) -> Any:
         parts = _parts(window)
         energy: Any = window.energy_j

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,7 +77,11 @@ class QueryEnergy:
 
     count: int = 0
     p50_j: float | None = None
+    """Of the inference that so many take no more than (nearest rank)."""
+    p50_u95_absolute_j: float | None = None
+    """Of that one, k = 2."""
     p90_j: float | None = None
+    p90_u95_absolute_j: float | None = None
     u95_edges_j: float | None = None
     """What the ends of a window may be wrong by, k = 2: of the one with the highest power there,
     among up to a thousand of them, evenly spread."""
@@ -106,10 +111,15 @@ class Numbers:
     """Mean."""
     power_w_peak: float | None
     """Highest sample; None where several channels are added up."""
+    power_w_peak_u95_absolute: float | None
+    """Of the range in which it may be wrong by most."""
     energy_delay_js: float
+    energy_delay_u95_absolute_js: float
+    """By the energy; beside it, the time is exact."""
     net: Uncertain | None = None
     net_refused: str | None = None
     power_w_idle: float | None = None
+    power_w_idle_u95_absolute: float | None = None
     power_w_idle_before: float | None = None
     power_w_idle_after: float | None = None
     phases: dict[str, PhaseEnergy]
@@ -217,14 +227,16 @@ def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbe
             f"energy is negative, {gross.value:.3g} J an inference: power flows back from the "
             "device, or the meter's wires are the other way round"
         )
-    power_w = errors.mean_power(window)
+    power_w, peak_w = errors.mean_power(window), view.peak_w(*timed.window_ns)
     found = Numbers(
         duration_s=window.duration_s,
         inference_count=timed.count,
         gross=gross,
         power_w=power_w,
-        power_w_peak=view.peak_w(*timed.window_ns),
+        power_w_peak=peak_w,
+        power_w_peak_u95_absolute=None if peak_w is None else errors.sample_u95_w(peak_w, window),
         energy_delay_js=gross.value * timed.mean_s,
+        energy_delay_u95_absolute_js=gross.u95_absolute * timed.mean_s,
         phases=_phases(view, errors, record, timed, window),
         per_query=_per_query(view, errors, record, timed),
         battery=_battery(gross, power_w, asked.battery_capacity_j),
@@ -253,13 +265,15 @@ def _with_net(
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     net = errors.net_per_inference(window, idle, found.inference_count)
     is_negative = net.value + net.u95_absolute < 0
+    idle_w = errors.mean_power(idle)
     return replace(
         found,
         net=None if is_negative else net,
         net_refused="the device took more when it was idle than in the run"
         if is_negative
         else None,
-        power_w_idle=idle.energy_j / idle.duration_s,
+        power_w_idle=idle_w.value,
+        power_w_idle_u95_absolute=idle_w.u95_absolute,
         power_w_idle_before=powers_w[0],
         power_w_idle_after=powers_w[-1],
     )
@@ -315,16 +329,34 @@ def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed)
             refused=f"an inference takes {in_words(typical_s)}, {view.described} resolves "
             f"{in_words(view.min_window_s)}"
         )
-    energies_j = view.energies_j(begin_ns, end_ns)
+    try:
+        p50, p90 = _percentiles(view, errors, begin_ns, end_ns)
+    except MeasurementError as exc:
+        return QueryEnergy(refused=str(exc))
     some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
     edge_powers_w = view.edge_powers_w(begin_ns[some], end_ns[some])
-    p50_j, p90_j = (float(value) for value in np.percentile(energies_j, [50, 90]))
     return QueryEnergy(
-        count=len(energies_j),
-        p50_j=p50_j,
-        p90_j=p90_j,
+        count=len(begin_ns),
+        p50_j=p50.value,
+        p50_u95_absolute_j=p50.u95_absolute,
+        p90_j=p90.value,
+        p90_u95_absolute_j=p90.u95_absolute,
         u95_edges_j=COVERAGE * float(errors.edges_j(edge_powers_w, view.edge_error_s).max()),
     )
+
+
+def _percentiles(
+    view: View, errors: MeterErrors, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> list[Uncertain]:
+    """Energies of the inferences that are the 50th and the 90th percentile, by nearest rank.
+
+    Raises:
+        MeasurementError: the window of one of them has no energy.
+    """
+    ranked = np.argsort(view.energies_j(begin_ns, end_ns))
+    rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
+    windows = [view.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
+    return [errors.gross_per_inference(window, 1) for window in windows]
 
 
 def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> Battery | None:

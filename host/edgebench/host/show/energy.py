@@ -65,8 +65,12 @@ def _net(energy: dict[str, Any]) -> str:
 def _power(energy: dict[str, Any]) -> str:
     idle, peak = energy["power_w_idle"], energy["power_w_peak"]
     mean = format_watts_within(energy["power_w_mean"], energy["power_w_mean_u95_absolute"])
-    rest = "" if idle is None else f", idle {format_watts(idle)}"
-    highest = "" if peak is None else f", highest sample {format_watts(peak)}"
+    rest, highest = "", ""
+    if idle is not None:
+        rest = f", idle {format_watts_within(idle, energy['power_w_idle_u95_absolute'])}"
+    if peak is not None:
+        within = format_watts_within(peak, energy["power_w_peak_u95_absolute"])
+        highest = f", highest sample {within}"
     return f"mean {mean}{rest}{highest}"
 
 
@@ -84,10 +88,11 @@ def _uncertainty(energy: dict[str, Any]) -> str:
 def _per_query(per_query: dict[str, Any]) -> str:
     if per_query["refused"] is not None:
         return f"only the mean: {per_query['refused']}"
-    return (
-        f"p50 {format_joules(per_query['p50_j'])}, p90 {format_joules(per_query['p90_j'])}, "
-        f"each ±{format_joules(per_query['u95_edges_j'])} by where it begins and ends"
-    )
+    shown = []
+    for name in ("p50", "p90"):
+        u95_j = per_query[f"{name}_u95_absolute_j"]
+        shown.append(f"{name} {format_joules_within(per_query[f'{name}_j'], u95_j)}")
+    return ", ".join(shown)
 
 
 def _phases(phases: dict[str, Any]) -> str:

@@ -256,6 +256,53 @@ def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None
     assert 0 < found.u95_edges_j < 0.01 * WORK_W * QUERY_S
 
 
+def test_single_queries_have_all_of_the_meter_s_uncertainty(tmp_path: Path) -> None:
+    """An inference is said to be known as far as its ends are, by a meter that is 3 % off."""
+    numbers = numbers_of(found_in(trace(tmp_path)))
+    gain_j = 2 * 0.03 / 3**0.5 * WORK_W * QUERY_S
+    for u95_j in (numbers.per_query.p50_u95_absolute_j, numbers.per_query.p90_u95_absolute_j):
+        assert u95_j is not None
+        assert gain_j < u95_j < 1.2 * gain_j
+
+
+def test_percentiles_are_those_of_inferences(tmp_path: Path) -> None:
+    """Every tenth inference takes twice as much: the 90th of 100 takes as much as the others."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    number = (time_ns - queries().start_ns[0]) // round(QUERY_S * SECOND_NS)
+    power_w = steps(time_ns, LEVELS) * np.where(number % 10 == 0, 2.0, 1.0)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, power_w))).per_query
+    assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
+    assert found.p90_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
+
+
+def test_inference_with_a_hole_gives_no_single_energies(tmp_path: Path) -> None:
+    """A line drawn through what is missing is the energy of an inference."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    begin_ns, end_ns = 9_900_000_000, 10_000_000_000  # 49 inferences are before, 50 behind
+    ratios = np.select([time_ns < begin_ns, time_ns < end_ns], [1.0, 1.005], 1.01)
+    levels_w = steps(time_ns, LEVELS) * ratios
+    hole_ns = begin_ns + 20_000_000
+    is_there = (time_ns < hole_ns) | (time_ns >= hole_ns + 8_000_000)
+    gap = Gap(hole_ns - SECOND_NS // 1000, hole_ns + 8_000_000, 8, "lost")
+    loss = LossReport(received_count=int(is_there.sum()), lost_count=8, gaps=(gap,))
+    power = recorded(tmp_path, time_ns[is_there], levels_w[is_there], loss=loss)
+    found = numbers_of(found_in(power))
+    assert found.per_query.refused is not None
+    assert "of the window has no sample" in found.per_query.refused
+
+
+def test_idle_and_highest_power_have_an_uncertainty(tmp_path: Path) -> None:
+    """Two of the powers that are printed seem exact."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    gain, offset_w = 0.03 / 3**0.5, SUPPLY_V * 1e-3 / 3**0.5
+    idle_w = 2 * math.hypot(gain * IDLE_W, offset_w)
+    assert found.power_w_idle_u95_absolute == pytest.approx(idle_w, rel=0.01)
+    peak_w = 2 * math.hypot(gain * WORK_W, offset_w)
+    assert found.power_w_peak_u95_absolute == pytest.approx(peak_w, rel=0.01)
+    delay_js = found.gross.u95_absolute * QUERY_S
+    assert found.energy_delay_u95_absolute_js == pytest.approx(delay_js, rel=1e-3)
+
+
 def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> None:
     """With a pause behind each inference, their ends seem as harmless as the mean power is low."""
     start_ns = queries().start_ns

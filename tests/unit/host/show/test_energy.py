@@ -21,7 +21,7 @@ Document = dict[str, Any]
 WIDE = """\
 energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
                105 µJ ±0.061 % an inference, net of idle
-power          mean 2.00 W ±0.030 %, idle 1.00 W, highest sample 2.00 W
+power          mean 2.00 W ±0.030 %, idle 1.00 W ±0.010 %, highest sample 2.00 W ±0.000 %
 uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k = 2); most by edges of the window 29.9 nJ, sampling of the window 9.44 nJ (k =
                1)
 per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
@@ -34,7 +34,8 @@ NARROW = """\
 energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over
                4990 in 0.524 s
                105 µJ ±0.061 % an inference, net of idle
-power          mean 2.00 W ±0.030 %, idle 1.00 W, highest sample 2.00 W
+power          mean 2.00 W ±0.030 %, idle 1.00 W ±0.010 %, highest sample 2.00 W
+               ±0.000 %
 uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k
                = 2); most by edges of the window 29.9 nJ, sampling of the window
                9.44 nJ (k = 1)
@@ -117,7 +118,7 @@ def test_net_that_is_not_there_says_why(made: Document) -> None:
     gone = dict.fromkeys(("net_j_per_inference", "power_w_idle", "net_u95_absolute_j"))
     found = lines_of(changed(made, **gone, net_refused="the device was not idle beside the run"))
     assert found[""] == "net: none, the device was not idle beside the run"
-    assert found["power"] == "mean 2.00 W ±0.030 %, highest sample 2.00 W"
+    assert found["power"] == "mean 2.00 W ±0.030 %, highest sample 2.00 W ±0.000 %"
 
 
 def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
@@ -138,12 +139,13 @@ def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
 
 
 def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:
-    """Percentiles of energy without what the ends of each window may be wrong by."""
+    """Percentiles of energy without what they may be wrong by."""
     resolved = {
-        "count": 10, "p50_j": 0.002, "p90_j": 0.003, "u95_edges_j": 1e-4, "refused": None
+        "count": 10, "p50_j": 0.002, "p50_u95_absolute_j": 2e-4, "p90_j": 0.003,
+        "p90_u95_absolute_j": 2.4e-4, "u95_edges_j": 1e-4, "refused": None,
     }  # fmt: skip
     found = lines_of(changed(made, per_query=resolved))["per inference"]
-    assert found == "p50 2.00 mJ, p90 3.00 mJ, each ±100 µJ by where it begins and ends"
+    assert found == "p50 2.00 mJ ±10 %, p90 3.00 mJ ±8.0 %"
 
 
 def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
