@@ -10,11 +10,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+from edgebench.host.analysis.energy_result import RunEnergy
 from edgebench.host.analysis.measurement import HostFacts, Measurement, Traces, measure_traces
 from edgebench.host.analysis.rules.answers import accuracy_drop
 from edgebench.host.analysis.rules.evidence import Evidence
 from edgebench.host.analysis.rules.machine import background_busy_ratio
-from edgebench.host.analysis.run_energy import Asked, RunEnergy, find_energy
+from edgebench.host.analysis.run_energy import Asked, find_energy
 from edgebench.host.analysis.run_windows import Timed
 from edgebench.host.analysis.throttling import Throttling
 from edgebench.host.analysis.verdict import Verdict, judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgebench.host.analysis.energy import COVERAGE, Uncertain
-from edgebench.host.analysis.run_energy import Numbers, RunEnergy
+from edgebench.host.analysis.energy_result import Numbers, RunEnergy
 from edgebench.host.analysis.sync.choose import Sync
 from edgebench.protocol.codec import to_plain
 

@@ -12,9 +12,10 @@ import pytest
 from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps, with_term
 from support.records import run_record, worker_record
 
+from edgebench.host.analysis.energy_result import Numbers, RunEnergy
 from edgebench.host.analysis.power_trace import PowerTrace
 from edgebench.host.analysis.queries import Queries
-from edgebench.host.analysis.run_energy import Asked, Numbers, RunEnergy, find_energy
+from edgebench.host.analysis.run_energy import Asked, find_energy
 from edgebench.host.analysis.run_windows import Timed
 from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.store.power_file import PowerFile

@@ -12,6 +12,7 @@ from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.answers import Accuracy, Agreement
 from edgebench.host.analysis.energy import Uncertain
+from edgebench.host.analysis.energy_result import Numbers, QueryEnergy, RunEnergy
 from edgebench.host.analysis.measurement import (
     EarlyStopping,
     HostFacts,
@@ -23,7 +24,6 @@ from edgebench.host.analysis.mllog import LoadgenResult
 from edgebench.host.analysis.rules.answers import accuracy_drop
 from edgebench.host.analysis.rules.evidence import Evidence, State
 from edgebench.host.analysis.rules.table import MILDER, RULES
-from edgebench.host.analysis.run_energy import Numbers, QueryEnergy, RunEnergy
 from edgebench.host.analysis.sync.alignment import Alignment, ClockLine, SyncMethod
 from edgebench.host.analysis.sync.choose import Sync, Tried
 from edgebench.host.analysis.throttling import ThermalState, Throttling

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from edgebench.host.analysis.rules.evidence import Evidence
-from edgebench.host.analysis.run_energy import IDLE_LIMIT_RATIO, IDLE_STEADY_RATIO
 from edgebench.host.analysis.sync.alignment import SyncMethod
 
 _NO_METER = "no meter was asked for"
+IDLE_LIMIT_RATIO = 0.1
+"""Of the net power, by which idle before and after may differ …"""
+IDLE_STEADY_RATIO = 0.02
+"""… or of the idle power itself: where the model takes next to nothing, net says so."""
 
 
 def meter(evidence: Evidence) -> tuple[bool | None, str]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from edgebench.host.analysis.energy_result import RunEnergy
 from edgebench.host.analysis.measurement import HostFacts, Measurement
-from edgebench.host.analysis.run_energy import RunEnergy
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Scenario
 
