@@ -192,10 +192,11 @@ def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) 
     (row,) = [line for line in result.stdout.splitlines() if MODEL in line]
     header = next(line for line in result.stdout.splitlines() if "energy" in line)
     end = header.index("energy/inference") + len("energy/inference")
-    assert row[:end].split()[-1] == "—"
+    assert row[:end].split()[-1] == "refused"
     assert "digits_fp32.tflite" not in result.stdout
     lines = result.stderr.splitlines()
     (suspect,) = [line for line in lines if line.startswith("suspect: ")]
+    assert "energy refused: complete: serial port " in suspect
     assert "is gone" in suspect
     error, hint = lines[-2:]
     assert error.startswith("error: meter does not record: serial port ")

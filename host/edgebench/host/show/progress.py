@@ -12,8 +12,8 @@ from rich.text import Text
 
 from edgebench.host.document import headline_ns
 from edgebench.host.measure import Model
-from edgebench.host.show.tables import console, safe, verdict_lines
-from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
+from edgebench.host.show.tables import REFUSED, console, safe, verdict_lines
+from edgebench.host.show.units import format_bytes, format_duration, format_ns
 from edgebench.host.store.index import INVALID
 from edgebench.host.watcher import Place, Watcher
 from edgebench.protocol import messages as m
@@ -164,7 +164,7 @@ class ProgressWatcher(Watcher):
         self.documents.append(document)
         if not self._console.is_terminal:
             state = document["verdict"]["state"]
-            p50 = ABSENT if state == INVALID else format_ns(headline_ns(document).get("p50"))
+            p50 = REFUSED if state == INVALID else format_ns(headline_ns(document).get("p50"))
             self._say(f"done: {self._title}: p50 {p50}, {state}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:

@@ -31,6 +31,9 @@ ENERGY_WIDTH = 26
 """Columns that an energy takes from the others."""
 SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
+REFUSED = "refused"
+"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
+_ENERGY_RULES = ("meter", "energy_sync", "energy")
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -60,6 +63,8 @@ class _Column:
     is_number: bool = True
     only_for: Callable[[dict[str, Any]], bool] | None = None
     """Shown when any run is of this kind; None: always."""
+    is_asked_for: bool = False
+    """The run was made for it: where the run is invalid, it says that it is refused."""
 
 
 def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) -> Table:
@@ -78,19 +83,23 @@ def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) 
         else:
             table.add_column(column.name, overflow="fold")
     for document in documents:
-        is_refused = document["verdict"]["state"] == INVALID
-        table.add_row(
-            *(
-                ABSENT if is_refused and column.is_number else column.cell(document)
-                for column in columns
-            )
-        )
+        table.add_row(*(_cell(column, document) for column in columns))
     return table
+
+
+def _cell(column: _Column, document: dict[str, Any]) -> str | Text:
+    """No number of an invalid run."""
+    if document["verdict"]["state"] != INVALID or not column.is_number:
+        return column.cell(document)
+    is_its_kind = column.only_for is None or column.only_for(document)
+    return _refused() if column.is_asked_for and is_its_kind else ABSENT
 
 
 def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     """The runs in the store; an id is never broken, so that it can be copied."""
-    is_metered = any(_row_energy(row) != ABSENT for row in rows)
+    is_metered = any(
+        row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
+    )
     is_wide = width - (ENERGY_WIDTH if is_metered else 0) >= RUNS_WIDTH
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
@@ -108,7 +117,8 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
         table.add_row(
             text(row.run_id),
             *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
-            *(format_ns(value) for value in (numbers if is_wide else numbers[:1])),
+            _refused() if row.verdict == INVALID else format_ns(numbers[0]),
+            *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict),
         )
@@ -135,6 +145,8 @@ def devices_table(found: Sequence[Found]) -> Table:
 def verdict_lines(document: dict[str, Any]) -> list[str]:
     """Why a run is not valid, on one line; nothing for a valid one."""
     failed = {r["id"]: r["detail"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"}
+    if _is_energy_refused(document):
+        failed |= {rule: _energy_reason(failed[rule]) for rule in _ENERGY_RULES if rule in failed}
     for stricter, milder in MILDER.items():
         if stricter in failed:
             failed.pop(milder, None)
@@ -143,6 +155,11 @@ def verdict_lines(document: dict[str, Any]) -> list[str]:
     model, runtime = document["model"]["name"], document["runtime"]["name"]
     state = document["verdict"]["state"]
     return [safe(f"{state}: {model} on {runtime}: {'; '.join(failed.values())}")]
+
+
+def _energy_reason(detail: str) -> str:
+    """Of a rule about energy; what is said of a recording alone may be taken for the run's."""
+    return f"energy refused: {detail.removeprefix('refused: ')}"
 
 
 def _latency(name: str) -> Callable[[dict[str, Any]], str]:
@@ -178,19 +195,30 @@ def _is_metered(document: dict[str, Any]) -> bool:
     return document["metrics"].get("energy") is not None
 
 
-def _energy(document: dict[str, Any]) -> str:
+def _is_energy_refused(document: dict[str, Any]) -> bool:
+    return _is_metered(document) and document["metrics"]["energy"]["refused"] is not None
+
+
+def _energy(document: dict[str, Any]) -> str | Text:
     """Joules an inference with their absolute uncertainty; refused ones are no number."""
     energy = document["metrics"].get("energy")
-    if energy is None or energy["gross_j_per_inference"] is None:
+    if energy is None:
         return ABSENT
+    if energy["gross_j_per_inference"] is None:
+        return _refused()
     return _joules(energy["gross_j_per_inference"], energy["u95_absolute_j"], energy["boundary"])
 
 
-def _row_energy(row: Row) -> str:
+def _row_energy(row: Row) -> str | Text:
     """The same of a stored run; one that was refused is told from one that had no meter."""
     if row.energy_j_per_inference is None or row.energy_u95_absolute_j is None:
-        return "refused" if row.energy_refused else ABSENT
+        return _refused() if row.energy_refused else ABSENT
     return _joules(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
+
+
+def _refused() -> Text:
+    """In the place of a number that there is, and that nobody should trust."""
+    return Text(REFUSED, style="yellow")
 
 
 def _joules(value_j: float, u95_j: float, boundary: str | None) -> str:
@@ -218,13 +246,13 @@ _RESULT_COLUMNS = (
     _Column("model", -ENERGY_WIDTH, lambda d: text(d["model"]["name"]), is_number=False),
     _Column("precision", 100, lambda d: text(d["model"]["precision"] or ABSENT), is_number=False),
     _Column("runtime", -ENERGY_WIDTH, lambda d: text(d["runtime"]["name"]), is_number=False),
-    _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline),
-    _Column("p50", -ENERGY_WIDTH, _latency("p50")),
+    _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline, is_asked_for=True),
+    _Column("p50", -ENERGY_WIDTH, _latency("p50"), is_asked_for=True),
     _Column("± in run", 60, _half_width),
     _Column("p90", -ENERGY_WIDTH, _latency("p90")),
     _Column("p99", 70, _latency("p99")),
-    _Column("accuracy", 70, _accuracy, only_for=_has_accuracy),
-    _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered),
+    _Column("accuracy", 70, _accuracy, only_for=_has_accuracy, is_asked_for=True),
+    _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
     _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
     _Column("load", 132, _cold_start("load")),
     _Column("first", 132, _cold_start("first_inference")),

@@ -75,6 +75,35 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
         assert not re.search(r"\d (ns|µs|ms|s)\b", text)
 
 
+def test_number_of_an_invalid_run_is_called_refused() -> None:
+    """A dash looks as if the run had no such number, or nobody had asked for it."""
+    made = document(20)
+    for table in (results_table([made]), runs_table([row_of(made)])):
+        assert printed(table).count("refused") == 1, "its p50"
+    made["metrics"]["energy"] = {"refused": None, "gross_j_per_inference": 2e-3}
+    text = printed(results_table([made]))
+    assert text.count("refused") == 2
+    assert "mJ" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
+def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> None:
+    """A dash in the place of an energy says that there was no meter."""
+    plain, refused = document(), document()
+    reason = "complete: serial port /dev/ttyACM0 is gone"
+    refused["metrics"]["energy"] = {"refused": reason, "gross_j_per_inference": None}
+    refused["model"]["name"], refused["verdict"]["state"] = "refused.tflite", "suspect"
+    refused["verdict"]["rules"] += [
+        {"id": "meter", "outcome": "fail", "detail": reason},
+        {"id": "energy", "outcome": "fail", "detail": f"refused: {reason}"},
+    ]
+    words = printed(results_table([plain, refused], width), width).split()
+    assert words.count("refused") == 1
+    assert words.count(ABSENT) == 1, "the other had no meter"
+    [line] = verdict_lines(refused)
+    assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
+
+
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
 def test_run_id_is_never_broken(width: int) -> None:
     """A narrow terminal shows half of an id, which cannot be copied."""
