@@ -9,13 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 
 from edgebench.host.analysis.energy import EnergyWindow, MeterErrors
 from edgebench.host.analysis.meter_checks import Check, check_recording
+from edgebench.host.analysis.site import site_in, site_of
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile, read_power_facts
@@ -25,6 +26,7 @@ from edgebench.meters.base import Header, Meter, MeterSession, Missing
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.protocol.errors import (
     EdgebenchError,
+    MeasurementError,
     NoSuchMeter,
     StoreError,
     TargetError,
@@ -40,6 +42,8 @@ TICK_S = 0.1
 METER_CHECKS = ("calibration", "loss", "rate")
 """What the meter itself has to show; that samples are there, and below the end of a range, any file
 of numbers shows."""
+PARTS = "parts"
+"""Check of a meter with several rails, where they contradict their total."""
 OnTick = Callable[[float], None]
 """Called with the seconds that have passed."""
 
@@ -70,6 +74,8 @@ class Session:
     """When Ctrl-C ended it, seconds from its begin; None: nobody did, or that was long ago."""
     samples_directory: Path | None = None
     """Where its samples are, if not in its directory."""
+    left_out: tuple[str, ...] = ()
+    """Channels whose numbers contradict those of others, and are none."""
 
     @property
     def is_trusted(self) -> bool | None:
@@ -80,7 +86,7 @@ class Session:
         return None if all(check.is_passed is None for check in told) else True
 
     def channels(self) -> list[ChannelEnergy]:
-        """The energy of each channel that gave a number."""
+        """The energy of each channel that gave a number which nothing contradicts."""
         return [
             _energy(
                 PowerFile.open(self.samples_directory or self.directory),
@@ -88,7 +94,7 @@ class Session:
                 channel.boundary,
             )
             for channel in self.facts.header.capability.channels
-            if self.facts.of(channel.name)
+            if self.facts.of(channel.name) and channel.name not in self.left_out
         ]
 
 
@@ -193,7 +199,7 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
         facts = write_power(directory, session.recording())
     except OSError as exc:
         raise StoreError(f"samples cannot be written: {said_by(exc)}; kept: {path}") from exc
-    return Session(directory, facts, check_facts(facts), interrupted_s)
+    return replace(judged(directory, facts), interrupted_s=interrupted_s)
 
 
 @contextmanager
@@ -257,13 +263,45 @@ def stored_session(directory: Path) -> Iterator[Session]:
             folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
             samples = Path(stack.enter_context(folder))
             facts = decode_into(samples, directory / METER_FILE)
-        yield Session(directory, facts, check_facts(facts), samples_directory=samples)
+        yield replace(judged(samples, facts), directory=directory, samples_directory=samples)
 
 
-def check_facts(facts: PowerFacts) -> tuple[Check, ...]:
-    """Judge a recording."""
+def judged(directory: Path, facts: PowerFacts) -> Session:
+    """The recording whose samples are there, with what its checks say of it.
+
+    Raises:
+        RunDamaged: the samples cannot be read.
+    """
     flags = reduce(or_, (group.flags for group in facts.groups), 0)
-    return check_recording(facts.header, facts.loss, flags, _mean_power_w(facts))
+    checks = check_recording(facts.header, facts.loss, flags, _mean_power_w(facts))
+    return _hold_parts_against_whole(Session(directory, facts, checks))
+
+
+def _hold_parts_against_whole(session: Session) -> Session:
+    """With a check more where the rails of a meter contradict their total, as in a run.
+
+    A total that stands still, as that of a platform may, is left out, and its parts are kept.
+
+    Raises:
+        RunDamaged: the samples cannot be read.
+    """
+    facts = session.facts
+    names = [channel.name for channel in facts.header.capability.channels]
+    if len(names) < 2 or not all(map(facts.of, names)):
+        return session
+    try:
+        whole = site_of(facts.header)
+    except MeasurementError:  # nobody knows what they add up to: each is a number of its own
+        return session
+    try:
+        found = site_in(PowerFile.open(session.directory))
+    except MeasurementError as exc:
+        return replace(session, checks=(*session.checks, Check(PARTS, False, str(exc))))
+    if found == whole:
+        return session
+    detail = f"{whole.name} takes less than {found.name} inside of it, and is left out"
+    checks = (*session.checks, Check(PARTS, None, detail))
+    return replace(session, checks=checks, left_out=whole.channels)
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support.energy import SECOND_NS, header, recorded
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.usb_bus import UsbBus
 
-from edgebench.host.session import look_at_meters, open_meter, record
-from edgebench.meters.base import Header
+from edgebench.host.session import Session, look_at_meters, open_meter, record, stored_session
+from edgebench.meters.base import Channel, Header
 from edgebench.meters.bulk import BulkTransport
 from edgebench.meters.joulescope import device as joulescope_device
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import device as lpm01a_device
+from edgebench.meters.rails import TOTAL
 from edgebench.meters.synthetic.device import Synthetic
 from edgebench.protocol.errors import TargetError
 
@@ -89,3 +93,60 @@ def test_session_that_is_interrupted_as_it_begins_leaves_no_directory(
         record(meter, tmp_path / "session", 1.0, lambda passed_s: None)
     meter.close()
     assert not (tmp_path / "session").exists()
+
+
+IN, GPU, CPU = Channel("VDD_IN", "module"), Channel("VDD_GPU", "rail"), Channel("VDD_CPU", "rail")
+PSYS, PACKAGE = Channel("psys", "platform"), Channel("package-0", "package")
+
+
+def session_of(directory: Path, powers_w: dict[Channel, float], *total: str) -> Session:
+    """A stored recording in which each channel takes this power for two seconds."""
+    time_ns = np.arange(0, 2 * SECOND_NS, SECOND_NS // 50)
+    powers = [np.full(len(time_ns), power_w) for power_w in powers_w.values()]
+    meter = header(*powers_w, facts={TOTAL: list(total)} if total else {})
+    recorded(directory, time_ns, *powers, of=meter)
+    with stored_session(directory) as session:
+        return session
+
+
+def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> None:
+    """A run refuses the energy of a board whose rails have each other's names, a recording not."""
+    session = session_of(tmp_path, {IN: 1.5, GPU: 7.5, CPU: 2.0}, IN.name)
+    assert session.is_trusted is False
+    assert [(one.id, one.detail) for one in session.checks if one.is_passed is False] == [
+        (
+            "parts",
+            "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside of it 9.5 W: the rails have wrong names",
+        )
+    ]
+
+
+def test_total_that_stands_still_is_no_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A laptop takes 0 J, and its processor 20."""
+    caplog.set_level(logging.WARNING)
+    session = session_of(tmp_path, {PSYS: 0.0, PACKAGE: 10.0})
+    assert session.is_trusted is True
+    assert [channel.name for channel in session.channels()] == ["package-0"]
+    last = session.checks[-1]
+    assert (last.id, last.is_passed) == ("parts", None)
+    assert last.detail == "psys takes less than package-0 inside of it, and is left out"
+
+
+@pytest.mark.parametrize(
+    ("powers_w", "total"),
+    [
+        ({IN: 3.0, GPU: 1.0, CPU: 1.0}, [IN.name]),
+        ({PSYS: 15.0, PACKAGE: 10.0}, []),
+        ({GPU: 1.0, CPU: 1.0}, []),
+    ],
+)
+def test_rails_that_fit_are_all_numbers(
+    tmp_path: Path, powers_w: dict[Channel, float], total: list[str]
+) -> None:
+    """A board whose rails add up is refused, or rails that nobody can add up are."""
+    session = session_of(tmp_path, powers_w, *total)
+    assert session.is_trusted is True
+    assert "parts" not in [one.id for one in session.checks]
+    assert len(session.channels()) == len(powers_w)

@@ -25,7 +25,7 @@ from edgebench.host.imports import (
     ptdaemon_file,
 )
 from edgebench.host.imports.blocks import Rows, Tally
-from edgebench.host.session import Session, check_facts
+from edgebench.host.session import Session, judged
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of
@@ -75,7 +75,7 @@ def import_file(path: Path, directory: Path, supply_v: float | None = None) -> S
             facts = write_blocks(directory, source.header, source.blocks, source.loss)
         except FileRefused as exc:
             raise FileRefused(f"{path}: {exc}") from exc
-    return Session(directory, facts, check_facts(facts))
+    return judged(directory, facts)
 
 
 @contextmanager
