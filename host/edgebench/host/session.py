@@ -305,12 +305,21 @@ def _hold_parts_against_whole(session: Session) -> Session:
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:
-    """Of all channels; None where there is no time between samples."""
-    groups = facts.groups
+    """Of the channels that add up to the device, else of all; None: no time between samples."""
+    names = _added_up(facts.header)
+    groups = [one for one in facts.groups if one.channel in names]
     if not groups:
         return None
     span_ns = max(one.last_ns for one in groups) - min(one.first_ns for one in groups)
     return sum(one.energy_j for one in groups) / span_ns * 1e9 if span_ns else None
+
+
+def _added_up(header: Header) -> tuple[str, ...]:
+    """A rail that another one feeds is not counted twice."""
+    try:
+        return site_of(header).channels
+    except MeasurementError:
+        return tuple(channel.name for channel in header.capability.channels)
 
 
 def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:

@@ -150,3 +150,9 @@ def test_rails_that_fit_are_all_numbers(
     assert session.is_trusted is True
     assert "parts" not in [one.id for one in session.checks]
     assert len(session.channels()) == len(powers_w)
+
+
+def test_mean_power_counts_no_rail_twice(tmp_path: Path) -> None:
+    """A board that takes 3 W is said to take 5 W, as its rails are added to their total."""
+    session = session_of(tmp_path, {IN: 3.0, GPU: 1.0, CPU: 1.0}, IN.name)
+    assert [one.detail for one in session.checks if one.id == "direction"] == ["3 W on average"]
