@@ -13,10 +13,13 @@ from edgebench.host.comparison import Compared
 from edgebench.host.show.tables import PIPE_WIDTH, safe
 from edgebench.host.show.units import (
     ABSENT,
+    format_change,
     format_duration,
     format_joules,
     format_ns,
+    format_ratio,
     format_watts,
+    half_width_of,
 )
 
 WIDE = 110
@@ -44,7 +47,7 @@ def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Tab
         numbers = [
             _value(compared.metric, result.baseline_median),
             _value(compared.metric, result.candidate_median),
-            _change(result.ratio),
+            _change(result.ratio, half_width_of(result.ratio_interval)),
             _interval(result.ratio_interval),
             _detectable(result.minimum_detectable_ratio),
         ]
@@ -71,8 +74,8 @@ def comparison_lines(found: Sequence[Compared]) -> list[str]:
         )
         if rules.instrument_ratio:
             lines.append(
-                f"note: the interval includes ±{2 * rules.instrument_ratio:.2%} by the meter; what "
-                "it has in common in all runs cancels"
+                f"note: the interval includes {format_ratio(2 * rules.instrument_ratio)} by the "
+                "meter; what it has in common in all runs cancels"
             )
         suspects = compared.verdicts.suspect_count
         if suspects:
@@ -110,13 +113,15 @@ def _value(metric: str, value: float) -> str:
     return format_ns(value) if "_ns" in metric.split(".")[0] else f"{value:.5g}"
 
 
-def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2f} %"
+def _change(ratio: float, half_width_ratio: float) -> str:
+    return format_change(ratio - 1, half_width_ratio)
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:
-    return ABSENT if bounds is None else f"{_change(bounds[0])} .. {_change(bounds[1])}"
+    if bounds is None:
+        return ABSENT
+    return " .. ".join(_change(bound, half_width_of(bounds)) for bound in bounds)
 
 
 def _detectable(ratio: float | None) -> str:
-    return ABSENT if ratio is None else f"{100 * ratio:.2f} %"
+    return ABSENT if ratio is None else format_ratio(ratio).removeprefix("±")

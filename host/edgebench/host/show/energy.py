@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from edgebench.host.show.units import (
-    format_duration,
     format_joules,
     format_joules_within,
+    format_lasting,
     format_ns,
     format_rate,
+    format_ratio,
+    format_uncertainty_joules,
     format_watts,
     format_watts_within,
 )
@@ -18,7 +20,6 @@ _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
 _MANY = 1e6
 """More than this is not counted to the last one."""
-_CHARGE_ENDS_S = 48 * 3600.0
 
 
 def energy_lines(energy: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -50,7 +51,9 @@ def _gross(energy: dict[str, Any]) -> str:
     value = format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
     parts = [f"{value} an inference, gross"]
     if energy["inferences_per_j"] is not None:
-        parts.append(f"{format_rate(energy['inferences_per_j'])} inferences/J")
+        per_j = energy["inferences_per_j"]
+        ratio = energy["u95_absolute_j"] / abs(energy["gross_j_per_inference"])
+        parts.append(f"{format_rate(per_j, ratio * per_j)} inferences/J")
     count, duration_s = energy["inference_count"], energy["duration_s"]
     return ", ".join([*parts, f"over {count} in {duration_s:.3g} s"])
 
@@ -78,10 +81,11 @@ def _uncertainty(energy: dict[str, Any]) -> str:
     """Both figures, and what they are made of."""
     absolute, comparative = energy["u95_absolute_j"], energy["u95_comparative_j"]
     largest = sorted(energy["components_j"].items(), key=lambda item: item[1], reverse=True)
-    names = [f"{name} {format_joules(value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
+    names = [f"{name} {format_joules(value, value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
+    off, beside = map(format_uncertainty_joules, (absolute, comparative))
     return (
-        f"±{format_joules(absolute)} absolute, ±{format_joules(comparative)} beside another run "
-        f"with this meter (k = 2); most by {', '.join(names) or 'nothing that is known'} (k = 1)"
+        f"{off} absolute, {beside} beside another run with this meter (k = 2); most by "
+        f"{', '.join(names) or 'nothing that is known'} (k = 1)"
     )
 
 
@@ -115,11 +119,10 @@ def _short(reason: str) -> str:
 def _battery(battery: dict[str, Any] | None) -> list[tuple[str, str]]:
     if battery is None:
         return []
-    duration_s, count = battery["duration_s"], battery["inference_count"]
-    is_long = duration_s > _CHARGE_ENDS_S
-    lasts = f"{duration_s / 3600:.0f} h" if is_long else format_duration(duration_s)
-    shown = f"{count:.3g}" if count >= _MANY else format_rate(count)
-    within = f"±{100 * battery['u95_ratio']:.2g} %"
+    count, ratio = battery["inference_count"], battery["u95_ratio"]
+    lasts = format_lasting(battery["duration_s"], ratio * battery["duration_s"])
+    shown = f"{count:.3g}" if count >= _MANY else format_rate(count, ratio * count)
+    within = format_ratio(ratio)
     of = format_joules(battery["capacity_j"])
     return [
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
@@ -15,10 +15,11 @@ from edgebench.host.session import ChannelEnergy, Session
 from edgebench.host.show.tables import console, plain_table, text
 from edgebench.host.show.units import (
     format_amperes,
-    format_joules,
+    format_joules_within,
     format_ns,
     format_rate,
     format_watts,
+    format_watts_within,
 )
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.registry import DRIVERS
@@ -85,7 +86,7 @@ def _limit(limit: CurrentLimit) -> str:
 
 def _term(term: UncertaintyTerm) -> list[str]:
     is_ratio = term.unit is Unit.RATIO
-    value = f"{100 * term.value:g} %" if is_ratio else f"{term.value:g} {term.unit.value}"
+    value = f"{100 * term.value:.3g} %" if is_ratio else f"{term.value:.3g} {term.unit.value}"
     spread = term.distribution.value
     if term.distribution is Distribution.NORMAL:
         spread += f", k = {term.coverage:g}"
@@ -122,16 +123,11 @@ def _energy_table(channels: list[ChannelEnergy]) -> Table:
             one.name,
             one.boundary,
             f"{one.duration_s:.3f} s",
-            _within(format_joules(one.energy_j), one.u95_absolute_j, format_joules),
-            _within(format_watts(one.power_w_mean), one.power_w_mean_u95_absolute, format_watts),
+            format_joules_within(one.energy_j, one.u95_absolute_j),
+            format_watts_within(one.power_w_mean, one.power_w_mean_u95_absolute),
             format_watts(one.power_w_peak),
         )
     return table
-
-
-def _within(value: str, u95: float | None, form: Callable[[float], str]) -> str:
-    """The value with its expanded uncertainty, or with the word that there is none."""
-    return f"{value} (uncertainty unknown)" if u95 is None else f"{value} ±{form(u95)}"
 
 
 def _checks_table(session: Session) -> Table:

@@ -14,7 +14,9 @@ from edgebench.host.show.units import (
     format_bytes,
     format_interval_ns,
     format_ns,
+    format_plain,
     format_rate,
+    half_width_of,
 )
 from edgebench.host.store.index import INVALID
 
@@ -228,10 +230,11 @@ def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:
 def _accuracy(accuracy: dict[str, Any] | None) -> list[tuple[str, str]]:
     if accuracy is None:
         return []
-    low, high = accuracy["ci95"] or (None, None)
-    between = f", 95 % between {low:.4g} and {high:.4g}" if low is not None else ""
+    half_width = half_width_of(accuracy["ci95"])
+    low, high = (format_plain(one, half_width) for one in accuracy["ci95"] or (0.0, 0.0))
+    between = f", 95 % between {low} and {high}" if accuracy["ci95"] else ""
     drop = accuracy["drop_vs_reference"]
-    against = "" if drop is None else f", {drop:.4g} worse than its reference"
-    count = accuracy["sample_count"]
-    value = f"{accuracy['metric']} {accuracy['value']:.4g} of {count} samples{between}{against}"
+    worse = "" if drop is None else f", {format_plain(drop, half_width)} worse than its reference"
+    count, shown = accuracy["sample_count"], format_plain(accuracy["value"], half_width)
+    value = f"{accuracy['metric']} {shown} of {count} samples{between}{worse}"
     return [("accuracy", value)]

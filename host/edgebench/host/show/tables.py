@@ -20,14 +20,16 @@ from edgebench.host.show.units import (
     format_half_width,
     format_joules_within,
     format_ns,
+    format_plain,
     format_rate,
+    half_width_of,
 )
 from edgebench.host.store.index import DAMAGED, INVALID, Row
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
 RUNS_WIDTH = 120
-ENERGY_WIDTH = 26
+ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
 SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
@@ -167,8 +169,9 @@ def _latency(name: str) -> Callable[[dict[str, Any]], str]:
 
     def cell(document: dict[str, Any]) -> str:
         latency = headline_ns(document)
-        is_bounded = name == "p50" or latency.get(f"{name}_ci95") is not None
-        return format_ns(latency.get(name) if is_bounded else None)
+        interval = latency.get(f"{name}_ci95")
+        is_bounded = name == "p50" or interval is not None
+        return format_ns(latency.get(name) if is_bounded else None, half_width_of(interval))
 
     return cell
 
@@ -188,7 +191,10 @@ def _has_accuracy(document: dict[str, Any]) -> bool:
 
 def _accuracy(document: dict[str, Any]) -> str:
     accuracy = document["metrics"]["accuracy"]
-    return ABSENT if accuracy is None else f"{accuracy['metric']} {accuracy['value']:.4g}"
+    if accuracy is None:
+        return ABSENT
+    half_width = half_width_of(accuracy.get("ci95"))
+    return f"{accuracy['metric']} {format_plain(accuracy['value'], half_width)}"
 
 
 def _is_metered(document: dict[str, Any]) -> bool:

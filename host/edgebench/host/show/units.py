@@ -1,29 +1,45 @@
-"""Numbers with units that a person reads at a glance."""
+"""Numbers with units that a person reads at a glance.
+
+An uncertainty has two significant digits, and its value ends at the same place; a number whose
+uncertainty stands elsewhere has three digits, or fewer where that is wide. No more digits than
+any instrument is good for: six, and an uncertainty below 0.01 % is called that.
+
+Source: JCGM 100:2008 (GUM), 7.2.6
+"""
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 ABSENT = "—"
-_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
-_PREFIXES = ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
-_ROUNDING = 5e-4
-"""Of a value that is shown with three digits."""
+_TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
+"""By power of ten, of nanoseconds."""
+_PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "µ"), (-9, "n"), (-12, "p"))
+_Units = tuple[tuple[int, str], ...]
+_LEAST_RATIO = 1e-4
+"""Of a value: a smaller uncertainty is no news, and would be shown with absurd digits."""
+_LEAST = 1e-13
+"""Joules or watts: a smaller uncertainty is a zero that was computed."""
+_CLOCK_ENDS_H = 48
+"""Longer times are no hours, minutes and seconds."""
+_UNKNOWN = "(uncertainty unknown)"
+_ANY_PLACE = 99
+"""Of what has no uncertainty that is known."""
 _SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
-def format_ns(value_ns: float | None) -> str:
-    """A duration, three significant digits.
+def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
+    """A duration, three significant digits; fewer where it may be off by so much.
 
-    >>> format_ns(1_234_567), format_ns(87), format_ns(None)
-    ('1.23 ms', '87 ns', '—')
+    >>> format_ns(1_234_567), format_ns(87), format_ns(None), format_ns(1_234_567, 540_000)
+    ('1.23 ms', '87 ns', '—', '1.23 ms')
+    >>> format_ns(1_234_567, 2_000_000), format_ns(987, 345)
+    ('1.2 ms', '990 ns')
     """
     if value_ns is None:
         return ABSENT
-    for size, unit in _TIME_UNITS:
-        if value_ns >= size:
-            return f"{_three_digits(value_ns / size)} {unit}"
-    return f"{value_ns:.0f} ns"
+    return _shown(value_ns, min(0, _three(value_ns), _place(half_width_ns)), _TIME_UNITS)
 
 
 def format_bytes(value: float | None) -> str:
@@ -44,7 +60,7 @@ def format_watts(value_w: float | None) -> str:
     """A power, three significant digits.
 
     >>> format_watts(0.0284), format_watts(12.3456), format_watts(-1e-12)
-    ('28.4 mW', '12.3 W', '-0.001 nW')
+    ('28.4 mW', '12.3 W', '-1.00 pW')
     """
     return ABSENT if value_w is None else _prefixed(value_w, "W")
 
@@ -58,57 +74,148 @@ def format_amperes(value_a: float) -> str:
     return _prefixed(value_a, "A")
 
 
-def format_joules(value_j: float | None) -> str:
-    """An energy, three significant digits.
+def format_joules(value_j: float | None, half_width_j: float = 0.0) -> str:
+    """An energy, three significant digits; fewer where it may be off by so much.
 
     >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
     ('1.32 mJ', '0 J', '15.0 kJ')
+    >>> format_joules(0.00987, 0.0012)
+    '9.9 mJ'
     """
-    return ABSENT if value_j is None else _prefixed(value_j, "J")
+    return ABSENT if value_j is None else _prefixed(value_j, "J", half_width_j)
 
 
-def format_joules_within(value_j: float, half_width_j: float) -> str:
+def format_uncertainty_joules(half_width_j: float) -> str:
+    """An uncertainty on its own, two significant digits.
+
+    >>> format_uncertainty_joules(6.27e-8), format_uncertainty_joules(1e-20)
+    ('±63 nJ', '±<0.1 pJ')
+    """
+    if 0 < half_width_j < _LEAST:
+        return "±<0.1 pJ"
+    return f"±{format_joules(half_width_j, half_width_j)}"
+
+
+def format_joules_within(value_j: float, half_width_j: float | None) -> str:
     """An energy with its expanded uncertainty in percent, or in joules where that is more than it.
 
-    >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.0002)
-    ('1.32 mJ ±11 %', '2.00 J ±0.010 %')
+    >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.002)
+    ('1.32 mJ ±11 %', '2.0000 J ±0.10 %')
     >>> format_joules_within(-2e-9, 5e-8), format_joules_within(-1e-20, 5e-8)
-    ('-2.00 ±50.0 nJ', '0.00 ±50.0 nJ')
+    ('-2 ±50 nJ', '0 ±50 nJ')
+    >>> format_joules_within(1.23456789012, 1e-10), format_joules_within(1.23456, None)
+    ('1.23457 J ±<0.01 %', '1.23 J (uncertainty unknown)')
     """
     return _within(value_j, half_width_j, "J")
 
 
-def format_watts_within(value_w: float, half_width_w: float) -> str:
+def format_watts_within(value_w: float, half_width_w: float | None) -> str:
     """A power with its expanded uncertainty.
 
     >>> format_watts_within(2.0, 0.05)
-    '2.00 W ±2.5 %'
+    '2.000 W ±2.5 %'
     """
     return _within(value_w, half_width_w, "W")
 
 
-def _within(value: float, half_width: float, unit: str) -> str:
-    if abs(value) < half_width:
-        size, prefix = _prefix_of(half_width)
-        scaled = round(value / size, 2) + 0.0  # no -0.00
-        return f"{scaled:.2f} ±{_three_digits(half_width / size)} {prefix}{unit}"
-    ratio = abs(half_width / value) if value else 0.0
-    digits = 0 if ratio >= 0.1 else 1 if ratio >= 0.01 else 2 if ratio >= 0.001 else 3
-    return f"{_prefixed(value, unit)} ±{100 * ratio:.{digits}f} %"
+def _within(value: float, half_width: float | None, unit: str) -> str:
+    if not half_width or not math.isfinite(half_width):
+        return f"{_prefixed(value, unit)} {_UNKNOWN}"
+    if abs(value) < max(half_width, _LEAST):
+        place = _place(max(half_width, _LEAST))
+        uncertain = round(max(half_width, _LEAST), place)
+        power, name = _unit_of(uncertain, _units(unit))
+        shown = [_rounded(one / 10.0**power, place + power) for one in (value, uncertain)]
+        return f"{shown[0]} {'±<' if half_width < _LEAST else '±'}{shown[1]} {name}"
+    place = _place(max(half_width, _LEAST_RATIO * abs(value)))
+    return f"{_shown(value, place, _units(unit))} {format_ratio(half_width / abs(value))}"
 
 
-def _prefixed(value: float, unit: str) -> str:
-    if value == 0:
+def format_ratio(half_width_ratio: float) -> str:
+    """An uncertainty as a ratio, in percent with two significant digits.
+
+    >>> format_ratio(0.1234), format_ratio(0.00031), format_ratio(1e-12), format_ratio(1.5)
+    ('±12 %', '±0.031 %', '±<0.01 %', '±150 %')
+    """
+    if half_width_ratio < _LEAST_RATIO * (1 - 1e-9):
+        return "±<0.01 %"
+    percent = 100 * half_width_ratio
+    return f"±{_rounded(percent, _place(percent))} %"
+
+
+def format_plain(value: float, half_width: float = 0.0) -> str:
+    """A number without a unit, four decimals at most; fewer where it may be off by so much.
+
+    >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17)
+    ('0.975', '0.972', '0')
+    """
+    place = min(4, _place(half_width))
+    return f"{round(value, place) + 0.0:g}" if not half_width else _rounded(value, place)
+
+
+def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
+    """A change in percent, two decimals; fewer where it may be off by so much.
+
+    >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
+    ('+1.23 %', '-12 %', '+0.00 %')
+    """
+    place = min(2, _place(100 * half_width_ratio))
+    return f"{round(100 * ratio, place) + 0.0:+.{max(0, place)}f} %"
+
+
+def _place(half_width: float) -> int:
+    """Decimals of the second significant digit, negative before the point; many for none.
+
+    >>> _place(0.0123), _place(0.0996), _place(4200.0)
+    (3, 2, -2)
+    """
+    if not half_width or not math.isfinite(half_width):
+        return _ANY_PLACE
+    exponent = int(f"{abs(half_width):.1e}".partition("e")[2])
+    return 1 - exponent
+
+
+def _rounded(value: float, place: int) -> str:
+    """To so many decimals; what is before the point is filled with zeros, and zero has no sign.
+
+    >>> _rounded(1234.5, -2), _rounded(-0.001, 1)
+    ('1200', '0.0')
+    """
+    return f"{round(value, place) + 0.0:.{max(0, place)}f}"
+
+
+def _prefixed(value: float, unit: str, half_width: float = 0.0) -> str:
+    if abs(value) < _LEAST:
         return f"0 {unit}"
-    size, prefix = _prefix_of(abs(value))
-    if abs(value) < size:
-        return f"{value / size:.3g} {prefix}{unit}"
-    return f"{_three_digits(value / size)} {prefix}{unit}"
+    return _shown(value, min(_three(value), _place(half_width)), _units(unit))
 
 
-def _prefix_of(value: float) -> tuple[float, str]:
-    """The prefix under which three digits of a value are shown; 999.6 mW are 1.00 W."""
-    return next((one for one in _PREFIXES if value >= one[0] * (1 - _ROUNDING)), _PREFIXES[-1])
+def _units(unit: str) -> _Units:
+    return tuple((power, f"{prefix}{unit}") for power, prefix in _PREFIXES)
+
+
+def _three(value: float) -> int:
+    """Decimals of the third significant digit.
+
+    >>> _three(12.34), _three(0.9996), _three(0.0)
+    (1, 2, 0)
+    """
+    return _place(value) + 1 if value else 0
+
+
+def _shown(value: float, place: int, units: _Units) -> str:
+    """To a decimal place of the basic unit, with the unit that fits the rounded value.
+
+    >>> _shown(0.9996, 3, _units("W")), _shown(0.9996, 4, _units("W"))
+    ('1.000 W', '999.6 mW')
+    """
+    rounded = round(value, place)
+    power, name = _unit_of(rounded, units)
+    return f"{_rounded(rounded / 10.0**power, place + power)} {name}"
+
+
+def _unit_of(rounded: float, units: _Units) -> tuple[int, str]:
+    return next((one for one in units if abs(rounded) >= 10.0 ** one[0]), units[-1])
 
 
 def format_duration(value_s: float) -> str:
@@ -120,38 +227,64 @@ def format_duration(value_s: float) -> str:
     return str(timedelta(seconds=round(value_s)))
 
 
+def format_lasting(value_s: float, half_width_s: float) -> str:
+    """An estimated time: to the second, or in hours where it may be off by more than a minute.
+
+    >>> format_lasting(33303, 10), format_lasting(33303, 4000), format_lasting(360_000, 100)
+    ('9:15:03', '9.3 h', '100 h')
+    """
+    hours = value_s / 3600
+    if hours > _CLOCK_ENDS_H:
+        return f"{_rounded(hours, min(0, _place(half_width_s / 3600)))} h"
+    if half_width_s > 60:
+        return f"{_rounded(hours, min(2, _place(half_width_s / 3600)))} h"
+    return format_duration(value_s)
+
+
 def format_half_width(value_ns: float | None, interval: object) -> str:
     """Half the width of an interval in percent of the value.
 
-    >>> format_half_width(100, [98, 104])
-    '±3.0 %'
+    >>> format_half_width(100, [98, 104]), format_half_width(100, [80, 130.3])
+    ('±3.0 %', '±25 %')
     """
     if value_ns is None or not isinstance(interval, (list, tuple)) or value_ns <= 0:
         return ABSENT
     low, high = interval
     percent = 50 * (high - low) / value_ns
-    return f"±{percent:.1f} %" if percent >= 0.05 else "±<0.1 %"
+    return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
+
+
+def half_width_of(interval: object) -> float:
+    """Half the width of an interval, in its unit; 0 where there is none."""
+    return abs(interval[1] - interval[0]) / 2 if isinstance(interval, (list, tuple)) else 0.0
 
 
 def format_interval_ns(value_ns: float | None, interval: object) -> str:
     """A duration with its interval; none without one.
 
     >>> format_interval_ns(1000, [990, 1020]), format_interval_ns(1000, None)
-    ('1.00 µs (990 ns..1.02 µs)', '—')
+    ('1.000 µs (0.990 µs..1.020 µs)', '—')
+    >>> format_interval_ns(7_123_456, [7_000_000, 7_500_000])
+    '7.12 ms (7.00 ms..7.50 ms)'
     """
     if value_ns is None or not isinstance(interval, (list, tuple)):
         return ABSENT
-    low, high = interval
-    return f"{format_ns(value_ns)} ({format_ns(low)}..{format_ns(high)})"
+    place = min(0, _place(max(half_width_of(interval), _LEAST_RATIO * abs(value_ns))))
+    power, name = _unit_of(round(value_ns, place), _TIME_UNITS)
+    value, low, high = (
+        f"{_rounded(one / 10.0**power, place + power)} {name}" for one in (value_ns, *interval)
+    )
+    return f"{value} ({low}..{high})"
 
 
-def format_rate(per_s: float) -> str:
-    """A rate, three significant digits or all before the point.
+def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
+    """A rate, three significant digits or all before the point; fewer where it may be that off.
 
-    >>> format_rate(37591.2), format_rate(12.345)
-    ('37,591', '12.3')
+    >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
+    ('37,591', '12.3', '37,600')
     """
-    return f"{per_s:,.0f}" if per_s >= 100 else _three_digits(per_s)
+    place = min(max(0, _three(per_s)), _place(half_width_per_s))
+    return f"{round(per_s, place) + 0.0:,.{max(0, place)}f}"
 
 
 def _three_digits(value: float) -> str:

@@ -19,31 +19,30 @@ from edgebench.host.store.layout import Store
 Document = dict[str, Any]
 
 WIDE = """\
-energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
-               105 µJ ±0.061 % an inference, net of idle
-power          mean 2.00 W ±0.030 %, idle 1.00 W ±0.010 %, highest sample 2.00 W ±0.000 %
-uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k = 2); most by edges of the window 29.9 nJ, sampling of the window 9.44 nJ (k =
-               1)
+energy         209.932 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
+               104.956 µJ ±0.061 % an inference, net of idle
+power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample 2.00 W (uncertainty unknown)
+uncertainty    ±63 nJ absolute, ±63 nJ beside another run with this meter (k = 2); most by edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
-phases         load 600 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.05 J ±0.030 % at 2.00 W
-battery        3.17e+08 inferences or 9:15:03 (±0.03 %) without a pause from 66.6 kJ, as stated
+phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.04756 J ±0.030 % at 2.00 W
+battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from 66.6 kJ, as stated
 meter          edgebench synthetic, nothing is measured; inside: synthetic
 clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
 """  # noqa: E501
 NARROW = """\
-energy         210 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over
+energy         209.932 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over
                4990 in 0.524 s
-               105 µJ ±0.061 % an inference, net of idle
-power          mean 2.00 W ±0.030 %, idle 1.00 W ±0.010 %, highest sample 2.00 W
-               ±0.000 %
-uncertainty    ±62.7 nJ absolute, ±62.7 nJ beside another run with this meter (k
-               = 2); most by edges of the window 29.9 nJ, sampling of the window
-               9.44 nJ (k = 1)
+               104.956 µJ ±0.061 % an inference, net of idle
+power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample
+               2.00 W (uncertainty unknown)
+uncertainty    ±63 nJ absolute, ±63 nJ beside another run with this meter (k =
+               2); most by edges of the window 30 nJ, sampling of the window 9.4
+               nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter,
                synchronised to 91.3 µs, resolves 20 ms
-phases         load 600 mJ ±0.037 % at 1.50 W; warmup none, too short for this
-               meter; steady 1.05 J ±0.030 % at 2.00 W
-battery        3.17e+08 inferences or 9:15:03 (±0.03 %) without a pause from
+phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for
+               this meter; steady 1.04756 J ±0.030 % at 2.00 W
+battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from
                66.6 kJ, as stated
 meter          edgebench synthetic, nothing is measured; inside: synthetic
 clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
@@ -118,15 +117,17 @@ def test_net_that_is_not_there_says_why(made: Document) -> None:
     gone = dict.fromkeys(("net_j_per_inference", "power_w_idle", "net_u95_absolute_j"))
     found = lines_of(changed(made, **gone, net_refused="the device was not idle beside the run"))
     assert found[""] == "net: none, the device was not idle beside the run"
-    assert found["power"] == "mean 2.00 W ±0.030 %, highest sample 2.00 W ±0.000 %"
+    assert found["power"] == (
+        "mean 1.99981 W ±0.030 %, highest sample 2.00 W (uncertainty unknown)"
+    )
 
 
 def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
     """A model that takes nothing measurable is shown with ±0 %, or with millions of percent."""
     found = lines_of(changed(made, net_j_per_inference=-1e-9, net_u95_absolute_j=6e-8))
-    assert found[""] == "-1.00 ±60.0 nJ an inference, net of idle"
+    assert found[""] == "-1 ±60 nJ an inference, net of idle"
     found = lines_of(changed(made, net_j_per_inference=0.0, net_u95_absolute_j=6e-8))
-    assert found[""] == "0.00 ±60.0 nJ an inference, net of idle"
+    assert found[""] == "0 ±60 nJ an inference, net of idle"
 
 
 def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
@@ -134,8 +135,15 @@ def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
     assert "battery" not in lines_of(changed(made, battery=None))
     battery = made["metrics"]["energy"]["battery"] | {"duration_s": 100 * 3600.0}
     found = lines_of(changed(made, battery=battery))["battery"]
-    shown = "3.17e+08 inferences or 100 h (±0.03 %) without a pause from 66.6 kJ, as stated"
+    shown = "3.17e+08 inferences or 100 h (±0.030 %) without a pause from 66.6 kJ, as stated"
     assert found == shown
+
+
+def test_battery_lasts_as_long_as_anybody_can_tell(made: Document) -> None:
+    """An estimate that is an hour off is shown to the second."""
+    battery = made["metrics"]["energy"]["battery"] | {"u95_ratio": 0.12}
+    found = lines_of(changed(made, battery=battery))["battery"]
+    assert found == "3.17e+08 inferences or 9.3 h (±12 %) without a pause from 66.6 kJ, as stated"
 
 
 def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:

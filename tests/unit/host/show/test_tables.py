@@ -148,12 +148,12 @@ def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> No
 @pytest.mark.parametrize(
     ("before", "after", "words", "p50"),
     [
-        (None, 9e6, "; throttled from the start, so", "p50 9.00 ms (8.00 ms..10.0 ms) after the"),
+        (None, 9e6, "; throttled from the start, so", "p50 9.0 ms (8.0 ms..10.0 ms) after the"),
         (
             7e6,
             9e6,
             "; throttled almost from the start, so",
-            "p50 7.00 ms (6.00 ms..8.00 ms) before",
+            "p50 7.0 ms (6.0 ms..8.0 ms) before",
         ),
     ],
 )

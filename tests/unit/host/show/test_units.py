@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import re
+from collections.abc import Callable
+from decimal import Decimal
 from types import ModuleType
 
 import pytest
@@ -14,12 +17,24 @@ from edgebench.host.show import units
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
+    format_change,
     format_duration,
     format_half_width,
+    format_interval_ns,
+    format_joules,
+    format_joules_within,
     format_ns,
+    format_plain,
+    format_rate,
+    format_ratio,
+    format_uncertainty_joules,
+    format_watts_within,
 )
 
 TIMES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+PREFIXES = {"G": 9, "M": 6, "k": 3, "": 0, "m": -3, "µ": -6, "n": -9, "p": -12}
+MOST_DIGITS = 6
+ratios = st.floats(1e-12, 0.99)
 SIZES = {"GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
 
 
@@ -60,3 +75,100 @@ def test_absent_is_never_zero() -> None:
 def test_waiting_time_is_rounded(value_s: float, expected: str) -> None:
     """A minute is shown as 59 seconds for ever."""
     assert format_duration(value_s) == expected
+
+
+def digits_of(number: str) -> int:
+    """Significant digits of a printed number; zeros before the point may fill it."""
+    return len(re.sub(r"\D", "", number).lstrip("0")) or 1
+
+
+def split(text: str) -> tuple[Decimal, Decimal, Decimal, str]:
+    """The printed value, the step of its last digit, its unit's size, and its uncertainty."""
+    found = re.fullmatch(r"(-?[\d.]+) ([GMkmµnp]?)[JW] (±.*)", text)
+    assert found, text
+    unit = Decimal(10) ** PREFIXES[found[2]]
+    value = Decimal(found[1])
+    return value * unit, unit.scaleb(int(value.as_tuple().exponent)), unit, found[3]
+
+
+@pytest.mark.parametrize("form", [format_joules_within, format_watts_within])
+@given(value=st.floats(1e-8, 1e6), ratio=ratios, sign=st.sampled_from([1, -1]))
+def test_value_ends_where_its_uncertainty_does(
+    form: Callable[[float, float], str], value: float, ratio: float, sign: int
+) -> None:
+    """1.23456789012 ±0.0000000001 is printed, or 210 ±0.063 of 209.932."""
+    half_width = value * ratio
+    text = form(sign * value, half_width)
+    printed, step, unit, within = split(text)
+    uncertain = Decimal(f"{max(half_width, 1e-4 * value):.1e}")
+    last = Decimal(10) ** (uncertain.adjusted() - 1)
+    assert step == min(last, unit), text
+    assert printed % last == 0, text
+    assert abs(printed - sign * Decimal(value)) <= last / 2 * Decimal("1.000001"), text
+    assert digits_of(text.split()[0]) <= MOST_DIGITS
+    assert within == format_ratio(ratio)
+
+
+@given(st.floats(1e-12, 100))
+def test_uncertainty_has_two_digits(ratio: float) -> None:
+    """±0.000 % is printed of an uncertainty that is known, or ±12.34 %."""
+    text = format_ratio(ratio)
+    number = text.removeprefix("±").removeprefix("<").removesuffix(" %")
+    assert float(number) > 0
+    assert len(number.strip("0.").replace(".", "")) <= 2
+    if "<" in text:
+        assert 100 * ratio < float(number)
+    else:
+        assert float(number) == pytest.approx(100 * ratio, rel=0.051)
+
+
+@given(st.floats(-1, 1), st.floats(1e-30, 1))
+def test_value_below_its_uncertainty_ends_where_that_does(share: float, half_width: float) -> None:
+    """Noise around zero is printed with the digits of a computer."""
+    text = format_joules_within(share * half_width * 0.999, half_width)
+    found = re.fullmatch(r"(-?[\d.]+) ±<?([\d.]+) [mµnp]?J", text)
+    assert found, text
+    value, uncertain = map(Decimal, found.groups())
+    assert value.as_tuple().exponent == uncertain.as_tuple().exponent
+    assert digits_of(found[2]) <= 3, "of 100 the last is no digit"
+    assert not text.startswith("-0 ")
+
+
+@given(st.floats(1, 1e12), ratios)
+def test_time_ends_where_its_interval_does(value_ns: float, ratio: float) -> None:
+    """7.17 µs (7.17 µs..7.17 µs) is printed of an interval, or 987 ns of one that is 345 wide."""
+    half_width = value_ns * ratio
+    text = format_interval_ns(value_ns, [value_ns - half_width, value_ns + half_width])
+    found = re.fullmatch(r"([\d.]+) (\w+) \((-?[\d.]+) \2\.\.([\d.]+) \2\)", text)
+    assert found, text
+    value, low, high = (Decimal(found[place]) for place in (1, 3, 4))
+    assert value.as_tuple().exponent == low.as_tuple().exponent == high.as_tuple().exponent
+    assert digits_of(found[1]) <= MOST_DIGITS
+    unit_ns = TIMES[found[2]]
+    rounding_ns = max(half_width / 20, value_ns * 1e-4 / 20, 0.5) * 1.001
+    assert float(value) * unit_ns == pytest.approx(value_ns, abs=rounding_ns)
+    headline, unit = format_ns(value_ns, half_width).split()
+    off_ns = max(half_width / 20, value_ns * 0.005, 0.5) * 1.001
+    assert float(headline) * TIMES[unit] == pytest.approx(value_ns, abs=off_ns)
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1e-4, 0.99))
+def test_number_beside_an_uncertainty_has_no_more_digits(value: float, ratio: float) -> None:
+    """A rate of 37,591 that may be 4,200 off, or 1.11e-16 worse than a reference."""
+    half_width = value * ratio
+    for shown in (format_rate(value, half_width), format_plain(value, half_width)):
+        number = Decimal(shown.replace(",", ""))
+        assert abs(number - Decimal(value)) <= Decimal(max(half_width / 20, 0.5))
+        last = Decimal(10) ** (Decimal(f"{half_width:.1e}").adjusted() - 1)
+        assert number % min(last, Decimal(1)) == 0
+        assert last <= 1 or number % last == 0
+    change = Decimal(format_change(value / 100, half_width / 100).removesuffix(" %"))
+    assert -int(change.as_tuple().exponent) <= 2
+
+
+def test_uncertainty_that_is_not_known_is_called_that() -> None:
+    """Nothing is known of a file's errors, and it looks exact; or it is ±nan %."""
+    for half_width in (None, 0.0, float("nan"), float("inf")):
+        assert format_joules_within(1.23456, half_width) == "1.23 J (uncertainty unknown)"
+    assert format_uncertainty_joules(1e-20) == "±<0.1 pJ"
+    assert format_joules(1e-20) == "0 J"
