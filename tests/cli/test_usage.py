@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -275,3 +276,49 @@ def test_mistyped_quantity_is_refused_with_an_example(
     result = edgebench("bench", *words)
     assert result.code == 2
     assert_is_usage_error(result.err, f"error: argument {words[0]}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("runs", "--frobnicate"), 2),
+        (("show",), 2),
+        (("show", "no-such-run"), 2),
+        (("verify", "no-such-run"), 2),
+        (("devices", "--timeout", "soon"), 2),
+        (("compare", "a"), 2),
+        (("compare", "a", "--against", "b"), 2),
+        (("meters", "wattson"), 2),
+        (("meters", "info", "wattson"), 2),
+        (("meters", "info", "ppk2:/dev/null,supply=x"), 2),
+        (("meters", "record", "synthetic", "--duration", "soon"), 2),
+        (("meters", "record", "synthetic", "--duration", "0s"), 2),
+        (("meters", "record", "synthetic", "--duration", "0.1s", "--output", "/dev/null/x"), 1),
+        (("bnech", "model.tflite"), 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_script_that_reads_json_gets_the_error(
+    edgebench: Run, words: tuple[str, ...], code: int
+) -> None:
+    """A script that parses the output dies of an empty one, and not of what was wrong."""
+    said = edgebench(*words, "--json")
+    error = json.loads(said.out)["error"]
+    assert (said.code, error["exit_code"]) == (code, code)
+    told = said.err.splitlines()[-2:]
+    assert told == [f"error: {error['message']}", f"hint: {error['hint']}"]
+    assert edgebench(*words).out == ""
+
+
+@pytest.mark.parametrize("words", [("--duration", "soon"), ("--frobnicate",), ("--pairs", "3")])
+def test_bench_that_measures_nothing_prints_no_runs(edgebench: Run, words: tuple[str, ...]) -> None:
+    """A wrong option gives a script other output than a wrong meter does."""
+    said = edgebench("bench", "digits_int8.tflite", *words, "--json")
+    assert (said.code, json.loads(said.out)) == (2, {"runs": []})
+    assert_is_usage_error(said.err, words[0])
+
+
+def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:
+    """A file called --json is taken for a script's wish."""
+    said = edgebench("show", "--", "--json")
+    assert (said.code, said.out) == (2, "")

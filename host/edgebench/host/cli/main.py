@@ -12,6 +12,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgebench.protocol.errors import EdgebenchError
 
 DONE, FAILED, USAGE, INVALID, REGRESSION, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 """Exit codes; 130 is the shell's for Ctrl-C."""
@@ -60,30 +64,42 @@ def _dispatch(words: list[str]) -> int:
         print(software())
         return DONE
     if words[0] not in COMMANDS:
-        print(f"error: unknown command {words[0]!r}", file=sys.stderr)
-        print("hint: see what there is: edgebench --help", file=sys.stderr)
-        return USAGE
+        from edgebench.host.cli.failure import tell, wants_json
+
+        message, hint = f"unknown command {words[0]!r}", "see what there is: edgebench --help"
+        return tell(message, hint, USAGE, as_json=wants_json(words))
     return _run(words[0], words[1:])
 
 
 def _run(command: str, words: list[str]) -> int:
+    from edgebench.host.cli.failure import tell, wants_json
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
+    as_json = wants_json(words)
     module = import_module(f"edgebench.host.cli.{command}")
     _log_nowhere()
     _end_like_ctrl_c()
     try:
-        code: int = module.run(module.parser().parse_args(words))
+        options = module.parser().parse_args(words)
+        as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
+        code: int = module.run(options)
     except EdgebenchError as exc:
-        from edgebench.host.show.hints import hint_for
-
-        print(f"error: {exc}", file=sys.stderr)
-        print(f"hint: {hint_for(exc, command)}", file=sys.stderr)
-        return USAGE if isinstance(exc, UsageError) else FAILED
+        exit_code = USAGE if isinstance(exc, UsageError) else FAILED
+        return tell(str(exc), _hint(exc, command), exit_code, as_json=as_json, command=command)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _hint(error: EdgebenchError, command: str) -> str:
+    from edgebench.host.cli.failure import WrongWords
+
+    if isinstance(error, WrongWords):  # without what formats numbers, which takes time to load
+        return f"see what it takes: {error.program} --help"
+    from edgebench.host.show.hints import hint_for
+
+    return hint_for(error, command)
 
 
 def _end_like_ctrl_c() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from edgebench.host.cli.failure import WrongWords
+
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
 _NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
@@ -22,9 +24,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Instead of all options, which hide the line."""
-        hint = f"see what it takes: {self.prog} --help"
-        self.exit(2, f"error: {message}\nhint: {hint}\n")
+        """Instead of all options, which hide the line.
+
+        Raises:
+            WrongWords: always.
+        """
+        raise WrongWords(message, self.prog)
 
 
 def new_parser(command: str, description: str) -> argparse.ArgumentParser:
