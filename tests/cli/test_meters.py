@@ -19,6 +19,7 @@ from support.ppk2 import Faults, Ppk2Emulator, constant
 from support.ppk2_files import write_ppk2
 
 from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.registry import DRIVERS
 from edgebench.protocol.errors import MeasurementError
 
 CHANNEL = "current"
@@ -46,6 +47,21 @@ def test_list_shows_each_driver_and_why_it_is_not_there(edgebench: Run) -> None:
     assert "no instrument with USB id 1915:c00a is connected" in said.out
     plain = json.loads(edgebench("meters", "list", "--json").out)["meters"]
     assert "reason" in plain["ppk2"]
+
+
+def test_options_of_each_meter_are_told_where_somebody_looks(edgebench: Run) -> None:
+    """Options that only the help of another action has; or that no page explains."""
+    told = edgebench("meters", "--help").out
+    assert "edgebench meters --help" in edgebench("meters").err
+    words = " ".join(edgebench("bench", "--help").out.split())
+    assert "edgebench meters --help the options of each" in words
+    words = " ".join(edgebench("deploy", "--help").out.split())
+    assert "edgebench meters --help has the options of each" in words
+    page = (Path(__file__).parents[2] / "docs" / "meters.md").read_text()
+    for meter, driver in DRIVERS.items():
+        assert re.sub(r"\s", "", f"{meter}{driver.usage}") in re.sub(r"\s", "", told)
+        for option in re.findall(r"\[?,(\w+)", driver.usage):
+            assert f"`{option}`" in page, f"{option} of {meter}"
 
 
 def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None:

@@ -104,8 +104,9 @@ def _add_answers(add: Add) -> None:
 
 
 def _add_energy(add: Add) -> None:
-    meter = "measure energy: edgebench meters shows which meters there are; agent:NAME for one "
-    add("--meter", metavar="METER", help=meter + "that the device's agent serves")
+    meter = "measure energy with it, as in ppk2:/dev/ttyACM0,supply=3.3; edgebench meters shows "
+    meter += "which meters there are, edgebench meters --help the options of each; agent:METER for "
+    add("--meter", metavar="METER", help=meter + "one that the device's agent serves")
     methods = "lay the meter's clock over the device's by edge, coded_load, probes, arrival or "
     add("--sync", metavar="METHOD", help=methods + "shared_clock only (default: auto, the best)")
     idle = "do nothing for so long before and after (default: as the meter needs it)"

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="METER",
         help="a meter at the device that its agent serves, or none; may be repeated "
-        "(default: as before)",
+        "(default: as before); edgebench meters --help has the options of each",
     )
     made.add_argument(
         "--sync-line",

@@ -33,7 +33,7 @@ _PORTS = (
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("meters", "Energy-meter sessions on their own.")
-    made.epilog = "What each METER takes: edgebench meters info --help"
+    made.epilog, made.formatter_class = _meters_help(), argparse.RawDescriptionHelpFormatter
     actions = made.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser("list", help="the drivers, and what is there of each (default)")
     add_json(listed)

@@ -42,6 +42,7 @@ def print_list(found: Mapping[str, Header | Missing], *, as_json: bool) -> None:
             here = Text(", ".join(c.name for c in one.capability.channels), style="green")
         table.add_row(name, DRIVERS[name].summary, here)
     console().print(table)
+    print("address and options of each: edgebench meters --help", file=sys.stderr)
     print("next: edgebench meters info METER", file=sys.stderr)
 
 
