@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,17 @@ def test_every_command_tells_its_options(edgebench: Run, command: str) -> None:
     said = edgebench(command, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"usage: edgebench {command}")
+
+
+def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
+    """What a device gets stands between what is asked of its owner, in one list of ten."""
+    said = edgebench("deploy", "--help").out
+    parts = re.split(r"\n(?=\w)", said)
+    options = {
+        part.split(":")[0]: re.findall(r"^  (?:-i FILE, )?(--[\w-]+)", part, re.M) for part in parts
+    }
+    assert options["what is installed"] == ["--runtime", "--wheels"]
+    assert options["the agent"] == ["--port", "--name", "--meter", "--sync-line"]
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ()])

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import new_parser
+from edgebench.host.cli.options import Add, new_parser
 from edgebench.protocol.identity import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -21,37 +21,30 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "-i", "--identity-file", type=Path, metavar="FILE", help="a private key to log in with"
     )
-    made.add_argument(
-        "--runtime",
-        action="append",
-        metavar="R",
-        help="tflite, litert or onnx; may be repeated (default: all that exist for the device)",
-    )
-    made.add_argument(
-        "--wheels", type=Path, metavar="DIR", help="take packages from here, download nothing"
-    )
     made.add_argument("--python", metavar="PATH", help="the device's Python, 3.10 or newer")
-    made.add_argument(
-        "--port", type=_port, metavar="N", help=f"port of the agent (default: {DEFAULT_PORT})"
-    )
-    made.add_argument("--name", help="name of the device (default: its host name)")
-    made.add_argument(
-        "--meter",
-        action="append",
-        default=[],
-        metavar="METER",
-        help="a meter at the device that its agent serves, or none; may be repeated "
-        "(default: as before); edgebench meters --help has the options of each",
-    )
-    made.add_argument(
-        "--sync-line",
-        metavar="gpio:PATH|uart:PATH|none",
-        help="wire to a meter's digital input, on which runs are marked (default: as before)",
-    )
     made.add_argument(
         "--uninstall", action="store_true", help="remove the agent and all that it keeps"
     )
+    _add_packages(made.add_argument_group("what is installed").add_argument)
+    _add_agent(made.add_argument_group("the agent").add_argument)
     return made
+
+
+def _add_packages(add: Add) -> None:
+    runtime = "tflite, litert or onnx; may be repeated (default: all that exist for the device)"
+    add("--runtime", action="append", metavar="R", help=runtime)
+    wheels = "take packages from here, download nothing"
+    add("--wheels", type=Path, metavar="DIR", help=wheels)
+
+
+def _add_agent(add: Add) -> None:
+    add("--port", type=_port, metavar="N", help=f"port of the agent (default: {DEFAULT_PORT})")
+    add("--name", help="name of the device (default: its host name)")
+    meter = "a meter at the device that its agent serves, or none; may be repeated (default: as "
+    meter += "before); edgebench meters --help has the options of each"
+    add("--meter", action="append", default=[], metavar="METER", help=meter)
+    line = "wire to a meter's digital input, on which runs are marked (default: as before)"
+    add("--sync-line", metavar="gpio:PATH|uart:PATH|none", help=line)
 
 
 def run(options: argparse.Namespace) -> int:
