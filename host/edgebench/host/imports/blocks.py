@@ -1,14 +1,15 @@
-"""Rows of a table as samples, checked one by one: times ascend, values are numbers."""
+"""Rows of a table as samples, checked one by one: times ascend, values are numbers; holes count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.imports.columns import Column, Columns
+from edgebench.host.imports.pace import Holes, Pace, pace_of
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
 from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
@@ -50,7 +51,16 @@ class Rows:
     place_of: Callable[[int], str]
     """Words for a row, counted from 0: its line."""
     tally: Tally = field(default_factory=Tally)
+    pace: Pace | None = None
+    """That of the first block: nothing else in a table says it."""
+    _holes: Holes = field(default_factory=Holes)
     _last_ns: int | None = None
+
+    def loss(self) -> LossReport:
+        """The samples that the table calls missing, and those that its times show to be."""
+        told, holes = self.tally.loss(), self._holes
+        lost_count = told.lost_count + holes.count
+        return replace(told, lost_count=lost_count, gaps=tuple(holes.gaps))
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
         """The next rows.
@@ -78,8 +88,17 @@ class Rows:
             flags=flags,
         )
         self.tally.add(flags)
+        self._watch(time_ns)
         self._last_ns = int(time_ns[-1])
         return block
+
+    def _watch(self, time_ns: NDArray[np.int64]) -> None:
+        """Look for holes in the times, and between these and the last."""
+        if self.pace is None and len(time_ns) > 1:
+            self.pace = pace_of(time_ns)
+        if self.pace is not None:
+            before_ns = time_ns[0] if self._last_ns is None else self._last_ns
+            self._holes.look(self.pace, np.concatenate([[before_ns], time_ns]))
 
     def _power_w(self, known: Mapping[str, Floats]) -> Floats:
         if "power" in known:

@@ -180,13 +180,11 @@ def _from_log(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Sour
 
 
 def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any]) -> Source:
-    """The rate is that of the first block: nothing else in a table says it."""
     first = next(blocks, None)
-    if first is None or len(first.time_ns) < 2:
+    if first is None or rows.pace is None:
         raise FileRefused(TOO_FEW)
-    span_ns = int(first.time_ns[-1] - first.time_ns[0])
-    header = _header(facts, (len(first.time_ns) - 1) * 1e9 / span_ns, is_averaging=False)
-    return Source(header, chain([first], blocks), rows.tally.loss)
+    header = _header(facts, rows.pace.rate_hz, is_averaging=False)
+    return Source(header, chain([first], blocks), rows.loss)
 
 
 def _from_own(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Source:

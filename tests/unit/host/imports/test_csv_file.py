@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.host.imports import csv_file
+from edgebench.host.imports import csv_file, pace
 from edgebench.host.imports.session import import_file
 from edgebench.host.session import Session
 from edgebench.meters.base import Flag
@@ -111,6 +112,44 @@ def test_overflow_of_an_instrument_is_no_measurement(
     assert session.facts.loss.lost_count == 1
     assert session.facts.loss.saturated_count == int(Flag.SATURATED in flags)
     assert session.is_trusted is False
+
+
+def table(times: Iterable[float]) -> str:
+    """One watt at these times."""
+    return "\n".join(["t_s,power_W", *(f"{at:.6f},1" for at in times)])
+
+
+def test_hole_in_the_times_is_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a recording was never written, and its energy is printed as if somebody knew it."""
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
+    kept = [*range(3000), *range(8000, 10000)]
+    session = imported(tmp_path, table(at * 1e-3 for at in kept))
+    [gap] = session.facts.loss.gaps
+    assert (gap.begin_ns, gap.end_ns, gap.count) == (2_999_000_000, 8_000_000_000, 5000)
+    assert session.facts.loss.lost_count == 5000
+    assert session.facts.header.capability.rate_hz == pytest.approx(1000)
+    assert session.is_trusted is False
+
+
+def test_samples_of_a_busy_logger_are_none_lost(tmp_path: Path) -> None:
+    """A log whose times scatter, or that writes changes only, is refused for it."""
+    chance = np.random.default_rng(1)
+    scattered = np.arange(2000) * 0.1 + chance.uniform(-0.02, 0.02, 2000)
+    assert imported(tmp_path, table(scattered)).facts.loss.lost_count == 0
+    changes = np.cumsum(chance.exponential(1.0, 2000) + 1e-6)
+    (tmp_path / "changes").mkdir()
+    session = imported(tmp_path / "changes", table(changes))
+    assert session.facts.loss.lost_count == 0
+    assert session.is_trusted is None
+
+
+def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a bad file is as long as the file."""
+    monkeypatch.setattr(pace, "GAPS_MAX", 3)
+    session = imported(tmp_path, table(at for at in range(400) if at % 20))
+    loss = session.facts.loss
+    assert (loss.lost_count, len(loss.gaps), sum(gap.count for gap in loss.gaps)) == (19, 3, 19)
+    assert loss.gaps[-1].end_ns == 381_000_000_000
 
 
 def test_supply_beside_a_voltage_is_refused(tmp_path: Path) -> None:
