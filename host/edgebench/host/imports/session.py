@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,16 +26,19 @@ from edgebench.host.imports import (
 )
 from edgebench.host.imports.blocks import Rows, Tally
 from edgebench.host.session import Session, judged
-from edgebench.host.store.layout import POWER_FILE
+from edgebench.host.store.layout import POWER_FILE, RUN_FILE
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
+from edgebench.protocol.traces import METER_FILE
 
 DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 TOO_FEW = "fewer than two samples have no energy"
+_OWN_FILES = {POWER_FILE: "a recording", METER_FILE: "a recording of a meter", RUN_FILE: "a run"}
+"""Beside which an import would be taken for what they are of."""
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
 """In which a log without a magic number is recognised."""
@@ -80,18 +83,26 @@ def import_file(path: Path, directory: Path, supply_v: float | None = None) -> S
 
 @contextmanager
 def _place(directory: Path) -> Iterator[None]:
-    """The directory; half a recording does not stay in it."""
-    target = directory / POWER_FILE
-    if target.exists():
-        raise StoreError(f"there is a recording already: {target}")
+    """The directory; half a recording does not stay in it, nor it itself if it is new.
+
+    Raises:
+        StoreError: it holds a recording or a run, or cannot be written.
+    """
+    for name in (POWER_FILE, METER_FILE, RUN_FILE):
+        if (taken := directory / name).exists():
+            raise StoreError(f"there is {_OWN_FILES[name]} already: {taken}")
+    is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield
-    except OSError as exc:
-        target.unlink(missing_ok=True)
-        raise StoreError(f"recording cannot be written: {exc.strerror}: {directory}") from exc
-    except BaseException:  # Ctrl-C as well: half a recording is none
-        target.unlink(missing_ok=True)
+    except BaseException as exc:  # Ctrl-C as well: half a recording is none
+        (directory / POWER_FILE).unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):  # it was never made, or something is in it
+                directory.rmdir()
+        if isinstance(exc, OSError):
+            why = exc.strerror or str(exc)
+            raise StoreError(f"recording cannot be written: {why}: {directory}") from exc
         raise
 
 

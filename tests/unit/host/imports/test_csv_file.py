@@ -192,6 +192,29 @@ def test_recording_is_not_written_over(tmp_path: Path) -> None:
         imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
 
 
+@pytest.mark.parametrize("name", ["meter.spool", "run.json", "power.parquet"])
+def test_import_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) -> None:
+    """A crashed recording, or a run without energy, has the samples of another's file."""
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / name).write_bytes(b"")
+    with pytest.raises(StoreError, match=rf"there is a .* already: .*/{name}$"):
+        imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
+    assert [path.name for path in (tmp_path / "session").iterdir()] == [name]
+
+
+def test_refused_file_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store fills with recordings of nothing; one that was there before stays."""
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
+    text = table([*range(1000), 999])
+    with pytest.raises(FileRefused):
+        imported(tmp_path, text)
+    assert not (tmp_path / "session").exists()
+    (tmp_path / "session").mkdir()
+    with pytest.raises(FileRefused):
+        imported(tmp_path, text)
+    assert (tmp_path / "session").exists()
+
+
 @given(
     st.lists(
         st.tuples(st.integers(1, 10**7), st.floats(-1e3, 1e3), st.floats(0, 50)),
