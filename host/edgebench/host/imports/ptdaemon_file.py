@@ -42,8 +42,7 @@ def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
         FileRefused: a line is none of the daemon's, or time does not ascend.
     """
     with path.open(encoding="ascii", errors="replace") as file:
-        lines = ((number, line.strip()) for number, line in enumerate(file, 1))
-        written = ((number, line) for number, line in lines if line)
+        written = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while batch := list(islice(written, _BATCH_LINES)):
             parsed = [_parse(line, number) for number, line in batch]
             power_w = np.array([power_w for _, power_w in parsed])
@@ -57,7 +56,9 @@ def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
 
 def _parse(line: str, number: int) -> tuple[int, float]:
     """Time in nanoseconds, and watts."""
-    fields = line[:_LINE_CHARACTERS].split(",")
+    if not line.endswith("\n"):  # a value of which the end is cut off is another value
+        raise FileRefused(f"line {number}: the log was cut off in it")
+    fields = line.strip()[:_LINE_CHARACTERS].split(",")
     names, texts = fields[0::2], fields[1::2]
     try:
         if names[0] != "Time" or len(names) != len(texts) or names.count("Watts") != 1:

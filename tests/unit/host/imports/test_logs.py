@@ -125,6 +125,16 @@ def test_line_that_ptdaemon_does_not_write_is_refused(
     assert not (tmp_path / "session" / POWER_FILE).exists()
 
 
+@pytest.mark.parametrize("kept", [",Watts,2", ",Watts,22.95,Volts,228.5"])
+def test_log_that_was_cut_off_in_a_sample_is_refused(tmp_path: Path, kept: str) -> None:
+    """The 22.95 W of a copy that was not whole are 2 W."""
+    lines = [LINE.format(at, 22.95) for at in range(3)]
+    path = tmp_path / "spl.txt"
+    path.write_text("\n".join([*lines[:2], lines[2].partition(",Watts,")[0] + kept]))
+    with pytest.raises(FileRefused, match="line 3: the log was cut off in it"):
+        import_file(path, tmp_path / "session")
+
+
 def test_current_of_a_shield_has_the_voltage_of_the_log(tmp_path: Path) -> None:
     """The voltage that was set is not the one that is multiplied with."""
     log = shield_log(np.full(3000, 0.01), energy=False, head="PowerShield > ack volt 1800m\r\n")
