@@ -52,8 +52,14 @@ def why_not_there(meter: str) -> str | None:
     from edgebench.meters.options import Options, split_name
 
     path = Options.parse(*split_name(meter)).address
-    if path.startswith("/") and not Path(path).exists():
+    if not path.startswith("/"):
+        return None
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
         return f"meter {meter} is not there yet: no such file: {path}"
+    except OSError as exc:  # behind a folder that is closed, or no name at all
+        return f"meter {meter} is not there yet: {exc.strerror}: {path}"
     return None
 
 

@@ -12,7 +12,7 @@ from support.powercap import Counter
 from support.recordings import decoded
 
 from edgebench.agent import metering as metering_module
-from edgebench.agent.metering import Metering, require_served
+from edgebench.agent.metering import Metering, require_served, why_not_there
 from edgebench.meters import registry
 from edgebench.meters.base import Header, Missing
 from edgebench.meters.options import Options
@@ -152,6 +152,13 @@ def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("edgebench.meters.synthetic.device.Generator.read", gone)
     assert record(SYNTHETIC, tmp_path / "meter.spool").trouble == "the meter is gone"
+
+
+def test_path_that_cannot_be_looked_at_is_not_there() -> None:
+    """An agent whose meter lies behind a closed folder, or has an odd name, shows a traceback."""
+    name = "/" + "x" * 300  # longer than names may be, which is no "not found"
+    said = f"meter hwmon:{name} is not there yet: File name too long: {name}"
+    assert why_not_there(f"hwmon:{name}") == said
 
 
 def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
