@@ -178,7 +178,8 @@ class Client:
             StoreError: the directory cannot be written.
             RemoteProtocolError: a file arrived damaged.
         """
-        for file in self.ask(m.RunOpen(run_id), m.RunFiles, ANSWER_TIMEOUT_S).files:
+        # How much it has to hash is not known before: what a meter recorded may be gigabytes.
+        for file in self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files:
             if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
                 raise RemoteProtocolError(
                     f"device offers {file.name[:40]!r} of {file.size_bytes} bytes as part of a run"
