@@ -27,9 +27,8 @@ from edgebench.meters.base import Recording
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
-    MeasurementError,
     RemoteProtocolError,
-    StoreError,
+    TransportError,
 )
 from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.traces import METER_FILE
@@ -71,14 +70,19 @@ def collect_waiting(
 ) -> list[dict[str, Any]]:
     """Store the runs that finished while no host was there; their documents.
 
-    A run whose traces make no sense stays where it is, and `on_doubt` hears of it: it must not
-    keep anybody from measuring.
+    A run whose traces make no sense, or that the device cannot read any more, stays where it is,
+    and `on_doubt` hears of it: it must not keep anybody from measuring.
+
+    Raises:
+        TransportError: the link failed.
     """
     documents = []
     for run_id in client.list_runs().finished:
         try:
             document = collect(client, store, run_id, Beside([]))
-        except (MeasurementError, RemoteProtocolError, StoreError) as exc:
+        except TransportError:
+            raise
+        except EdgebenchError as exc:
             on_doubt(run_id, exc)
             continue
         if document is not None:

@@ -25,7 +25,7 @@ from support.records import RUN_ID, latencies, run_record, spool_files, worker_r
 
 from edgebench.host.analysis.measurement import HostFacts
 from edgebench.host.client import Client
-from edgebench.host.collect import Beside, collect
+from edgebench.host.collect import Beside, collect, collect_waiting
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
@@ -34,7 +34,16 @@ from edgebench.host.store.verify import verify
 from edgebench.meters.base import Packet, Recording
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LinkLost,
+    MeasurementError,
+    RemoteProtocolError,
+    StoreError,
+    TargetError,
+    UsageError,
+)
+from edgebench.protocol.messages import RunListing
 from edgebench.protocol.record import MeterFacts, RunRecord, SyncFacts
 from edgebench.protocol.traces import METER_FILE
 
@@ -191,3 +200,49 @@ def test_samples_before_the_damage_stay(tmp_path: Path) -> None:
     assert [group.row_count for group in facts.groups] == [2]
     assert facts.loss.received_count == 2
     assert facts.loss.trouble is not None
+
+
+class Failing(FakeClient):
+    """Of two runs that wait, the first cannot be fetched."""
+
+    def __init__(self, error: EdgebenchError) -> None:
+        super().__init__(finished())
+        self._error = error
+
+    def list_runs(self) -> RunListing:
+        """Both."""
+        return RunListing(("20260102-030404-0123abcd", RUN_ID))
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        """Only the second."""
+        if run_id != RUN_ID:
+            raise self._error
+        super().fetch_run(run_id, directory)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TargetError("agent failed: [Errno 5] Input/output error"),
+        UsageError("no run waits here for this host"),
+        RemoteProtocolError("arrived damaged"),
+        StoreError("store not writable"),
+        MeasurementError("record makes no sense"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: EdgebenchError) -> None:
+    """A bad sector under one run of last week, and nobody measures on the device again."""
+    store, client = Store(tmp_path / "store"), Failing(error)
+    doubts: list[EdgebenchError] = []
+    [document] = collect_waiting(cast(Client, client), store, lambda _, why: doubts.append(why))
+    assert document["run_id"] == RUN_ID
+    assert doubts == [error]
+    assert client.acknowledged == [RUN_ID]
+
+
+def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
+    """A link that is gone is taken for a run that is damaged, one run after another."""
+    client = Failing(LinkLost("gone"))
+    with pytest.raises(LinkLost):
+        collect_waiting(cast(Client, client), Store(tmp_path), lambda *_: None)
