@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from support.agents import AgentProcess, Host
 from support.digits import FOLDER
+from support.disks import small_disk
 from support.ppk2 import Faults, Ppk2Emulator
 from support.recordings import decoded
-from support.tools import need_loadgen, need_runtime
+from support.tools import need_loadgen, need_root, need_runtime, need_tool
 
 from edgebench.agent.worker.sync_line import LOW_NS
 from edgebench.host.client import Client
@@ -320,6 +321,32 @@ def test_stop_in_the_code_after_the_run_keeps_it(wired: Bench) -> None:
     run = wired.run(spec, {Phase.SYNCING: second})
     assert run.record.outcome is Outcome.COMPLETED
     assert len(sync(run).codes) == 1
+
+
+def test_recording_that_would_fill_the_disk_costs_no_latency(tmp_path: Path) -> None:
+    """A fast meter leaves no room for the results, and the run is lost with its latencies."""
+    need_root()
+    need_tool("mount")
+    meter = "synthetic:constant,power=1,rate=100000"  # 0.8 MB a second
+    spec = replace(
+        SPEC,
+        scenario=Scenario.SERVER,
+        target_qps=20.0,
+        target_latency_s=0.1,
+        duration_s=12.0,
+        meter=meter,
+    )
+    with small_disk(tmp_path / "small", 8 * 2**20) as disk:
+        bench = start(disk, "--meter", meter)
+        try:
+            run = replace(bench, folder=tmp_path / "fetched").run(spec, None)
+        finally:
+            bench.agent.kill()
+    assert run.record.outcome is Outcome.COMPLETED
+    assert run.record.metered is not None
+    assert "are left on its disk for the results of the run" in (run.record.metered.trouble or "")
+    assert (run.directory / QUERIES_FILE).stat().st_size > 0
+    assert len(decoded(run.directory / METER_FILE).power_w) > 0
 
 
 def test_line_that_cannot_be_opened_ends_no_run(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ A meter that is missing, fails or is pulled out costs a run its energy, never it
 here raises, and the record says what the trouble was. Drivers are imported when a run asks for a
 meter, since an idle agent has no use for numpy. A session has a thread of its own, in the daemon;
 what it records is in the run's directory, and travels with it. A driver that hangs is left behind
-in the thread that it hangs in: nothing can end it, and no run waits for it.
+in the thread that it hangs in: nothing can end it, and no run waits for it. A recording that grows
+beyond what a host fetches, or would fill the disk that the run's own results need, is ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -28,6 +30,12 @@ logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
 """A meter that takes longer to open or to close hangs; a session's own limit is a third of it."""
+LIMIT_BYTES = 2**32 - 2**26
+"""Of a recording: hosts fetch files of up to 4 GiB, and it grows on between two looks."""
+KEPT_FREE_BYTES = 2**26
+"""Of the disk, for the run's own results: more than the traces of a million inferences."""
+LOOK_S = 1.0
+"""Between two looks at how long it is; a look takes 20 µs."""
 
 
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
@@ -75,17 +83,41 @@ class Metering:
         self._lock = threading.Lock()
         """Of `_open`, where its two threads may meet."""
         self._is_over = False
+        self._ending: asyncio.Event | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Metering:
         if self._meter is not None:
             meter = self._meter
             self._trouble = await self._within_limit(lambda: self._start(meter), "open")
+            if self._trouble is None:
+                self._ending = asyncio.Event()
+                self._watcher = asyncio.create_task(self._watch(self._ending))
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._ending is not None and self._watcher is not None:
+            self._ending.set()
+            await self._watcher
         if self._meter is not None:
-            found = await self._within_limit(self._stop, "close")
-            self._trouble = self._trouble or found
+            await self._close()
+
+    async def _watch(self, ending: asyncio.Event) -> None:
+        """End the recording where it takes too much, unless the run ends before."""
+        while self._trouble is None:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(ending.wait(), LOOK_S)
+            if ending.is_set():
+                return
+            if (why := _why_too_long(self._path)) is not None:
+                logger.error("meter %s: %s", self._meter, why)
+                self._trouble = why
+                await self._close()
+
+    async def _close(self) -> None:
+        """End the recording; without effect if it has ended."""
+        found = await self._within_limit(self._stop, "close")
+        self._trouble = self._trouble or found
 
     @property
     def facts(self) -> MeterFacts | None:
@@ -161,3 +193,23 @@ class Metering:
         is_ours = not isinstance(exc, (EdgebenchError, OSError))
         logger.error("meter %s: %s", self._meter, exc, exc_info=is_ours)
         return one_line(exc) or type(exc).__name__
+
+
+def _why_too_long(path: Path) -> str | None:
+    """Why a recording has to end, if it has: it takes what others need.
+
+    One that is shorter than the room it leaves may go on, however small the disk is.
+    """
+    try:
+        size_bytes, disk = path.stat().st_size, os.statvfs(path)
+    except OSError:
+        return None  # whoever writes to it finds out
+    if size_bytes > LIMIT_BYTES:
+        return f"the recording of the meter has {size_bytes} bytes, limit {LIMIT_BYTES}"
+    free_bytes = disk.f_bavail * disk.f_frsize
+    if free_bytes < min(size_bytes, KEPT_FREE_BYTES):
+        return (
+            f"the recording of the meter has {size_bytes} bytes, and {free_bytes} are left on its "
+            "disk for the results of the run"
+        )
+    return None

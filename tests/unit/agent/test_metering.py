@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,6 +154,54 @@ def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("edgebench.meters.synthetic.device.Generator.read", gone)
     assert record(SYNTHETIC, tmp_path / "meter.spool").trouble == "the meter is gone"
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "reason"),
+    [
+        ("LIMIT_BYTES", 1000, r"has \d+ bytes, limit 1000$"),
+        ("KEPT_FREE_BYTES", 2**62, r"has \d+ bytes, and 10 are left on its disk"),
+    ],
+)
+def test_recording_that_takes_too_much_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, reason: str
+) -> None:
+    """It fills the disk and the run is lost, or it is longer than any host fetches."""
+    monkeypatch.setattr(metering_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(metering_module, limit, value)
+    if limit == "KEPT_FREE_BYTES":
+        small = SimpleNamespace(f_bavail=10, f_frsize=1)
+        monkeypatch.setattr("os.statvfs", lambda _: small)
+    path = tmp_path / "meter.spool"
+    metering = Metering(f"{SYNTHETIC},rate=200000", path)
+
+    async def run() -> None:
+        async with metering:
+            for _ in range(6000):  # a minute; it takes as long as the first megabyte is buffered
+                if metering.trouble is not None:
+                    break
+                await asyncio.sleep(0.01)
+            ended = metering.trouble
+            assert ended is not None
+            assert re.search(reason, ended)
+
+    asyncio.run(run())
+    assert metering.trouble is not None
+    assert re.search(reason, metering.trouble)
+    assert len(decoded(path).power_w), "what was recorded before is kept"
+
+
+def test_short_recording_goes_on_however_small_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gauge of ten bytes a second has no energy, for it is on a small card."""
+    path = tmp_path / "meter.spool"
+    path.write_bytes(b"\0" * 10)
+    small = SimpleNamespace(f_bavail=10, f_frsize=1)
+    monkeypatch.setattr("os.statvfs", lambda _: small)
+    assert metering_module._why_too_long(path) is None
+    path.write_bytes(b"\0" * 11)
+    assert metering_module._why_too_long(path) is not None
 
 
 def test_path_that_cannot_be_looked_at_is_not_there() -> None:
