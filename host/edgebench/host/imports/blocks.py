@@ -14,7 +14,8 @@ from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
 from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
-Values = NDArray[np.float64] | NDArray[np.int64]
+Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
+"""Numbers; of the column that names the channel, words."""
 TIME_LIMIT_NS = 1 << 62
 _FLAG_LIMIT = 255
 
@@ -55,6 +56,7 @@ class Rows:
     """That of the first block: nothing else in a table says it."""
     _holes: Holes = field(default_factory=Holes)
     _last_ns: int | None = None
+    _channel: object = None
 
     def loss(self) -> LossReport:
         """The samples that the table calls missing, and those that its times show to be."""
@@ -71,6 +73,7 @@ class Rows:
         Raises:
             FileRefused: a value is none, or time does not ascend.
         """
+        self._refuse_several(values)
         flags = self._flags(values) | self._overflows(values)
         is_missing = (flags & int(Flag.MISSING)) != 0
         time_ns = self._time_ns(values[self.columns.time.name])
@@ -91,6 +94,17 @@ class Rows:
         self._watch(time_ns)
         self._last_ns = int(time_ns[-1])
         return block
+
+    def _refuse_several(self, values: Mapping[str, Values]) -> None:
+        """Channels in one table are neither one after another nor one power."""
+        if (column := self.columns.channel) is None:
+            return
+        names = values[column.name]
+        first = names[0] if not self.tally.count else self._channel
+        self._channel = first
+        is_other = np.array([name != first for name in names], np.bool_)
+        why = f"a channel beside {str(first)[:40]!r}: import each as a file of its own"
+        self._refuse_first(is_other, column, why)
 
     def _watch(self, time_ns: NDArray[np.int64]) -> None:
         """Look for holes in the times, and between these and the last."""

@@ -1,9 +1,10 @@
 """What the columns of a table of power mean: a quantity by name, with its unit in the name.
 
     t_s  time_s  timestamp_ms  Timestamp(ms)     current_mA  Current(uA)  mA  amps_a
-    voltage_V  volts_v  V                        power_W  watts_w  mW  flags
+    voltage_V  volts_v  V                        power_W  watts_w  mW  flags  channel
 
-A unit is never guessed: a factor of a thousand in a result is not seen again.
+A unit is never guessed: a factor of a thousand in a result is not seen again. A column without one,
+as power_factor or time_utc, is looked at no further where another has what it would have said.
 """
 
 from __future__ import annotations
@@ -52,6 +53,14 @@ class Columns:
     voltage: Column | None = None
     power: Column | None = None
     flags: Column | None = None
+    channel: Column | None = None
+    """Names what a row is of: words, not numbers."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Names of the columns that are used, by quantity."""
+        every = {"time": self.time, **self.electrical, "flags": self.flags}
+        return {quantity: column.name for quantity, column in every.items() if column is not None}
 
     @property
     def electrical(self) -> dict[str, Column]:
@@ -61,7 +70,7 @@ class Columns:
 
     @property
     def used(self) -> list[Column]:
-        """In the order of the file."""
+        """Those with numbers, in the order of the file."""
         every = (self.time, self.current, self.voltage, self.power, self.flags)
         return sorted((one for one in every if one is not None), key=lambda one: one.place)
 
@@ -73,22 +82,30 @@ def find_columns(names: Sequence[str], supply_v: float | None) -> Columns:
         FileRefused: a unit is missing, a quantity stands twice, or power cannot be computed.
     """
     found: dict[str, Column] = {}
+    strange: dict[str, str] = {}
     for place, name in enumerate(names):
         meaning = _meaning(name.strip())
         if meaning is None:
             continue
         quantity, scale = meaning
+        if isinstance(scale, str):
+            strange.setdefault(quantity, scale)
+            continue
         if quantity in found:
             raise FileRefused(f"two columns of {quantity}: {found[quantity].name!r} and {name!r}")
         found[quantity] = Column(name, place, scale)
+    for quantity, why in strange.items():
+        is_told = quantity in found or (quantity != "time" and "power" in found)
+        if not is_told:
+            raise FileRefused(why)
     _check(found, supply_v)
     return Columns(**found)
 
 
-def _meaning(name: str) -> tuple[str, float] | None:
-    """Quantity and scale; None: a column of something else."""
-    if name.lower() == "flags":
-        return "flags", 1.0
+def _meaning(name: str) -> tuple[str, float | str] | None:
+    """Quantity and scale, or why it has none; None: a column of something else."""
+    if name.lower() in ("flags", "channel"):
+        return name.lower(), 1.0
     name = name.replace("μ", "µ")  # the Greek letter U+03BC, and the sign U+00B5
     if name in _BARE:
         return _BARE[name], _UNITS[_BARE[name]][name]
@@ -100,7 +117,7 @@ def _meaning(name: str) -> tuple[str, float] | None:
     units = _UNITS[quantity]
     if unit not in units:
         what = f"has the unit {unit!r}" if unit else "has no unit"
-        raise FileRefused(f"column {name!r} {what}: {quantity} takes {', '.join(units)}")
+        return quantity, f"column {name!r} {what}: {quantity} takes {', '.join(units)}"
     return quantity, units[unit]
 
 

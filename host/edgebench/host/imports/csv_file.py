@@ -61,10 +61,12 @@ def read_layout(path: Path, supply_v: float | None) -> Layout:
 def _layout(path: Path, line: str, number: int, supply_v: float | None) -> Layout:
     separator = next((one for one in _SEPARATORS if one in line), ",")
     names = tuple(name.strip() for name in next(csv.reader([line], delimiter=separator)))
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FileRefused(f"two columns are named {twice!r}")
-    return Layout(path, names, separator, number, find_columns(names, supply_v))
+    twice = [name for name in names if name and names.count(name) > 1]
+    if twice:
+        raise FileRefused(f"two columns are named {twice[0]!r}")
+    # Those without a name, as behind separators at the end of each line, are nobody's.
+    told = tuple(name or f"#{place}" for place, name in enumerate(names))
+    return Layout(path, told, separator, number, find_columns(told, supply_v))
 
 
 def read_rows(layout: Layout, rows: Rows) -> Iterator[SampleBlock]:
@@ -73,17 +75,19 @@ def read_rows(layout: Layout, rows: Rows) -> Iterator[SampleBlock]:
     Raises:
         FileRefused: a line or a value is wrong.
     """
-    used = [column.name for column in layout.columns.used]
+    kinds = {column.name: pa.float64() for column in layout.columns.used}
+    if layout.columns.channel is not None:
+        kinds[layout.columns.channel.name] = pa.string()
     try:
-        for batch in _open(layout, used):
+        for batch in _open(layout, kinds):
             if batch.num_rows:
-                values = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in used}
+                values = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in kinds}
                 yield rows.block(values)
     except pa.ArrowException as exc:
         raise FileRefused(_first_wrong(layout) or str(exc).splitlines()[0]) from exc
 
 
-def _open(layout: Layout, used: list[str]) -> Any:  # of record batches
+def _open(layout: Layout, kinds: dict[str, Any]) -> Any:  # of record batches
     return pacsv.open_csv(
         layout.path,
         read_options=pacsv.ReadOptions(
@@ -94,8 +98,8 @@ def _open(layout: Layout, used: list[str]) -> Any:  # of record batches
         ),
         parse_options=pacsv.ParseOptions(delimiter=layout.separator),
         convert_options=pacsv.ConvertOptions(
-            include_columns=used,
-            column_types={name: pa.float64() for name in used},
+            include_columns=list(kinds),
+            column_types=kinds,
             null_values=list(_NO_VALUE),
         ),
     )

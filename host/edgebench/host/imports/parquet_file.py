@@ -55,9 +55,13 @@ def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
         FileRefused: a value is wrong, or the file is damaged.
     """
     names = [column.name for column in rows.columns.used]
-    for batch in _batches(path, names):
+    channel = rows.columns.channel
+    words = [channel.name] if channel else []
+    for batch in _batches(path, names + words):
         if batch.num_rows:
-            yield rows.block({name: _values(batch.column(name)) for name in names})
+            values = {name: _values(batch.column(name)) for name in names}
+            told = {name: np.array(batch.column(name).to_pylist(), np.object_) for name in words}
+            yield rows.block(values | told)
 
 
 def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:

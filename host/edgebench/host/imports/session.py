@@ -194,7 +194,8 @@ def _from_rows(blocks: Iterator[SampleBlock], rows: Rows, facts: dict[str, Any])
     first = next(blocks, None)
     if first is None or rows.pace is None:
         raise FileRefused(TOO_FEW)
-    header = _header(facts, rows.pace.rate_hz, is_averaging=False)
+    told = facts | {"columns": rows.columns.facts}
+    header = _header(told, rows.pace.rate_hz, is_averaging=False)
     return Source(header, chain([first], blocks), rows.loss)
 
 

@@ -36,6 +36,11 @@ def imported(folder: Path, text: str, supply_v: float | None = None) -> Session:
         ('"time [s]","mA","note"\r\n0,1000,"a, b"\r\n1,1000,x\r\n\r\n', 1.0, 1.0),
         ("time_ns,watts_w,current_A\n0,2,9\n500000000,2,9\n", None, 1.0),
         ("\ufefft_s,power_W,flags\n0,1,0\n1,nan,1\n2,,1\n3,1,0\n", None, None),
+        ("t_s,power_W,power_factor,time_utc\n0,1,0.9,x\n1,1,0.9,y\n", None, 1.0),
+        ("time_utc,t_s,mA,current_range,mV\nx,0,1000,1,1\nx,1,1000,1,1000\n", None, 0.5005),
+        ("t_s,power_W,i_range,v_range\n0,1,1,1\n1,1,1,1\n", None, 1.0),
+        ("t_s,power_W,,\n0,1,,\n1,1,,\n", None, 1.0),
+        ("t_s,power_W,channel\n0,1,a\n1,1,a\n", None, 1.0),
         *((f"t_s,power_{mu}W\n0,1e6\n1,1e6\n", None, 1.0) for mu in ("\u00b5", "\u03bc")),
         *((f"t_{mu}s,{mu}A\n0,1e6\n1e6,1e6\n", 3.0, 3.0) for mu in ("\u00b5", "\u03bc")),
     ],
@@ -72,6 +77,10 @@ def test_energy_is_that_of_the_columns(
         ("timestamp,mA\n0,1\n1,1\n", r"column 'timestamp' has no unit"),
         ("t_s,current_kA\n0,1\n1,1\n", r"has the unit 'kA'"),
         ("t_s,current_A,mA\n0,1,1\n1,1,1\n", r"two columns of current"),
+        ("t_s,A,V,power_factor\n0,1,1,1\n1,1,1,1\n", r"'power_factor' has the unit 'factor'"),
+        ("t_s,mA,voltage_range\n0,1,1\n1,1,1\n", r"'voltage_range' has the unit 'range'"),
+        ("t_s,power_W,channel\n0,1,a\n1,1,a\n2,9,b\n", r"line 4, column 'channel': a chan.*'a'"),
+        ("t_s,power_W,Channel\n0,1,1\n1,1,\n", r"line 3, column 'Channel': a channel beside '1'"),
         ("t_s,t_s,power_W\n0,0,1\n1,1,1\n", r"two columns are named 't_s'"),
         ("power_W\n1\n1\n", r"no column of time"),
         ("t_s,note\n0,1\n", r"no column of power or current"),
@@ -112,6 +121,23 @@ def test_overflow_of_an_instrument_is_no_measurement(
     assert session.facts.loss.lost_count == 1
     assert session.facts.loss.saturated_count == int(Flag.SATURATED in flags)
     assert session.is_trusted is False
+
+
+def test_columns_that_were_taken_are_told(tmp_path: Path) -> None:
+    """Of several columns nobody knows which the energy is of."""
+    text = "t_s,cpu_power_W,current_mA,V,power_factor,mW\n0,1,1,1,1,1\n1,1,1,1,1,1\n"
+    told = imported(tmp_path, text).facts.header.facts["columns"]
+    assert told == {"time": "t_s", "current": "current_mA", "voltage": "V", "power": "mW"}
+
+
+def test_second_channel_behind_the_first_block_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rails are taken for one that jumps between them."""
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
+    rows = [f"{at},1,{'cpu' if at < 900 else 'gpu'}" for at in range(1000)]
+    with pytest.raises(FileRefused, match="line 902, column 'channel'"):
+        imported(tmp_path, "\n".join(["t_s,power_W,channel", *rows]))
 
 
 def table(times: Iterable[float]) -> str:

@@ -70,6 +70,20 @@ def test_wrong_table_is_refused(tmp_path: Path, columns: dict[str, Any], reason:
         import_file(path, tmp_path / "session")
 
 
+@pytest.mark.parametrize("is_dictionary", [True, False])
+def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary: bool) -> None:
+    """Rails that were read in turn become one power between them."""
+    names = pa.array(["cpu", "gpu"] * 50)
+    path = table_of(
+        tmp_path / "a.parquet",
+        t_s=np.arange(100) * 0.1,
+        power_W=np.arange(100) % 2.0,
+        channel=names.dictionary_encode() if is_dictionary else names,
+    )
+    with pytest.raises(FileRefused, match="row 2, column 'channel': a channel beside 'cpu'"):
+        import_file(path, tmp_path / "session")
+
+
 def test_our_own_recording_stays_what_it_is(tmp_path: Path) -> None:
     """A recording by another host loses its meter, its boundary or a part of its energy."""
     session = import_file(own(tmp_path / "first"), tmp_path / "second")
