@@ -29,11 +29,12 @@ def test_instrument_is_described_and_recorded(edgebench: Run, tmp_path: Path) ->
     assert channel["name"] == "output 1"
 
 
-def test_instrument_that_refuses_is_one_line_and_a_hint(edgebench: Run) -> None:
+def test_instrument_that_refuses_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:
     """A person at a bench reads a traceback of pyvisa."""
     with Server(DataLogger(), Faults(refused=("SENS:ELOG:FUNC:VOLT",))) as server:
-        said = edgebench("meters", "info", f"scpi:{server.address}")
-    assert said.code == 2
+        name = f"scpi:{server.address}"
+        said = edgebench("meters", "record", name, "--output", str(tmp_path / "session"))
+    assert said.code == 1
     assert "refuses how it should measure: Settings conflict" in said.err
     assert "hint:" in said.err
     assert "Traceback" not in said.err

@@ -182,6 +182,8 @@ class WattMeter:
     identity: str = "YOKOGAWA,WT310E,C3UB12345E,F1.03"
     errors: list[str] = field(default_factory=list[str])
     values_asked: int = 0
+    has_headers: bool = False
+    """Answers begin with what was asked, as a person may have set it."""
     items: dict[str, str] = field(default_factory=dict[str, str])
 
     def obey(self, command: str) -> bytes | None:
@@ -194,12 +196,17 @@ class WattMeter:
         elif name == ":RATE":
             self.update = f"{float(rest):.4E}"
         elif name == ":RATE?":
-            return self.update.encode()
+            return self._headed(name, self.update)
         elif name in (":INPUT:VOLTAGE:RANGE?", ":INPUT:CURRENT:RANGE?"):
-            return b"300.0E+00" if "VOLTAGE" in name else b"1.000E+00"
-        elif name not in (":COMMUNICATE:HEADER", ":NUMERIC:FORMAT", ":NUMERIC:NORMAL:NUMBER"):
+            return self._headed(name, "300.0E+00" if "VOLTAGE" in name else "1.000E+00")
+        elif name == ":COMMUNICATE:HEADER":
+            self.has_headers = rest != "OFF"
+        elif name not in (":NUMERIC:FORMAT", ":NUMERIC:NORMAL:NUMBER"):
             raise LookupError(command)
         return None
+
+    def _headed(self, question: str, answer: str) -> bytes:
+        return (f"{question[:-1]} {answer}" if self.has_headers else answer).encode()
 
     def _values(self) -> bytes:
         place, self.values_asked = self.values_asked, self.values_asked + 1

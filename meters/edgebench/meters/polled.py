@@ -92,14 +92,17 @@ class PolledSession(Recorder):
     """Calls `read` in a thread of its own, at drawn moments where each value is an instant."""
 
     def __init__(
-        self, read: Read, header: Header, path: Path, chance: random.Random | None = None
+        self,
+        read: Read,
+        header: Header,
+        path: Path,
+        chance: random.Random | None = None,
+        *,
+        set_up: Callable[[], Header] | None = None,
     ) -> None:
-        super().__init__(header, path)
+        super().__init__(header, path, set_up=set_up)
         self._read = read
-        self._period_s = 1 / header.capability.rate_hz
-        # A mean over its interval misses nothing, and is the noisier the shorter that is.
         self._chance = chance or random.Random()
-        self._ratios = (1.0, 1.0) if header.capability.is_averaging else INTERVAL_RATIOS
 
     def _begin(self) -> None:
         self._attempt(self._keep)  # the start of the first interval
@@ -112,7 +115,10 @@ class PolledSession(Recorder):
             next_s = max(next_s + self._interval_s(), time.monotonic())
 
     def _interval_s(self) -> float:
-        return self._period_s * self._chance.uniform(*self._ratios)
+        capability = self._header.capability
+        # A mean over its interval misses nothing, and is the noisier the shorter that is.
+        low, high = (1.0, 1.0) if capability.is_averaging else INTERVAL_RATIOS
+        return self._chance.uniform(low, high) / capability.rate_hz
 
     def _finish(self) -> None:
         if self.trouble is None:

@@ -30,8 +30,18 @@ class Recorder(ABC):
     _writer: SpoolWriter
     """While the session is open."""
 
-    def __init__(self, header: Header, path: Path) -> None:
+    def __init__(
+        self, header: Header, path: Path, *, set_up: Callable[[], Header] | None = None
+    ) -> None:
+        """A recording that begins with `with`.
+
+        Args:
+            header: What is known of the meter.
+            path: Of the file, which there is none of yet.
+            set_up: Sets the meter up, and says what came of that; None: nothing else is known then.
+        """
         self._header = header
+        self._set_up = set_up
         self._path = path
         self._is_over = threading.Event()
         self._is_done = threading.Event()
@@ -42,6 +52,8 @@ class Recorder(ABC):
         """Why nothing more is recorded; None while all is well."""
 
     def __enter__(self) -> Self:
+        if self._set_up is not None:  # before the file, at whose head stands what comes of it
+            self._header = self._set_up()
         self._writer = SpoolWriter(self._path, self._header)
         try:
             self._begin()

@@ -32,17 +32,18 @@ class StreamSession(Recorder):
         *,
         start: Callable[[], None],
         stop: Callable[[], None],
+        set_up: Callable[[], Header] | None = None,
     ) -> None:
-        super().__init__(header, path)
+        super().__init__(header, path, set_up=set_up)
         self._transport = transport
         self._start = start
         self._stop = stop
-        self._silent_s = max(SILENT_S, _SILENT_SAMPLES / header.capability.rate_hz)
 
     def _begin(self) -> None:
         self._start()
 
     def _work(self) -> None:
+        silent_s = max(SILENT_S, _SILENT_SAMPLES / self._header.capability.rate_hz)
         heard_ns = time.perf_counter_ns()
         while not self._is_over.is_set():
             before_ns = time.perf_counter_ns()
@@ -51,8 +52,8 @@ class StreamSession(Recorder):
             if data:
                 self._append(Packet(before_ns, now_ns, data))
                 heard_ns = now_ns
-            elif now_ns - heard_ns > self._silent_s * 1e9:
-                self._end(f"the meter sent nothing for {self._silent_s:g} s")
+            elif now_ns - heard_ns > silent_s * 1e9:
+                self._end(f"the meter sent nothing for {silent_s:g} s")
 
     def _finish(self) -> None:
         self._stop()

@@ -19,8 +19,9 @@ from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.scpi.device import Scpi
 from edgebench.meters.scpi.link import Link, open_link
-from edgebench.meters.scpi.multimeter import aperture_cycles
+from edgebench.meters.scpi.multimeter import aperture_cycles, polled_cycles
 from edgebench.meters.scpi.setup import Setup
+from edgebench.meters.spool import read_header
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -45,11 +46,33 @@ def opened(made: Scpi) -> Header:
 
 
 def refused(model: Model, faults: Faults | None = None, **setup: Any) -> str:
-    """Why it cannot be used."""
+    """Why it cannot be used, as it is told without changing anything on it."""
     with Server(model, faults or Faults()) as server:
         answer = meter(server, 0.3, **setup).open()
     assert isinstance(answer, Missing)
+    assert not changes(server)
     return answer.reason
+
+
+def refused_session(
+    model: Model, path: Path, faults: Faults | None = None, **setup: Any
+) -> tuple[str, list[str]]:
+    """Why a session of it cannot begin, and what it was told."""
+    with Server(model, faults or Faults()) as server:
+        made = meter(server, 0.3, **setup)
+        opened(made)
+        with pytest.raises((TargetError, UsageError)) as found, made.session(path):
+            raise AssertionError
+        made.close()
+    assert not path.exists()
+    return str(found.value), changes(server)
+
+
+def changes(server: Server) -> list[str]:
+    """The commands that may have changed something: all but questions that only look."""
+    return [one for one in server.commands if not one.endswith("?") and "? " not in one] + [
+        one for one in server.commands if one in ("READ?", "SYST:ERR?", ":STATUS:ERROR?")
+    ]
 
 
 def record(
@@ -127,6 +150,69 @@ def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> Non
     assert header.capability.rate_hz == pytest.approx(1 / 0.00100352)
     assert header.capability.arrival_error_s == 0.1
     assert header.info.serial == "MY56000123"
+    # What nobody knows before is found when a session begins.
+    for model, question, setup in (
+        (DataLogger(), "SENS:ELOG:PER?", {}),
+        (WattMeter(), ":RATE?", {"rate_hz": 4.0}),
+        (Multimeter(), "SAMP:TIM?", {"supply_v": 3.3}),
+    ):
+        path = tmp_path / type(model).__name__
+        faults = Faults(wrong=((question, b"0.5"),))
+        with Server(model, faults) as server:
+            made = meter(server, **setup)
+            assert opened(made).capability.rate_hz > 2.0
+            with made.session(path) as session:
+                pass
+            made.close()
+        capability = session.recording().header.capability
+        assert capability == read_header(path).capability
+        assert capability.rate_hz == pytest.approx(2.0)
+        assert capability.min_window_s >= 5.0
+
+
+@pytest.mark.parametrize(
+    ("model", "setup"),
+    [
+        (DataLogger(), {"rate_hz": 500.0}),
+        (WattMeter(has_headers=True), {}),
+        (WattMeter(update="AUTO"), {"rate_hz": 4.0}),
+        (Multimeter(), {"supply_v": 3.3}),
+        (Multimeter(identity=SIGLENT), {"supply_v": 3.3, "range_a": 1.0}),
+    ],
+)
+def test_instrument_that_is_only_looked_at_stays_as_it_is(
+    tmp_path: Path, model: Model, setup: dict[str, Any]
+) -> None:
+    """`edgebench meters` opens an ammeter's circuit, or ends the log that somebody else records."""
+    model.errors.append('-113,"Undefined header"')
+    with Server(model) as server:
+        made = meter(server, **setup)
+        header = opened(made)
+        made.session(tmp_path / "never begun")
+        made.close()
+    assert changes(server) == []
+    assert model.errors == ['-113,"Undefined header"'], "they are for whoever made them"
+    assert header.uncertainty
+    with Server(model) as server:
+        made = meter(server, **setup)
+        opened(made)
+        with made.session(tmp_path / "r") as session:
+            pass
+        made.close()
+    assert changes(server), "a session sets it up"
+    assert session.trouble is None
+
+
+def test_headers_of_a_persons_settings_are_no_part_of_an_answer() -> None:
+    """A WT310 that was left with its headers on has no known rate, or ranges that are none."""
+    headers: list[Header] = []
+    for has_headers in (False, True):
+        with Server(WattMeter(has_headers=has_headers)) as server:
+            made = meter(server)
+            headers.append(opened(made))
+            made.close()
+    assert headers[0] == headers[1]
+    assert Kind.OFFSET in [term.kind for term in headers[1].uncertainty]
 
 
 @pytest.mark.parametrize("pieces", [2, 7])
@@ -184,15 +270,17 @@ def test_values_beyond_the_range_are_flagged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["SENS:ELOG:FUNC:VOLT ON", "SENS:ELOG:PER ", "FORM REAL"])
-def test_refused_setting_is_told(command: str) -> None:
+def test_refused_setting_is_told(tmp_path: Path, command: str) -> None:
     """A module that cannot log both is taken for one that does, and a column is something else."""
-    reason = refused(DataLogger(), Faults(refused=(command,)))
+    reason, told = refused_session(DataLogger(), tmp_path / "r", Faults(refused=(command,)))
+    assert not any(one.startswith(("INIT", "TRIG:ELOG (")) for one in told), "nothing was begun"
     assert "refuses how it should measure: Settings conflict" in reason
 
 
-def test_output_that_there_is_not_is_refused() -> None:
+def test_output_that_there_is_not_is_refused(tmp_path: Path) -> None:
     """The energy of another output is that of the device."""
-    assert "channel list" in refused(DataLogger(), channel=2)
+    reason, _ = refused_session(DataLogger(), tmp_path / "r", channel=2)
+    assert "channel list" in reason
 
 
 def test_error_before_us_is_not_ours(tmp_path: Path) -> None:
@@ -200,7 +288,10 @@ def test_error_before_us_is_not_ours(tmp_path: Path) -> None:
     with Server(DataLogger(errors=['-113,"Undefined header"'])) as server:
         made = meter(server)
         opened(made)
+        with made.session(tmp_path / "r") as session:
+            pass
         made.close()
+    assert session.trouble is None
 
 
 def test_power_meter_gives_its_three_values(tmp_path: Path) -> None:
@@ -249,7 +340,7 @@ def test_multimeter_is_asked_for_each_value(tmp_path: Path, identity: str) -> No
     """A meter without memory gives nothing, or current without its voltage."""
     faults = Faults(overload_at=(3,))
     model = Multimeter(identity=identity, faults=faults)
-    found, trouble = record(model, tmp_path / "r", count=4, supply_v=5.0, rate_hz=50.0)
+    found, trouble = record(model, tmp_path / "r", count=4, supply_v=5.0, rate_hz=5.0)
     assert trouble is None
     assert found.power_w[0] == pytest.approx(0.5)
     assert found.flags[2] == Flag.SATURATED | Flag.MISSING, "the first reading was the test"
@@ -275,10 +366,14 @@ def test_format_of_another_program_is_not_kept(tmp_path: Path, model: str) -> No
     ],
 )
 def test_period_that_is_none_is_refused(
-    said: str, make: Callable[[], Model], question: str, setup: dict[str, Any]
+    tmp_path: Path, said: str, make: Callable[[], Model], question: str, setup: dict[str, Any]
 ) -> None:
     """An energy is computed with no rate at all, and trusted; or a division by zero is the news."""
-    reason = refused(make(), Faults(wrong=((question, said.encode()),)), **setup)
+    faults = Faults(wrong=((question, said.encode()),))
+    if question == ":RATE?":  # which is there to be asked for before
+        reason = refused(make(), faults, **setup)
+    else:
+        reason, _ = refused_session(make(), tmp_path / "r", faults, **setup)
     if said in ("0", "-1"):
         assert f"answers {said} s to `{question}" in reason
         assert reason.endswith("a period must be above 0")
@@ -329,10 +424,37 @@ def test_multimeter_with_memory_is_emptied_by_blocks(tmp_path: Path) -> None:
     assert set(np.diff(found.time_ns)) == {1_000_000}
 
 
-def test_slow_multimeter_is_not_asked_faster_than_it_measures() -> None:
+def test_slow_multimeter_is_not_asked_faster_than_it_measures(tmp_path: Path) -> None:
     """Every second round is missed, and called a loss."""
-    reason = refused(Multimeter(identity=SIGLENT, reading_s=0.2), supply_v=3.3, rate_hz=10.0)
+    slow = Multimeter(identity=SIGLENT, reading_s=0.2)
+    reason, _ = refused_session(slow, tmp_path / "r", supply_v=3.3, rate_hz=10.0)
     assert "takes too long for 10 readings a second" in reason
+    with Server(slow) as server:
+        made = meter(server, supply_v=3.3)
+        opened(made)
+        with made.session(tmp_path / "r") as session:
+            pass
+        made.close()
+    capability = session.recording().header.capability
+    assert capability.rate_hz <= 0.8 / 0.2, "as often as it can, where nobody asks for more"
+    assert capability.min_window_s == pytest.approx(20 / capability.rate_hz)
+
+
+def test_readings_are_as_long_as_the_rate_allows() -> None:
+    """The aperture by default is ten cycles: half as many readings come as were planned with."""
+    assert [polled_cycles(rate) for rate in (50, 10, 5, 2, 1, 0.2, 0.1)] == [
+        *(1, 1, 1, 10, 10, 100, 100),
+    ]
+
+
+def test_multimeter_without_such_an_aperture_measures_with_its_own(tmp_path: Path) -> None:
+    """A command that one make does not know makes it unusable."""
+    model = Multimeter(identity=SIGLENT)
+    faults = Faults(refused=("CURR:DC:NPLC",))
+    found, trouble = record(model, tmp_path / "r", count=3, faults=faults, supply_v=5.0)
+    assert trouble is None
+    assert found.power_w == pytest.approx(0.5)
+    assert model.errors == []
 
 
 def test_aperture_leaves_time_for_the_timer() -> None:

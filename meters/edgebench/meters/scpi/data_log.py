@@ -26,7 +26,9 @@ class DataLogger(ABC):
 
     def session(self, header: Header, path: Path) -> StreamSession:
         """A recording."""
-        return StreamSession(self, header, path, start=self._start, stop=self._stop)
+        return StreamSession(
+            self, header, path, start=self._start, stop=self._stop, set_up=self._set_up
+        )
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes:
@@ -43,6 +45,10 @@ class DataLogger(ABC):
     @property
     def _clock_domain(self) -> str:
         return f"meter:scpi:{self._info.serial or 'unknown'}"
+
+    @abstractmethod
+    def _set_up(self) -> Header:
+        """Choose what it logs, and how often; what came of that."""
 
     @abstractmethod
     def _start(self) -> None:

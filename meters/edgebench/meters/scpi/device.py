@@ -43,12 +43,12 @@ class Scpi:
         self._header: Header | None = None
 
     def open(self) -> Header | Missing:
-        """Connect, see who answers, set it up."""
+        """Connect, see who answers, say what it will do; a session is what sets it up."""
         try:
             self._link = self._connect()
             info = identity_of(self._link)
             self._instrument = self._choose(self._link, info)
-            self._header = self._instrument.prepare()
+            self._header = self._instrument.describe()
         except EdgebenchError as exc:
             self.close()
             return Missing(str(exc))

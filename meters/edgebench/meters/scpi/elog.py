@@ -1,7 +1,8 @@
 """Keysight N6700 and N6705 with their modules: the external data log, current and voltage.
 
-    set up   FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · TRIG:ELOG:SOUR BUS
-    session  INIT:ELOG · TRIG:ELOG · FETC:ELOG? again and again · ABOR:ELOG
+    open     nothing: it is known what the instrument will make of the period
+    session  FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · SENS:ELOG:PER? · TRIG:ELOG:SOUR BUS
+             INIT:ELOG · TRIG:ELOG · FETC:ELOG? again and again · ABOR:ELOG
 
 A record is the mean current and the mean voltage of one period. Records have no numbers; the
 instrument keeps 20 s of them and overwrites what nobody fetches, which the rate shows.
@@ -24,8 +25,10 @@ from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import UsageError
 
-RATE_MAX_HZ = 1 / 204.8e-6
+_STEP_NS = 20_480
+_PERIOD_MIN_STEPS = 10
 """Of two quantities."""
+RATE_MAX_HZ = 1e9 / (_PERIOD_MIN_STEPS * _STEP_NS)
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
 """Current and voltage, float32."""
@@ -40,8 +43,8 @@ class Elog(DataLogger):
         self._is_behind = False
         """The last answer was full: there is more."""
 
-    def prepare(self) -> Header:
-        """Set the log up; the period is what the instrument made of it."""
+    def describe(self) -> Header:
+        """With the step of the instrument's that is nearest to the period asked for."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
@@ -49,6 +52,10 @@ class Elog(DataLogger):
                 f"{self._info.model} logs {RATE_MAX_HZ:.0f} records/s of current and voltage at "
                 f"most, asked for {rate_hz:g}"
             )
+        return self._header_of(period_s(rate_hz))
+
+    def _set_up(self) -> Header:
+        """Choose what is logged; the period is what the instrument made of it."""
         place = self._place
         self._link.forget_errors()
         self._tell(
@@ -59,11 +66,10 @@ class Elog(DataLogger):
             f"SENS:ELOG:FUNC:VOLT ON,{place}",
             f"SENS:ELOG:FUNC:CURR:MINM OFF,{place}",
             f"SENS:ELOG:FUNC:VOLT:MINM OFF,{place}",
-            f"SENS:ELOG:PER {1 / rate_hz:.9f},{place}",
+            f"SENS:ELOG:PER {period_s(self._setup.rate_hz or RATE_HZ):.9f},{place}",
             f"TRIG:ELOG:SOUR BUS,{place}",
         )
-        period_s = self._link.ask_period(f"SENS:ELOG:PER? {place}")
-        return self._describe(1 / period_s)
+        return self._header_of(self._link.ask_period(f"SENS:ELOG:PER? {place}"))
 
     def read(self, timeout_s: float) -> bytes:
         """The records since the last answer, as it came; waits for some to gather."""
@@ -84,7 +90,8 @@ class Elog(DataLogger):
     def _stop(self) -> None:
         self._tell(f"ABOR:ELOG {self._place}")
 
-    def _describe(self, rate_hz: float) -> Header:
+    def _header_of(self, period_s: float) -> Header:
+        rate_hz = 1 / period_s
         return Header(
             driver="scpi",
             info=self._info,
@@ -102,6 +109,12 @@ class Elog(DataLogger):
             uncertainty=UNCERTAINTY,
             facts=to_plain(Settings(kind=Kind.ELOG)),
         )
+
+
+def period_s(rate_hz: float) -> float:
+    """The period that such an instrument can have and that is nearest to this rate, seconds."""
+    steps = max(_PERIOD_MIN_STEPS, round(1e9 / rate_hz / _STEP_NS))
+    return steps * _STEP_NS / 1e9
 
 
 UNCERTAINTY = (

@@ -69,16 +69,7 @@ class Link:
             TargetError: there is no answer in time, or it is none; what stands for something else,
                 as 9.91E+37 does, is none.
         """
-        answer = self.ask_text(command)
-        try:
-            number = float(answer)
-        except ValueError:
-            number = math.nan
-        if not abs(number) <= SPECIAL:  # also where it is NaN
-            raise TargetError(
-                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
-            )
-        return number
+        return self._number_of(self.ask_text(command), command)
 
     def ask_period(self, command: str) -> float:
         """The same, as seconds from one value to the next.
@@ -86,7 +77,15 @@ class Link:
         Raises:
             TargetError: there is no answer in time, or it is no number above 0.
         """
-        period_s = self.ask_number(command)
+        return self.period_of(self.ask_text(command), command)
+
+    def period_of(self, answer: str, command: str) -> float:
+        """Seconds from one value to the next, by the answer to a question.
+
+        Raises:
+            TargetError: it is no number above 0.
+        """
+        period_s = self._number_of(answer, command)
         if period_s <= 0:
             raise TargetError(
                 f"{self.name} answers {period_s:g} s to `{command}`: a period must be above 0"
@@ -122,6 +121,17 @@ class Link:
     def close(self) -> None:
         """Let go; may be called twice."""
         self._resource.close()
+
+    def _number_of(self, answer: str, command: str) -> float:
+        try:
+            number = float(answer)
+        except ValueError:
+            number = math.nan
+        if not abs(number) <= SPECIAL:  # also where it is NaN
+            raise TargetError(
+                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
+            )
+        return number
 
     def _line(self, limit_bytes: int) -> bytes:
         if not self._is_stream:

@@ -1,6 +1,7 @@
 """Multimeters as ammeters: Keysight and Agilent 344xx, HP 34401A, Siglent SDM.
 
-    any of them        FORM:DATA ASC · CONF:CURR:DC · READ? for each value
+    open               nothing but *IDN?: what is asked for is taken for what will be
+    any of them        FORM:DATA ASC · CONF:CURR:DC · CURR:DC:NPLC · READ? for each value
     34465A, 34470A     a timer of their own fills the memory · R? empties it, a block at a time
 
 A multimeter measures no voltage: what the device is supplied with has to be said. What drops at the
@@ -40,7 +41,9 @@ _LINE_CYCLE_S = 0.02
 """At 50 Hz; an aperture is shorter where it is 60."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
+_ERROR = "SYST:ERR?"
 _BUSY_RATIO = 0.8
+_TRIALS = 3
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see the data sheet of yours"
 
@@ -53,20 +56,48 @@ class Multimeter:
         self._setup = setup
         self._info = info
 
-    def prepare(self) -> Header:
-        """Measure direct current, and how long a reading takes."""
+    def describe(self) -> Header:
+        """As asked for; whether it is as fast as that, a session finds out."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
-        supply_v = supply_of(self._setup, self._info)
+        return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
+
+    def session(self, header: Header, path: Path) -> PolledSession:
+        """A recording."""
+        return PolledSession(self._read, header, path, set_up=self._set_up)
+
+    def _read(self) -> list[Reading]:
+        return [asked(self._link, "READ?")]
+
+    def _set_up(self) -> Header:
+        """Measure direct current, as often as readings allow.
+
+        Raises:
+            UsageError: that is less often than asked for.
+        """
+        wanted_hz = self._setup.rate_hz or _POLLED_RATE_HZ
         configure(self._link, self._setup.range_a)
-        before_s = time.monotonic()
-        self._link.ask("READ?")
-        fastest_hz = _BUSY_RATIO / max(1e-3, time.monotonic() - before_s)
-        rate_hz = self._setup.rate_hz or min(_POLLED_RATE_HZ, fastest_hz)
-        if rate_hz > fastest_hz:
+        self._link.write(f"CURR:DC:NPLC {polled_cycles(wanted_hz)}")
+        self._link.ask(_ERROR)  # one that has no such aperture measures with its own
+        fastest_hz = self._fastest_hz(wanted_hz)
+        if self._setup.rate_hz is not None and wanted_hz > fastest_hz:
             raise UsageError(
-                f"{self._info.model} takes too long for {rate_hz:g} readings a second: "
+                f"{self._info.model} takes too long for {wanted_hz:g} readings a second: "
                 f"{fastest_hz:.3g} at most"
             )
+        return self._header_of(min(wanted_hz, fastest_hz))
+
+    def _fastest_hz(self, wanted_hz: float) -> float:
+        """By the shortest of a few readings: the first one may have to choose a range."""
+        fastest_hz = 0.0
+        for _ in range(_TRIALS):
+            before_s = time.monotonic()
+            self._link.ask("READ?")
+            fastest_hz = max(fastest_hz, _BUSY_RATIO / max(1e-3, time.monotonic() - before_s))
+            if fastest_hz >= wanted_hz:
+                break
+        return fastest_hz
+
+    def _header_of(self, rate_hz: float) -> Header:
         capability = Capability(
             driver="scpi",
             channels=_CHANNELS,
@@ -76,49 +107,53 @@ class Multimeter:
             loss_detection="wallclock",
             min_window_s=20 / rate_hz,
         )
-        return described(self._info, capability, self._setup, Kind.MULTIMETER, supply_v)
-
-    def session(self, header: Header, path: Path) -> PolledSession:
-        """A recording."""
-        return PolledSession(lambda: [asked(self._link, "READ?")], header, path)
+        return described(self._info, capability, self._setup, Kind.MULTIMETER)
 
 
 class MemoryMultimeter(DataLogger):
     """One that measures by its own timer."""
 
-    def prepare(self) -> Header:
-        """Set range, aperture and timer."""
+    def describe(self) -> Header:
+        """With the period asked for."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
-        supply_v = supply_of(self._setup, self._info)
-        rate_hz = self._setup.rate_hz or _MEMORY_RATE_HZ
-        if rate_hz > RATE_MAX_HZ:
+        if self._wanted_hz > RATE_MAX_HZ:
             raise UsageError(
                 f"{self._info.model} measures {RATE_MAX_HZ:g} times a second at most, "
-                f"asked for {rate_hz:g}"
+                f"asked for {self._wanted_hz:g}"
             )
-        cycles = aperture_cycles(rate_hz)
+        return self._header_of(1 / self._wanted_hz)
+
+    @property
+    def _wanted_hz(self) -> float:
+        return self._setup.rate_hz or _MEMORY_RATE_HZ
+
+    def _set_up(self) -> Header:
+        """Set range, aperture and timer; the period is what the instrument made of it."""
         configure(self._link, self._setup.range_a or _RANGE_A)
         self._tell(
-            f"CURR:DC:NPLC {cycles:g}",
+            f"CURR:DC:NPLC {aperture_cycles(self._wanted_hz):g}",
             "CURR:DC:ZERO:AUTO OFF",
             "TRIG:SOUR IMM",
             "SAMP:SOUR TIM",
-            f"SAMP:TIM {1 / rate_hz:.9f}",
+            f"SAMP:TIM {1 / self._wanted_hz:.9f}",
             "SAMP:COUN MAX",
         )
+        return self._header_of(self._link.ask_period("SAMP:TIM?"))
+
+    def _header_of(self, period_s: float) -> Header:
         capability = Capability(
             driver="scpi",
             channels=_CHANNELS,
-            rate_hz=1 / self._link.ask_period("SAMP:TIM?"),
+            rate_hz=1 / period_s,
             is_averaging=False,
             is_uniform=True,
-            smoothing_s=cycles * _LINE_CYCLE_S,
+            smoothing_s=aperture_cycles(self._wanted_hz) * _LINE_CYCLE_S,
             clock_domain=self._clock_domain,
             loss_detection="wallclock",
-            min_window_s=20 / rate_hz,
+            min_window_s=20 * period_s,
             arrival_error_s=FETCH_S,
         )
-        return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY, supply_v)
+        return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
         """The readings since the last answer, as it came; waits for some to gather."""
@@ -142,7 +177,7 @@ def configure(link: Link, range_a: float | None) -> None:
     link.write("FORM:DATA ASC")  # a program before us may have left REAL
     link.forget_errors()  # also of one that knows nothing but text, and not this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
-    link.refuse_errors("SYST:ERR?")
+    link.refuse_errors(_ERROR)
 
 
 def supply_of(setup: Setup, info: MeterInfo) -> float:
@@ -166,10 +201,22 @@ def aperture_cycles(rate_hz: float) -> float:
     return next(fitting, _APERTURES[-1])
 
 
-def described(
-    info: MeterInfo, capability: Capability, setup: Setup, kind: Kind, supply_v: float
-) -> Header:
-    """The header of a recording of either kind."""
+def polled_cycles(rate_hz: float) -> int:
+    """The same for readings that are asked for, each of which measures its zero as well.
+
+    By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
+    these three.
+    """
+    free_s = _BUSY_RATIO / rate_hz
+    return next((one for one in (100, 10) if 2 * one * _LINE_CYCLE_S <= free_s), 1)
+
+
+def described(info: MeterInfo, capability: Capability, setup: Setup, kind: Kind) -> Header:
+    """The header of a recording of either kind.
+
+    Raises:
+        UsageError: the user does not say what the device is supplied with.
+    """
     gain = UncertaintyTerm(kind=Term.GAIN, value=2e-3, unit=Unit.RATIO, reference=_ASSUMED)
     offset = UncertaintyTerm(
         kind=Term.OFFSET,
@@ -188,7 +235,7 @@ def described(
         info=info,
         capability=capability,
         uncertainty=(gain, offset, supply),
-        facts=to_plain(Settings(kind=kind, supply_v=supply_v)),
+        facts=to_plain(Settings(kind=kind, supply_v=supply_of(setup, info))),
     )
 
 

@@ -3,6 +3,9 @@
 The instrument computes new values at its update rate, each the mean over the time since the last.
 It is asked once for each; which moment a value belongs to is known to one update.
 
+    open     :RATE? · :INPUT:…:RANGE?, whose answers may begin with a header, as a person has set it
+    session  header off · :NUMERIC:… · :RATE, if asked for · both questions again · VALUE? each time
+
 Source: Yokogawa IM WT310-17EN, Communication Interface: `:NUMERIC:NORMAL`, `:RATE`, `:INPUT`;
 NAN where there is no data, INF beyond the range.
 """
@@ -44,9 +47,18 @@ class PowerMeter:
         self._setup = setup
         self._info = info
 
-    def prepare(self) -> Header:
-        """Choose what is answered; ranges and update rate stay as a person has set them."""
+    def describe(self) -> Header:
+        """With the ranges as they are, and the update rate as it is, or as it is asked for."""
         refuse_others(self._setup, self._info, "channel", "rate")
+        rate_hz = self._setup.rate_hz
+        return self._header_of(self._update_s() if rate_hz is None else 1 / rate_hz)
+
+    def session(self, header: Header, path: Path) -> PolledSession:
+        """A recording."""
+        return PolledSession(self._read, header, path, set_up=self._set_up)
+
+    def _set_up(self) -> Header:
+        """Choose what is answered; ranges stay as a person has set them."""
         link = self._link
         link.forget_errors()
         for command in (
@@ -62,25 +74,24 @@ class PowerMeter:
         if self._setup.rate_hz is not None:
             link.write(f":RATE {1 / self._setup.rate_hz:g}")
         link.refuse_errors(_ERROR)
-        ranges = [link.ask_text(f":INPUT:{one}:RANGE?") for one in ("VOLTAGE", "CURRENT")]
-        return self._describe(self._update_s(), ranges)
-
-    def session(self, header: Header, path: Path) -> PolledSession:
-        """A recording."""
-        return PolledSession(self._read, header, path)
+        return self._header_of(self._update_s())
 
     def _read(self) -> list[Reading]:
         return [asked(self._link, ":NUMERIC:NORMAL:VALUE?")]
 
     def _update_s(self) -> float:
-        answer = self._link.ask_text(":RATE?")
+        answer = without_header(self._link.ask_text(":RATE?"))
         if answer.upper().startswith("AUT"):
             raise UsageError(
                 f"{self._info.model} updates at the rate {answer[:20]!r}: say one, as in rate=4"
             )
-        return self._link.ask_period(":RATE?")
+        return self._link.period_of(answer, ":RATE?")
 
-    def _describe(self, update_s: float, ranges: list[str]) -> Header:
+    def _header_of(self, update_s: float) -> Header:
+        ranges = [
+            without_header(self._link.ask_text(f":INPUT:{one}:RANGE?"))
+            for one in ("VOLTAGE", "CURRENT")
+        ]
         return Header(
             driver="scpi",
             info=self._info,
@@ -99,6 +110,15 @@ class PowerMeter:
             uncertainty=_uncertainty(update_s, ranges),
             facts=to_plain(Settings(kind=Kind.POWER_METER)) | {"ranges": ranges},
         )
+
+
+def without_header(answer: str) -> str:
+    """An answer as it is with `:COMMUNICATE:HEADER OFF`.
+
+    >>> without_header(":INPUT:VOLTAGE:RANGE 300.0E+00"), without_header("300.0E+00")
+    ('300.0E+00', '300.0E+00')
+    """
+    return answer.rpartition(" ")[2] if answer.startswith(":") else answer
 
 
 def asked(link: Link, question: str) -> Reading:
@@ -129,7 +149,7 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
         kind=Term.OFFSET,
         value=_OF_RANGE * range_w,
         unit=Unit.WATT,
-        reference=f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A when it was opened",
+        reference=f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A as it began",
     )
     return (gain, offset, edge)
 

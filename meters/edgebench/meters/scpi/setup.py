@@ -60,16 +60,16 @@ class Settings:
 class Instrument(Protocol):
     """What a family of instruments does; connected, and known by name."""
 
-    def prepare(self) -> Header:
-        """Set it up.
+    def describe(self) -> Header:
+        """What it will be set to, as far as that is known; questions only, it stays as it is.
 
         Raises:
-            EdgebenchError: it refuses, or the user has to say something first.
+            EdgebenchError: it does not answer, or the user has to say something first.
         """
         ...
 
     def session(self, header: Header, path: Path) -> MeterSession:
-        """A recording, as it was prepared."""
+        """A recording, which sets it up as it begins and has what the instrument made of that."""
         ...
 
 
