@@ -53,12 +53,16 @@ class FakeDriver:
     input_step: int = 2
     """Ticks between two samples of a digital input."""
     published: dict[str, Any] = field(default_factory=dict[str, Any])
+    history: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    """All that was published, in order, by the topic without its device."""
     opened: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     closed: list[str] = field(default_factory=list[str])
     is_final: bool = False
     subscribed: dict[str, list[OnBlock]] = field(default_factory=dict[str, list[OnBlock]])
-    range_number: int | str = 1
-    """Of the current: 0 is off, and the device has no supply."""
+    range_number: int | str = 4
+    """Of the current, automatic, of a JS110 180 mA; 0 is off, and the device has no supply."""
+    range_choice: int | str = 0
+    """Of a range that is chosen by hand, of others than a JS110; 0 is off."""
     block_count: int = 0
     """Published or lost."""
 
@@ -83,13 +87,16 @@ class FakeDriver:
         if self.faults.refused and topic.endswith(self.faults.refused):
             raise RuntimeError(f"jsdrv_publish failed 5 PARAMETER_INVALID | {topic}")
         self.published[topic] = value
+        self.history.append((topic.split("/", 3)[3], value))
 
     def query(self, topic: str, timeout: float | None = None) -> Any:
         """Ask for something."""
         if topic.endswith("c/fw/version"):
             return 1 << 24 | 2 << 16 | 3
-        if topic.endswith(("s/i/range/mode", "s/i/range/select")):
-            return self.range_number
+        if topic.endswith("s/i/range/mode") or ("/js110/" in topic and "s/i/range" in topic):
+            return self.published.get(topic, self.range_number)
+        if topic.endswith("s/i/range/select"):
+            return self.published.get(topic, self.range_choice)
         raise TimeoutError(f"jsdrv_query timed out | {topic}")
 
     def subscribe(self, topic: str, flags: Any, fn: OnBlock, timeout: float | None = None) -> None:

@@ -62,7 +62,7 @@ DRIVERS: dict[str, Driver] = {
         joulescope_device.make_meter,
         joulescope_decoder.make_decoder,
         "Joulescope JS110, JS220, JS320",
-        usage="[:SERIAL][,rate=100k][,inputs=0..4]",
+        usage="[:SERIAL][,rate=100k][,inputs=0..4][,power]",
         is_external=True,
         extra="joulescope",
     ),

@@ -182,7 +182,8 @@ def test_everything_is_given_back(tmp_path: Path) -> None:
     record(driver, tmp_path / "recording", 2)
     path = driver.paths[0]
     assert driver.opened == [(path, "restore")], "as it is: a default may switch the supply off"
-    assert driver.published[f"{path}/s/i/range/mode"] == "auto"
+    assert driver.history[:2] == [("s/i/range/mode", "auto"), ("h/fs", RATE_HZ)]
+    assert driver.history[-1] == ("s/i/range/mode", 4), "as it was found"
     assert driver.published[f"{path}/h/fs"] == RATE_HZ
     controls = [value for topic, value in driver.published.items() if topic.endswith("/ctrl")]
     assert controls == [0] * 7
@@ -209,13 +210,111 @@ def test_device_without_its_supply_is_not_powered(tmp_path: Path, path: str, off
     meter = made(driver)
     opened(meter)
     with (
-        pytest.raises(TargetError, match=f"{path} has cut the device's supply, its current range"),
+        pytest.raises(
+            TargetError, match=f"{path} has cut the device's supply, its current range"
+        ) as refusal,
         meter.session(tmp_path / "recording"),
     ):
         raise AssertionError
     meter.close()
     assert driver.published == {}
     assert not (tmp_path / "recording").exists()
+    hint = str(refusal.value).rpartition(" ")[2]
+    assert find_meter(hint).name == "joulescope", "what it tells to say can be said"
+    assert hint == f"joulescope:{path[-6:]},power"
+
+
+@pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123"])
+@pytest.mark.parametrize("off", [0, "off"])
+def test_device_is_powered_for_the_session_where_that_is_asked_for(
+    tmp_path: Path, path: str, off: Any
+) -> None:
+    """A board that should boot in the recording cannot, or keeps its supply after it."""
+    driver = FakeDriver(paths=[path], range_number=off)
+    meter = made(driver, is_power_on=True)
+    opened(meter)
+    assert driver.published == {}, "to be looked at is no recording"
+    for name in ("first", "second"):
+        with meter.session(tmp_path / name):
+            [(topic, value)] = [(t, v) for t, v in driver.published.items() if "range" in t]
+            assert value == "auto"
+        assert driver.published[topic] == off
+    meter.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "choice", "is_cut"),
+    [
+        ("u/js320/000009", 3, 129, True),
+        ("u/js320/000009", 5, 0, True),
+        ("u/js220/002557", "manual", "off", True),
+        ("u/js220/002557", 5, 129, False),
+        ("u/js220/002557", 4, 0, False),
+        ("u/js110/000123", 1, 0, False),
+    ],
+)
+def test_range_that_is_off_is_told_from_one_that_is_chosen(
+    tmp_path: Path, path: str, number: int | str, choice: int | str, is_cut: bool
+) -> None:
+    """Manual, and off: a device is powered; or one whose range a person chose is refused."""
+    driver = FakeDriver(paths=[path], range_number=number, range_choice=choice)
+    meter = made(driver)
+    opened(meter)
+    if is_cut:
+        with (
+            pytest.raises(TargetError, match="has cut the device's supply"),
+            meter.session(tmp_path / "recording"),
+        ):
+            raise AssertionError
+        assert driver.published == {}
+    else:
+        with meter.session(tmp_path / "recording"):
+            assert "auto" in driver.published.values()
+        assert driver.history[-1][1] == number
+    meter.close()
+
+
+@pytest.mark.parametrize("refused", ["h/fs", "s/v/ctrl"])
+def test_device_of_a_session_that_cannot_begin_has_no_supply_again(
+    tmp_path: Path, refused: str
+) -> None:
+    """A board whose supply was off is left on, because a rate was refused."""
+    driver = FakeDriver(range_number=0, faults=Faults(refused=refused))
+    meter = made(driver, is_power_on=True)
+    opened(meter)
+    with pytest.raises(TargetError), meter.session(tmp_path / "recording"):
+        raise AssertionError
+    assert driver.published["u/js220/002557/s/i/range/mode"] == 0
+    meter.close()
+
+
+def test_range_that_a_session_could_not_put_back_is_put_back_in_the_end(tmp_path: Path) -> None:
+    """A read that hung keeps the device on when everybody has left."""
+    driver = FakeDriver(range_number=0)
+    meter = made(driver, is_power_on=True)
+    opened(meter)
+    session = meter.session(tmp_path / "recording")
+    with session:
+        session._finish = lambda: None  # type: ignore[method-assign]
+    assert driver.history[-1] != ("s/i/range/mode", 0)
+    meter.close()
+    assert driver.history[-1] == ("s/i/range/mode", 0)
+    assert driver.closed == driver.paths
+
+
+def test_range_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
+    """A device stays powered, and nobody knows."""
+    driver = FakeDriver(range_number=0)
+    meter = made(driver, is_power_on=True)
+    opened(meter)
+    with meter.session(tmp_path / "recording") as session:
+        driver.faults = Faults(refused="s/i/range/mode")
+    assert session.trouble is not None
+    assert "does not do as it is told" in session.trouble
+    assert "s/i/range/mode" in session.trouble
+    driver.faults = Faults()
+    meter.close()
+    assert driver.history[-1] == ("s/i/range/mode", 0), "once more"
 
 
 @pytest.mark.parametrize("refused", ["h/fs", "s/v/ctrl", "s/p/ctrl"])
@@ -242,7 +341,8 @@ def test_first_joulescope_has_its_own_topics(tmp_path: Path) -> None:
     with meter.session(tmp_path / "recording"):
         pass
     meter.close()
-    assert driver.published["u/js110/000123/s/i/range/select"] == "auto"
+    ranges = [value for topic, value in driver.history if topic == "s/i/range/select"]
+    assert ranges == ["auto", 4]
     assert "u/js110/000123/s/i/range/mode" not in driver.published
     assert header.capability.digital_count == 2
     assert (header.info.model, header.info.serial) == ("Joulescope JS110", "000123")
@@ -409,6 +509,7 @@ def test_one_of_several_can_be_named() -> None:
         ("rate=x", "got 'x'"),
         ("inputs=5", "0 to 4, got 5"),
         ("supply=3.3", "no option 'supply'"),
+        ("power=on", "power is a word without a value"),
     ],
 )
 def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:

@@ -1,14 +1,16 @@
 """The Joulescope itself: found, taken, set, and given back.
 
     open     device_paths · open (as it is)
-    session  range? · range auto · h/fs, the rate · ctrl of each signal on … off
+    session  range? · range auto · h/fs, the rate · ctrl of each signal on … off · range as it was
     close    close · finalize
 
-Opening changes nothing, and nothing switches the device under test: a current range "off" has cut
-its supply, and a session of such an instrument is refused, as any other range would power it.
+Opening changes nothing, and nothing switches the device under test unless it is told to: a current
+range "off" has cut its supply, and any other range would power it. A session of such an instrument
+is refused without the option `power`; with it, what puts the range back cuts the supply again.
 
 Source: pyjoulescope_driver: the topics, their metadata (rates, ranges; 0 is off) and
-entry_points/measure.py; joulescope_driver, doc/js220.txt.
+entry_points/measure.py; joulescope_driver, doc/js220.txt and doc/js320.json (modes 0 to 3 are off,
+4 is automatic, 5 manual, and the choice 0 is off).
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ INSTALL = install("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 LIMIT_A, LIMIT_V = 10.0, 15.0
-_RANGE_TOPIC = {"js110": "s/i/range/select"}
-"""Where the current range is chosen; of the JS220 and later it is s/i/range/mode."""
+_RANGE, _CHOICE = "s/i/range/mode", "s/i/range/select"
+_MANUAL = (5, "manual")
+"""Of the mode: the choice says which."""
 _OFF = (0, "off")
+_OFF_MODES = (*_OFF, 1, 2, 3)
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005
@@ -51,6 +55,8 @@ class Setup:
     rate_hz: int = RATE_HZ
     input_count: int | None = None
     """Digital inputs to record; None: all."""
+    is_power_on: bool = False
+    """Switch the supply of a device on whose range is off, for the session, and off after it."""
 
 
 class Joulescope:
@@ -65,6 +71,8 @@ class Joulescope:
         self._path = ""
         self._settings: Settings | None = None
         self._header: Header | None = None
+        self._found: tuple[str, Any] | None = None
+        """Topic and value of the range before a session, which is not put back yet."""
 
     def open(self) -> Header | Missing:
         """Find it, and take it as it is; a session is what sets range and rate."""
@@ -94,34 +102,61 @@ class Joulescope:
             self._set_up(driver)
             stream.start()
 
-        return StreamSession(stream, self._header, path, start=start, stop=stream.stop)
+        def stop() -> None:
+            try:
+                stream.stop()
+            finally:
+                self._put_back(driver)
+
+        return StreamSession(stream, self._header, path, start=start, stop=stop)
 
     def close(self) -> None:
         """Give it back; may be called twice."""
         if self._driver is None:
             return
         driver, self._driver = self._driver, None
+        with suppress(TargetError):  # a session could not be ended
+            self._put_back(driver)
         with suppress(RuntimeError, OSError, ValueError):  # it is gone: nothing to give back
             if self._path:
                 driver.close(self._path)
         with suppress(RuntimeError, OSError, ValueError):
             driver.finalize()
-        self._path = ""
+        self._path, self._found = "", None
 
     @property
     def _model(self) -> str:
         return self._path.split("/")[1]
 
+    def _is_cut(self, driver: Driver, found: Any) -> bool:
+        """Whether the range that was found leaves the device without a supply."""
+        if self._model == "js110":
+            return found in _OFF
+        if found in _MANUAL:
+            return driver.query(f"{self._path}/{_CHOICE}") in _OFF
+        return found in _OFF_MODES
+
     def _set_up(self, driver: Driver) -> None:
-        topic = f"{self._path}/{_RANGE_TOPIC.get(self._model, 's/i/range/mode')}"
+        # A JS110 has one topic for both.
+        topic = f"{self._path}/{_CHOICE if self._model == 'js110' else _RANGE}"
         with about(self._path):
-            if driver.query(topic) in _OFF:
+            found = driver.query(topic)
+            if self._is_cut(driver, found) and not self._setup.is_power_on:
                 raise TargetError(
                     f"Joulescope {self._path} has cut the device's supply, its current range is "
-                    "off: choose another, as in the Joulescope UI"
+                    "off: say `power`, which switches it on for a recording, as in "
+                    f"joulescope:{self._path.split('/')[2]},power"
                 )
+            self._found = topic, found  # also where only the answer is lost
             driver.publish(topic, "auto")
             driver.publish(f"{self._path}/h/fs", self._setup.rate_hz)
+
+    def _put_back(self, driver: Driver) -> None:
+        """The range as it was before; where that was off, the device has no supply again."""
+        if self._found is not None:
+            with about(self._path):
+                driver.publish(*self._found)
+            self._found = None
 
     def _choose_settings(self) -> Settings:
         most = _INPUTS.get(self._model, INPUT_COUNT)
@@ -164,10 +199,11 @@ class Joulescope:
 
 
 def make_meter(options: Options) -> Joulescope:
-    """From `002557,rate=100k,inputs=1`; without a serial number, the only one there is."""
+    """From `002557,rate=100k,inputs=1,power`; without a serial number, the only one there is."""
     setup = Setup(
         rate_hz=_rate_hz(options.text("rate")),
         input_count=_input_count(options.number("inputs")),
+        is_power_on=options.switch("power"),
         serial=options.address,
     )
     options.finish()
