@@ -18,7 +18,7 @@ import numpy as np
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
 from edgebench.meters.lpm01a.settings import Settings, Setup
-from edgebench.meters.rails import Plan, RailDecoder
+from edgebench.meters.rail_decoder import Plan, RailDecoder
 from edgebench.protocol.codec import to_plain
 
 SUPPLY_V = 3.3

@@ -2,10 +2,14 @@
 
 Theory of operation. A chip is known by what its `name` says: numbers of hwmon folders change with
 each boot. Of what it offers, the best is read: a counter of energy (uJ), else power (uW), else
-current times voltage, which are whole mA and mV. An INA3221 has three rails and no power; on it
-`in4` to `in6` are voltages across shunts and `in7` is their sum. A TSC1641 has the voltage of its
-rail in `in0`, where the others have that of the shunt. A read is a transfer on the I2C bus, and
-waits for the conversion on an INA3221.
+current times voltage, which are whole mA and mV. Beside energy and power the current is read, or
+the clipping of the converter would not show; ina238.c has no file for the shunt, so the voltage
+across it is read as well where the device tree does not tell it. What a counter was clipped by
+between two reads shows in neither: of a busy bus, which is read late, less is seen.
+
+An INA3221 has three rails and no power; on it `in4` to `in6` are voltages across shunts and `in7`
+is their sum. A TSC1641 has the voltage of its rail in `in0`, where the others have that of the
+shunt. A read is a transfer on the I2C bus, and waits for the conversion on an INA3221.
 
 Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and tsc1641.html
 """
@@ -13,20 +17,21 @@ Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
-from edgebench.meters.chips import (
-    CHIPS,
-    DEFAULT_SHUNT_OHM,
+from edgebench.meters.chips import CHIPS, Chip
+from edgebench.meters.file_meter import is_there, number_of, text_of
+from edgebench.meters.fitted_chip import (
     SYSFS_CURRENT_STEP_A,
-    Chip,
     Fitted,
     voltage_when_on,
+    with_gain,
 )
-from edgebench.meters.file_meter import is_there, number_of, text_of
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
-from edgebench.meters.rails import Plan, Rail, RailMeter
-from edgebench.meters.uncertainty import UncertaintyTerm
+from edgebench.meters.rail_decoder import Plan
+from edgebench.meters.rails import Rail, RailMeter
+from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 
 MICRO, MILLI = 1e-6, 1e-3
 _FOLDERS = (
@@ -35,6 +40,8 @@ _FOLDERS = (
     "sys/bus/i2c/drivers/*/*/hwmon/hwmon*",
 )
 _RAILS_OF_INA3221 = (1, 2, 3)
+_SHUNT_VOLTAGE = "in0_input"
+_UNWATCHED = "; its current is not told: what is beyond its range does not show"
 
 
 class Hwmon(RailMeter):
@@ -62,18 +69,15 @@ def make_meter(options: Options) -> Hwmon:
 def _only_rail(folder: Path, name: str) -> Rail | None:
     chip = CHIPS[name]
     fitted = _fitted(folder, chip, "shunt_resistor", chip.voltage_file)
-    files: tuple[Path, ...]
     energy, power = folder / "energy1_input", folder / "power1_input"
     current, voltage = folder / "curr1_input", folder / chip.voltage_file
     power_uw = number_of(power)
     if number_of(energy) is not None:
-        files, plan = (energy,), Plan(kind="energy", scales=[MICRO])
-        terms = fitted.terms(MICRO / _update_s(folder, fitted.chip))
+        files, plan = _watched(folder, fitted, energy, "energy")
+        note = "" if current in files else _UNWATCHED
+        terms = fitted.terms(fitted.energy_step_j, Unit.JOULE, note=note)
     elif power_uw is not None:
-        files, scales = (power,), [MICRO]
-        if is_there(current):
-            files, scales = (power, current), [MICRO, MILLI]
-        plan = Plan(kind="power", scales=scales, limit_a=fitted.sysfs_limit_a)
+        files, plan = _watched(folder, fitted, power, "power")
         terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
     elif is_there(current) and is_there(voltage):
         files, plan = (current, voltage), _product(fitted)
@@ -81,6 +85,20 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
     else:
         return None
     return _rail(folder, text_of(folder / "label") or name, files, plan, terms)
+
+
+def _watched(
+    folder: Path, fitted: Fitted, file: Path, kind: Literal["energy", "power"]
+) -> tuple[tuple[Path, ...], Plan]:
+    """A file, and beside it what tells whether the converter is at its end."""
+    current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
+    limit_a = fitted.sysfs_limit_a
+    if not is_there(current):
+        return (file,), Plan(kind=kind, scales=[MICRO])
+    if limit_a is None and fitted.chip.voltage_file != _SHUNT_VOLTAGE and is_there(shunt):
+        scales, limit_v = [MICRO, MILLI, MILLI], fitted.sysfs_limit_v
+        return (file, current, shunt), Plan(kind=kind, scales=scales, limit_shunt_v=limit_v)
+    return (file, current), Plan(kind=kind, scales=[MICRO, MILLI], limit_a=limit_a)
 
 
 def _rail_of_three(folder: Path, n: int) -> Rail | None:
@@ -124,15 +142,29 @@ def _product_terms(fitted: Fitted) -> tuple[UncertaintyTerm, ...]:
 
 
 def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> Fitted:
-    shunt_uohm = number_of(folder / shunt)
+    node = folder / "device/of_node"
+    shunt_uohm = number_of(folder / shunt) or _cell(node / "shunt-resistor")
     voltage_mv = number_of(folder / voltage)
     told_ohm = chip.shunt_ohm or (shunt_uohm or 0) * MICRO
     return Fitted(
-        chip=chip,
-        shunt_ohm=told_ohm or DEFAULT_SHUNT_OHM,
+        chip=with_gain(chip, _cell(node / "ti,shunt-gain")),
+        shunt_ohm=told_ohm or chip.default_shunt_ohm,
         is_shunt_told=bool(told_ohm),
         voltage_v=voltage_when_on((voltage_mv or 0) * MILLI),
     )
+
+
+def _cell(path: Path) -> int | None:
+    """A number of the device tree: four bytes, big-endian.
+
+    Source: Documentation/devicetree/bindings/hwmon/ti,ina2xx.yaml: shunt-resistor (uohm) and
+    ti,shunt-gain; linux, drivers/of/kobj.c shows properties as they are.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return int.from_bytes(content, "big") if len(content) == 4 else None
 
 
 def _update_s(folder: Path, chip: Chip) -> float:

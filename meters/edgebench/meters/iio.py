@@ -15,11 +15,13 @@ import math
 from pathlib import Path
 
 from edgebench.meters.base import Missing
-from edgebench.meters.chips import CHIPS, Fitted, voltage_when_on
+from edgebench.meters.chips import CHIPS
 from edgebench.meters.file_meter import is_there, number_of, text_of, why_unreadable
+from edgebench.meters.fitted_chip import Fitted, voltage_when_on
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
-from edgebench.meters.rails import Plan, Rail, RailMeter
+from edgebench.meters.rail_decoder import Plan
+from edgebench.meters.rails import Rail, RailMeter
 
 MICRO, MILLI = 1e-6, 1e-3
 _FOLDERS = ("sys/bus/iio/devices/iio:device*", "sys/bus/i2c/drivers/ina3221x/*/iio:device*")

@@ -1,25 +1,18 @@
-"""Power rails that files of the kernel show: what a reading means, whatever driver wrote it.
+"""Power rails that files of the kernel show: which there are, and how often they are read.
 
-    energy   a counter of micro-joules: a point is the mean since the last reading
-    power    a value of power, and of current, which has the sign that power has not
-    product  current and voltage, multiplied here; they may be of different conversions
-
-A value is read twice as often as the chip has a new one. One that is the same as the last, and
-comes before the chip can have had a new one, is a duplicate; one that is only the same is not.
+A value is read twice as often as the chip has a new one; what it means, rail_decoder.py says.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Missing
 from edgebench.meters.file_meter import (
     NS_PER_S,
     FileMeter,
@@ -29,9 +22,10 @@ from edgebench.meters.file_meter import (
     why_unreadable,
 )
 from edgebench.meters.jetson import boundary_of, total_of
-from edgebench.meters.polled import HOST_CLOCK, Clock, Point, PolledDecoder, Reading, number
+from edgebench.meters.polled import HOST_CLOCK, Clock
+from edgebench.meters.rail_decoder import RAILS, UPDATE_NS, Plan
 from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.codec import to_plain
 
 RATE_MAX_HZ = 60.0
 """Twice that of an INA226 as the kernel sets it up (35 ms). A read is a transfer on a bus that the
@@ -40,18 +34,12 @@ _READS_PER_UPDATE = 2
 _BUSY_RATIO = 0.5
 """Share of the time that reading may take, or rounds are missed."""
 _MIN_WINDOW_UPDATES = 100
-_RAILS, _UPDATE_NS, TOTAL = "rails", "update_ns", "total_rails"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How to read the files of one rail; stored with the recording."""
-
-    kind: Literal["energy", "power", "product"]
-    scales: list[float]
-    """SI units in one count of each file."""
-    limit_a: float | None = None
-    """Current from which on the converter is at its end."""
+TOTAL = "total_rails"
+_END = {
+    "energy": "end of its converter, seen at the moments at which it is read",
+    "power": "end of its converter",
+    "product": "end of its converter",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +147,8 @@ def _describe(driver: str, rails: list[Rail], round_s: float) -> Header:
         capability=capability,
         uncertainty=(*_widest(rails), _edge(update_s, 1 / capability.rate_hz)),
         facts={
-            _RAILS: [to_plain(rail.plan) for rail in rails],
-            _UPDATE_NS: round(update_s * NS_PER_S),
+            RAILS: [to_plain(rail.plan) for rail in rails],
+            UPDATE_NS: round(update_s * NS_PER_S),
             TOTAL: list(total_of([rail.name for rail in rails])),
         },
     )
@@ -184,7 +172,7 @@ def _capability(driver: str, rails: list[Rail], round_s: float) -> Capability:
         min_window_s=_MIN_WINDOW_UPDATES * max(update_s, 1 / rate_hz),
         current_limits=tuple(
             CurrentLimit(
-                limit_a=rail.plan.limit_a, channel=rail.name, reference="end of its converter"
+                limit_a=rail.plan.limit_a, channel=rail.name, reference=_END[rail.plan.kind]
             )
             for rail in rails
             if rail.plan.limit_a is not None
@@ -210,91 +198,4 @@ def _edge(update_s: float, period_s: float) -> UncertaintyTerm:
         unit=Unit.SECOND,
         is_common=False,
         reference="the chip averages, and is asked at no known time of it",
-    )
-
-
-class RailDecoder(PolledDecoder):
-    """Counts to watts, rail by rail."""
-
-    def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
-        self._plans = [from_plain(plan, Plan) for plan in header.facts[_RAILS]]
-        self._update_ns = int(header.facts[_UPDATE_NS])
-        self._last: list[tuple[int, list[int]] | None] = [None] * len(self._plans)
-        """When the values last were new, and what they were."""
-
-    def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail; none of a counter that has nothing new."""
-        found: list[Point] = []
-        first = 0
-        for channel, plan in enumerate(self._plans):
-            mine = readings[first : first + len(plan.scales)]
-            first += len(mine)
-            time_ns = sum([reading[0] for reading in mine]) // len(mine)
-            read = [value for _, content in mine if (value := number(content)) is not None]
-            if plan.kind == "energy":
-                mean = self._mean(channel, time_ns, read)
-                found += [] if mean is None else [mean]
-            elif len(read) < len(mine):
-                found.append(_missing(channel, time_ns))
-            else:
-                found.append(self._instant(channel, time_ns, read))
-        return found
-
-    def _instant(self, channel: int, time_ns: int, values: list[int]) -> Point:
-        plan = self._plans[channel]
-        scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
-        if plan.kind == "product":
-            current_a, voltage_v = scaled
-            power_w = current_a * voltage_v
-        else:
-            voltage_v = math.nan
-            current_a = scaled[1] if len(scaled) > 1 else math.nan
-            # The chips' register of power has no sign.
-            power_w = -abs(scaled[0]) if current_a < 0 else scaled[0]
-        flags = Flag.DUPLICATE if self._is_again(channel, time_ns, values) else Flag.NONE
-        if plan.limit_a is not None and abs(current_a) >= plan.limit_a:
-            flags |= Flag.SATURATED
-        return Point(
-            channel=channel,
-            time_ns=time_ns,
-            power_w=power_w,
-            flags=flags,
-            current_a=current_a,
-            voltage_v=voltage_v,
-        )
-
-    def _is_again(self, channel: int, time_ns: int, values: list[int]) -> bool:
-        last = self._last[channel]
-        if last is not None and values == last[1] and time_ns - last[0] < self._update_ns:
-            return True
-        self._last[channel] = time_ns, values
-        return False
-
-    def _mean(self, channel: int, time_ns: int, values: list[int]) -> Point | None:
-        last = self._last[channel]
-        if last is None:
-            if values:
-                self._last[channel] = time_ns, values
-            return None
-        if not values:
-            # Nothing is lost by that: the next reading is the mean since the last good one.
-            return _missing(channel, time_ns, last[0])
-        if time_ns <= last[0] or self._is_again(channel, time_ns, values):
-            return None
-        passed = values[0] - last[1][0]
-        if passed < 0:
-            # 40 bits do not wrap in a session: the chip began anew, and nobody counted.
-            return _missing(channel, time_ns, last[0])
-        power_w = passed * self._plans[channel].scales[0] * NS_PER_S / (time_ns - last[0])
-        return Point(channel=channel, time_ns=time_ns, begin_ns=last[0], power_w=power_w)
-
-
-def _missing(channel: int, time_ns: int, begin_ns: int | None = None) -> Point:
-    return Point(
-        channel=channel,
-        time_ns=time_ns,
-        begin_ns=begin_ns,
-        power_w=math.nan,
-        flags=Flag.MISSING,
     )

@@ -22,7 +22,7 @@ from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.options import Options, split_name
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
-from edgebench.meters.rails import RailDecoder
+from edgebench.meters.rail_decoder import RailDecoder
 from edgebench.meters.rapl import Rapl, RaplDecoder
 from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device

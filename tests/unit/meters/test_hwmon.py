@@ -25,9 +25,12 @@ from support.rounds import (
 from support.tools import need_shared
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
-from edgebench.meters.chips import CHIPS, Fitted
+from edgebench.meters.chips import CHIPS
+from edgebench.meters.fitted_chip import Fitted
 from edgebench.meters.hwmon import Hwmon
-from edgebench.meters.rails import RATE_MAX_HZ, Plan, RailDecoder
+from edgebench.meters.polled import number
+from edgebench.meters.rail_decoder import Plan, RailDecoder
+from edgebench.meters.rails import RATE_MAX_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
@@ -40,6 +43,9 @@ INA226 = {
     "curr1_input": 123,
     "power1_input": 616875,
 }
+
+
+COUNTER = Kind.RESOLUTION, Unit.JOULE
 
 
 def chip(root: Path, files: Mapping[str, object], number: int = 3, device: str = "") -> Path:
@@ -129,6 +135,153 @@ def test_energy_counter_with_nothing_new_is_no_zero(tmp_path: Path, clock: Ticks
     meter = Hwmon(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.02)(0)
     assert list(found.power_w) == pytest.approx([1.0], rel=1e-3)
+
+
+# Of the family of ina238.c, whose driver has no file for the shunt.
+INA228 = {
+    "name": "ina228",
+    "in0_input": 1,
+    "in1_input": 5012,
+    "curr1_input": 200,
+    "power1_input": 1_002_400,
+    "energy1_input": 0,
+}
+
+
+def tell(folder: Path, **cells: int) -> None:
+    """What the device tree says of a chip."""
+    node = make_folder(folder / "device/of_node", {})
+    for name, value in cells.items():
+        (node / name.replace("_", "-").replace("ti-", "ti,")).write_bytes(value.to_bytes(4, "big"))
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "file", "below", "end"),
+    [
+        # Newer kernels make 62 uA of a step of 62.5, so 32505 mA is the highest that they show.
+        ("ina228", {"shunt_resistor": 5000}, "curr1_input", 32_400, 32_505),
+        ("ina228", {"shunt_resistor": 5000}, "curr1_input", -32_400, -32_767),
+        ("ina228", {"shunt_resistor": 5000, "ti_shunt_gain": 1}, "curr1_input", 7_800, 7_864),
+        ("sq52206", {"shunt_resistor": 5000, "ti_shunt_gain": 2}, "curr1_input", 16_360, 16_383),
+        ("sq52206", {}, "in0_input", 160, 163),
+        ("ina228", {}, "in0_input", -160, -164),
+        ("ina228", {"ti_shunt_gain": 1}, "in0_input", 39, 40),
+        ("ina780", {}, "curr1_input", 78_000, 78_641),
+    ],
+)
+def test_counter_whose_converter_is_at_its_end_is_saturated(
+    tmp_path: Path, clock: Ticks, name: str, told: dict[str, int], file: str, below: int, end: int
+) -> None:
+    """A counter adds up what the converter has cut off, and the energy is too low and trusted."""
+    folder = chip(tmp_path, {**INA228, "name": name})
+    tell(folder, **told)
+    seen = [(below, 1), (end, 2), (below, 3)]
+    changes = [
+        nothing,
+        *(writing(folder, **{file: at, "energy1_input": n * 10_000_000}) for at, n in seen),
+    ]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
+    assert list(found.power_w) == pytest.approx([10.0] * 3, rel=1e-4)
+    assert found.loss.saturated_count == 1
+    limits = opened(meter).capability.current_limits
+    assert bool(limits) == (file == "curr1_input")
+    assert all("at the moments at which it is read" in limit.reference for limit in limits)
+
+
+def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
+    tmp_path: Path, clock: Ticks
+) -> None:
+    """Every second look at a chip is of no mean, and what it sees is forgotten."""
+    folder = chip(tmp_path, INA228)
+    tell(folder, shunt_resistor=5000)
+    changes = [
+        nothing,
+        writing(folder, energy1_input=40_000),
+        writing(folder, curr1_input=32_767),
+        writing(folder, curr1_input=200, energy1_input=80_000),
+        writing(folder, energy1_input=120_000),
+    ]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.02)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
+    assert list(found.power_w) == pytest.approx([2.0, 1.0, 2.0], rel=1e-3), "one mean of 40 ms"
+
+
+def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> None:
+    """A user who reads what the meter can do believes in a peak that nobody looked at."""
+    folder = chip(tmp_path, INA228)
+    assert "does not show" not in term(opened(Hwmon(tmp_path)), *COUNTER).reference
+    (folder / "curr1_input").unlink()
+    header = opened(Hwmon(tmp_path))
+    assert "what is beyond its range does not show" in term(header, *COUNTER).reference
+    assert header.capability.current_limits == ()
+
+
+def test_counter_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None:
+    """A battery that is charged takes what it gives: the chips' counters have no sign."""
+    folder = chip(tmp_path, INA228)
+    seen = [(200, 1), (-200, 2), (-200, 3)]
+    changes = [
+        nothing,
+        *(writing(folder, curr1_input=a, energy1_input=n * 50_000) for a, n in seen),
+    ]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "short", changes, every_s=0.05)(0)
+    assert list(found.power_w) == pytest.approx([1.0, -1.0, -1.0], rel=1e-3)
+    writing(folder, curr1_input=200, energy1_input=0)()
+    found = record(meter, clock, tmp_path / "long", changes, every_s=1)(0)
+    assert (found.power_w > 0).all(), "of a second, the current of its end says nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "step_j"),
+    [
+        # 16 times the step of power; 0.2 V (0.24 V) of a step of current, by a calibration of
+        # older kernels four times as coarse.
+        ("ina228", {"shunt_resistor": 5000}, 4 * 16 * 0.2 * 5e-6 / 0.005),
+        ("sq52206", {"shunt_resistor": 5000}, 4 * 16 * 0.24 * 5e-6 / 0.005),
+        ("ina228", {"shunt_resistor": 5000, "ti_shunt_gain": 1}, 16 * 0.2 * 5e-6 / 0.005),
+        ("ina780", {}, 16 * 0.2 * 2.4e-3),
+    ],
+)
+def test_counter_is_no_better_than_its_step(
+    tmp_path: Path, name: str, told: dict[str, int], step_j: float
+) -> None:
+    """A counter that goes on by 13 mJ at a time is said to resolve a micro-joule."""
+    tell(chip(tmp_path, {**INA228, "name": name}), **told)
+    step = term(opened(Hwmon(tmp_path)), *COUNTER)
+    assert step.value == pytest.approx(step_j / 2)
+    assert not step.is_common
+
+
+def test_shunt_of_the_device_tree_is_told(tmp_path: Path) -> None:
+    """An offset across an assumed resistor, though the board's own description has it."""
+    folder = chip(tmp_path, INA228)
+    unknown = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    assert unknown.origin is Origin.ASSUMED
+    assert "across 0.0025 ohm" in unknown.reference, "the least that a kernel takes"
+    tell(folder, shunt_resistor=2000)
+    known = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    assert "shunt not told" not in known.reference
+    assert known.value == pytest.approx(5e-6 / 0.002 * 5.012)
+    (folder / "device/of_node/shunt-resistor").write_bytes(b"2000")
+    (folder / "device/of_node/shunt-resistor").write_bytes(b"20000")
+    assert "shunt not told" in term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT).reference
+
+
+def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
+    tmp_path: Path, clock: Ticks
+) -> None:
+    """The end of a range in A is not known, so no clipped peak is ever seen."""
+    files = {k: v for k, v in INA228.items() if k != "energy1_input"}
+    folder = chip(tmp_path, {**files, "name": "ina238"})
+    changes = [nothing, *(writing(folder, in0_input=mv) for mv in (164, -163, 150))]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
+    assert list(found.current_a) == pytest.approx([0.2] * 4)
 
 
 def test_power_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None:
@@ -462,6 +615,21 @@ def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes
             assert point.begin_ns is not None
             assert point.begin_ns < point.time_ns
             assert math.isfinite(point.power_w) != bool(point.flags & Flag.MISSING)
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=6)), min_size=3, max_size=3)))
+def test_no_content_beside_a_counter_breaks_the_decoder(rounds: list[list[bytes | None]]) -> None:
+    """The current is taken for the counter, where that cannot be read."""
+    plan = Plan(kind="energy", scales=[1e-6, 1e-3, 1e-3], limit_shunt_v=0.1625)
+    decoder = RailDecoder(header_of(plan))
+    for index, contents in enumerate(rounds):
+        time_ns = (index + 1) * 40_000_000
+        for point in decoder.points([(time_ns, content) for content in contents]):
+            assert point.begin_ns is not None
+            assert point.begin_ns < point.time_ns
+            assert math.isfinite(point.power_w) != bool(point.flags & Flag.MISSING)
+            is_whole = all(number(content) is not None for content in contents)
+            assert is_whole or point.flags & Flag.MISSING
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))

@@ -1,0 +1,160 @@
+"""A power-monitor chip with its shunt, on its board: steps, ends and uncertainty of its values.
+
+A step of power is the chip's multiple of its step of current. Old kernels fix that at 1 mA and new
+ones derive it from the shunt: the value itself tells which, and in doubt the step is the coarse
+one.
+
+A converter that is at its end shows its highest code, one step below what is called its full
+scale, and hwmon makes whole mA of that. So a current is at the end from half a step, or half a mA,
+below the highest value that can be read.
+
+Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from edgebench.meters.chips import Chip
+from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
+
+_FULL_GAIN = 4
+"""Of the converter, by ti,shunt-gain; with less its range is a part of that."""
+_POWERS_PER_ENERGY = 16
+"""Steps of power in one of energy: energy_lsb of linux ina238.c."""
+SHUNT_TOLERANCE_RATIO = 0.01
+"""Of the resistor that a board has; NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14:
+0.005 Ω, 1 %."""
+SYSFS_CURRENT_STEP_A = 1e-3
+"""curr*_input holds whole mA, whatever the chip resolves."""
+SYSFS_VOLTAGE_STEP_V = 1e-3
+"""in*_input holds whole mV."""
+_KERNEL_STEP_A = 1e-6
+"""The hwmon drivers keep a step of current as whole uA."""
+
+_OFF_V, _ASSUMED_V = 0.5, 5.0
+
+
+def voltage_when_on(voltage_v: float) -> float:
+    """Of a rail, to turn amperes of error into watts; one that is off now is taken for 5 V."""
+    return voltage_v if voltage_v > _OFF_V else _ASSUMED_V
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A chip on its board."""
+
+    chip: Chip
+    shunt_ohm: float
+    voltage_v: float
+    """Of the rail, when the meter was opened: turns amperes of error into watts."""
+    is_shunt_told: bool = True
+
+    @property
+    def limit_a(self) -> float | None:
+        """From where on a current is at the converter's end, in its steps; None: not known."""
+        return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
+
+    @property
+    def sysfs_limit_a(self) -> float | None:
+        """The same of curr*_input.
+
+        Of kernels that round and that cut off, and of what they make of a step, the one that shows
+        the least counts.
+        """
+        if not self.is_shunt_told:
+            return None
+        highest_a = self.chip.highest_code * min(self._kernel_steps_a())
+        shown = math.floor(round(highest_a / SYSFS_CURRENT_STEP_A, 6))
+        return (shown - 0.5) * SYSFS_CURRENT_STEP_A
+
+    @property
+    def sysfs_limit_v(self) -> float:
+        """The same of the voltage across the shunt, in whole mV: it tells without the shunt."""
+        highest_v = self.chip.highest_code * self.chip.shunt_step_v
+        return (math.floor(round(highest_v / SYSFS_VOLTAGE_STEP_V, 6)) - 0.5) * SYSFS_VOLTAGE_STEP_V
+
+    @property
+    def energy_step_j(self) -> float:
+        """Of the counter of energy, where the chip has one."""
+        return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
+
+    def _kernel_steps_a(self) -> Iterator[float]:
+        """The step of current, as it is and as kernels round it."""
+        exact_a, steps = self.current_step_a, self.chip.kernel_steps
+        yield exact_a
+        yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
+        if old_steps := self.chip.old_kernel_steps:
+            calibration = max(_nearest(exact_a * old_steps / SYSFS_CURRENT_STEP_A), 1)
+            yield calibration / old_steps * SYSFS_CURRENT_STEP_A
+
+    @property
+    def current_step_a(self) -> float:
+        """As the chip resolves it."""
+        return self.chip.shunt_step_v / self.shunt_ohm
+
+    def power_step_w(self, seen_w: float) -> float:
+        """Step of the register of power, of which this value was seen."""
+        if self.chip.power_step_w is not None:
+            return self.chip.power_step_w
+        fine_w = self.chip.power_factor_v * self.current_step_a
+        coarse_w = self.chip.power_factor_v * SYSFS_CURRENT_STEP_A
+        is_multiple = abs(seen_w / coarse_w - round(seen_w / coarse_w)) < 1e-6
+        return max(fine_w, coarse_w) if is_multiple else fine_w
+
+    def terms(
+        self, step: float, unit: Unit = Unit.WATT, *, note: str = ""
+    ) -> tuple[UncertaintyTerm, ...]:
+        """Everything but time.
+
+        Args:
+            step: Of the values that are read.
+            unit: Of the step: W, or J of a counter, which is off by one at each end of a window.
+            note: What else is to be said of it.
+        """
+        chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
+        offset_w = chip.offset_v / self.shunt_ohm * self.voltage_v
+        terms = [
+            self._term(Kind.GAIN, chip.gain_ratio, Unit.RATIO),
+            self._term(Kind.GAIN, chip.bus_gain_ratio, Unit.RATIO, "voltage"),
+            self._term(Kind.GAIN, chip.bus_offset_v / self.voltage_v, Unit.RATIO, where),
+            self._term(Kind.OFFSET, offset_w, Unit.WATT, where),
+            # A half-width: the standard uncertainty of a step q is q / sqrt(12).
+            replace(self._term(Kind.RESOLUTION, step / 2, unit, where + note), is_common=False),
+        ]
+        if chip.shunt_ohm is None:
+            terms.append(_SHUNT)
+        return tuple(terms)
+
+    def _term(self, kind: Kind, value: float, unit: Unit, note: str = "") -> UncertaintyTerm:
+        is_sure = self.is_shunt_told or unit is Unit.RATIO
+        reference = self.chip.reference if is_sure else f"shunt not told; {self.chip.reference}"
+        return UncertaintyTerm(
+            kind=kind,
+            value=value,
+            unit=unit,
+            origin=self.chip.origin if is_sure else Origin.ASSUMED,
+            reference=f"{reference}; {note}" if note else reference,
+        )
+
+
+def with_gain(chip: Chip, gain: int | None) -> Chip:
+    """A chip whose converter was set up for so much of its range; None: nobody says, for all."""
+    if gain is None or chip.shunt_ohm is not None:
+        return chip
+    return replace(chip, shunt_step_v=chip.shunt_step_v * gain / _FULL_GAIN)
+
+
+def _nearest(value: float) -> int:
+    """As the kernel's DIV_ROUND_CLOSEST."""
+    return math.floor(value + 0.5)
+
+
+_SHUNT = UncertaintyTerm(
+    kind=Kind.GAIN,
+    value=SHUNT_TOLERANCE_RATIO,
+    unit=Unit.RATIO,
+    reference="tolerance of the shunt resistor",
+)
