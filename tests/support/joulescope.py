@@ -63,6 +63,8 @@ class FakeDriver:
     """Of the current, automatic, of a JS110 180 mA; 0 is off, and the device has no supply."""
     range_choice: int | str = 0
     """Of a range that is chosen by hand, of others than a JS110; 0 is off."""
+    voltage_range: int | str = 0
+    """The widest; 1 is less of a JS110, 5 V, and of the others one that is chosen, 2 V."""
     block_count: int = 0
     """Published or lost."""
 
@@ -95,6 +97,8 @@ class FakeDriver:
             return 1 << 24 | 2 << 16 | 3
         if topic.endswith("s/i/range/mode") or ("/js110/" in topic and "s/i/range" in topic):
             return self.published.get(topic, self.range_number)
+        if "/s/v/range/" in topic:
+            return self.published.get(topic, self.voltage_range)
         if topic.endswith("s/i/range/select"):
             return self.published.get(topic, self.range_choice)
         raise TimeoutError(f"jsdrv_query timed out | {topic}")
@@ -132,7 +136,8 @@ class FakeDriver:
         first = FIRST_TICK + number * self.block_samples * step
         index = number * self.block_samples + np.arange(self.block_samples)
         time_s = index / rate_hz
-        current_a, voltage_v = self.current(time_s).copy(), self.voltage(time_s)
+        limit_v = 15.0 if self._is_wide else 2.0
+        current_a, voltage_v = self.current(time_s).copy(), self.voltage(time_s).clip(max=limit_v)
         current_a[np.isin(index, self.faults.beyond_at)] = 12.0
         power_w = current_a * voltage_v
         power_w[np.isin(index, self.faults.no_value_at)] = np.nan
@@ -155,6 +160,11 @@ class FakeDriver:
             for topic, block in found
             if f"{self.paths[0]}/{topic.replace('!data', 'ctrl')}" in is_on
         ]
+
+    @property
+    def _is_wide(self) -> bool:
+        chosen = [value for topic, value in self.published.items() if "/s/v/range/" in topic]
+        return (chosen[-1] if chosen else self.voltage_range) in (0, "auto", "15 V")
 
     def _tell(self, topic: str, value: Any) -> None:
         for fn in self.subscribed.get(topic, []):

@@ -136,7 +136,12 @@ def test_vendors_driver_has_what_is_used() -> None:
         "s/i/ctrl",
         "s/gpi/3/ctrl",
     )
-    settings = ("s/i/range/mode", "s/i/range/select", "h/fs", "c/fw/version", REMOVED_TOPIC)
+    # s/v/range/mode is the instrument's own: the vendor's program names it.
+    ranges = ("s/i/range/mode", "s/i/range/select", "s/v/range/select")
+    settings = (*ranges, "h/fs", "c/fw/version", REMOVED_TOPIC)
+    record = Path(pyjoulescope_driver.__file__).with_name("entry_points") / "record.py"
+    assert "/s/v/range/mode', 'auto'" in record.read_text()
+    assert "/s/v/range/select', '15 V'" in record.read_text()
     for word in (*blocks_module.KEYS, *topics, *settings):
         assert word.encode() in text, word
     names = ("device_paths", "open", "close", "publish", "query", "subscribe", "unsubscribe")
@@ -182,8 +187,10 @@ def test_everything_is_given_back(tmp_path: Path) -> None:
     record(driver, tmp_path / "recording", 2)
     path = driver.paths[0]
     assert driver.opened == [(path, "restore")], "as it is: a default may switch the supply off"
-    assert driver.history[:2] == [("s/i/range/mode", "auto"), ("h/fs", RATE_HZ)]
-    assert driver.history[-1] == ("s/i/range/mode", 4), "as it was found"
+    ranges = [("s/i/range/mode", "auto"), ("s/v/range/mode", "auto")]
+    assert driver.history[:3] == [*ranges, ("h/fs", RATE_HZ)]
+    found = [("s/i/range/mode", 4), ("s/v/range/mode", 0)]
+    assert driver.history[-2:] == found, "as it was found"
     assert driver.published[f"{path}/h/fs"] == RATE_HZ
     controls = [value for topic, value in driver.published.items() if topic.endswith("/ctrl")]
     assert controls == [0] * 7
@@ -236,7 +243,7 @@ def test_device_is_powered_for_the_session_where_that_is_asked_for(
     assert driver.published == {}, "to be looked at is no recording"
     for name in ("first", "second"):
         with meter.session(tmp_path / name):
-            [(topic, value)] = [(t, v) for t, v in driver.published.items() if "range" in t]
+            [(topic, value)] = [(t, v) for t, v in driver.published.items() if "s/i/range" in t]
             assert value == "auto"
         assert driver.published[topic] == off
     meter.close()
@@ -270,7 +277,7 @@ def test_range_that_is_off_is_told_from_one_that_is_chosen(
     else:
         with meter.session(tmp_path / "recording"):
             assert "auto" in driver.published.values()
-        assert driver.history[-1][1] == number
+        assert driver.history[-2][1] == number
     meter.close()
 
 
@@ -296,9 +303,10 @@ def test_range_that_a_session_could_not_put_back_is_put_back_in_the_end(tmp_path
     session = meter.session(tmp_path / "recording")
     with session:
         session._finish = lambda: None  # type: ignore[method-assign]
-    assert driver.history[-1] != ("s/i/range/mode", 0)
+    assert ("s/i/range/mode", 0) not in driver.history
     meter.close()
-    assert driver.history[-1] == ("s/i/range/mode", 0)
+    assert ("s/i/range/mode", 0) in driver.history
+    assert driver.history[-1] == ("s/v/range/mode", 0)
     assert driver.closed == driver.paths
 
 
@@ -314,7 +322,20 @@ def test_range_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
     assert "s/i/range/mode" in session.trouble
     driver.faults = Faults()
     meter.close()
-    assert driver.history[-1] == ("s/i/range/mode", 0), "once more"
+    assert driver.history[-2] == ("s/i/range/mode", 0), "once more"
+
+
+@pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123", "u/js320/000009"])
+def test_range_of_the_voltage_that_somebody_chose_clips_nothing(tmp_path: Path, path: str) -> None:
+    """A supply of 12 V is recorded as one of 2 V, with a sixth of its energy, and trusted."""
+    driver = FakeDriver(
+        paths=[path], voltage_range=1, voltage=lambda time_s: np.full(len(time_s), 12.0)
+    )
+    found, trouble = record(driver, tmp_path / "recording", 2)
+    assert trouble is None
+    assert found.power_w == pytest.approx(12.0 * 0.1, rel=1e-6)
+    assert driver.history[-1][0].startswith("s/v/range/")
+    assert driver.history[-1][1] == 1, "as it was found"
 
 
 @pytest.mark.parametrize("refused", ["h/fs", "s/v/ctrl", "s/p/ctrl"])

@@ -1,8 +1,11 @@
 """The Joulescope itself: found, taken, set, and given back.
 
     open     device_paths · open (as it is)
-    session  range? · range auto · h/fs, the rate · ctrl of each signal on … off · range as it was
+    session  ranges? · ranges auto · h/fs, the rate · ctrl of each signal on … off · ranges as they
+             were
     close    close · finalize
+
+A range of the voltage that somebody chose would clip a supply of more, and nothing would show it.
 
 Opening changes nothing, and nothing switches the device under test unless it is told to: a current
 range "off" has cut its supply, and any other range would power it. A session of such an instrument
@@ -35,7 +38,10 @@ INSTALL = install("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 LIMIT_A, LIMIT_V = 10.0, 15.0
-_RANGE, _CHOICE = "s/i/range/mode", "s/i/range/select"
+_CHOICE = "s/i/range/select"
+_RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
+_RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
+"""Of current and voltage: what a session sets."""
 _MANUAL = (5, "manual")
 """Of the mode: the choice says which."""
 _OFF = (0, "off")
@@ -71,8 +77,8 @@ class Joulescope:
         self._path = ""
         self._settings: Settings | None = None
         self._header: Header | None = None
-        self._found: tuple[str, Any] | None = None
-        """Topic and value of the range before a session, which is not put back yet."""
+        self._found: dict[str, Any] = {}
+        """The ranges before a session, by topic, that are not put back yet."""
 
     def open(self) -> Header | Missing:
         """Find it, and take it as it is; a session is what sets range and rate."""
@@ -122,7 +128,7 @@ class Joulescope:
                 driver.close(self._path)
         with suppress(RuntimeError, OSError, ValueError):
             driver.finalize()
-        self._path, self._found = "", None
+        self._path, self._found = "", {}
 
     @property
     def _model(self) -> str:
@@ -137,26 +143,27 @@ class Joulescope:
         return found in _OFF_MODES
 
     def _set_up(self, driver: Driver) -> None:
-        # A JS110 has one topic for both.
-        topic = f"{self._path}/{_CHOICE if self._model == 'js110' else _RANGE}"
+        ranges = _RANGES.get(self._model, _RANGES_OTHERS)
         with about(self._path):
-            found = driver.query(topic)
-            if self._is_cut(driver, found) and not self._setup.is_power_on:
+            found = {topic: driver.query(f"{self._path}/{topic}") for topic in ranges}
+            current = next(iter(found.values()))
+            if self._is_cut(driver, current) and not self._setup.is_power_on:
                 raise TargetError(
                     f"Joulescope {self._path} has cut the device's supply, its current range is "
                     "off: say `power`, which switches it on for a recording, as in "
                     f"joulescope:{self._path.split('/')[2]},power"
                 )
-            self._found = topic, found  # also where only the answer is lost
-            driver.publish(topic, "auto")
+            self._found = found  # also where only an answer is lost
+            for topic, wanted in ranges.items():
+                driver.publish(f"{self._path}/{topic}", wanted)
             driver.publish(f"{self._path}/h/fs", self._setup.rate_hz)
 
     def _put_back(self, driver: Driver) -> None:
-        """The range as it was before; where that was off, the device has no supply again."""
-        if self._found is not None:
-            with about(self._path):
-                driver.publish(*self._found)
-            self._found = None
+        """The ranges as they were; where that of the current was off, the supply is cut again."""
+        with about(self._path):
+            for topic, found in tuple(self._found.items()):
+                driver.publish(f"{self._path}/{topic}", found)
+                del self._found[topic]
 
     def _choose_settings(self) -> Settings:
         most = _INPUTS.get(self._model, INPUT_COUNT)
