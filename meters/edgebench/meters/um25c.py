@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import xor
 from pathlib import Path
@@ -273,37 +273,20 @@ def _word(record: bytes, place: int) -> int:
 
 def _uncertainty(model: Model, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
     voltage, current = model.gains
+    edge_s = max(_UPDATE_S, 1 / rate_hz)
+    digits = f"{_MANUAL}: with two digits at {_LOWEST_V:g} V"
+    when = "assumed: the tester does not say of when its values are"
     return (
-        UncertaintyTerm(
-            kind=Kind.VOLTAGE,
-            value=voltage + 2 * model.volt / _LOWEST_V,
-            unit=Unit.RATIO,
-            reference=f"{_MANUAL}: with two digits at {_LOWEST_V:g} V",
-        ),
-        UncertaintyTerm(
-            kind=Kind.GAIN,
-            value=current,
-            unit=Unit.RATIO,
-            reference=_MANUAL,
-        ),
-        UncertaintyTerm(
-            kind=Kind.OFFSET,
-            value=4 * model.ampere,
-            unit=Unit.AMPERE,
-            reference=f"{_MANUAL}: four digits",
-        ),
-        UncertaintyTerm(
-            kind=Kind.RESOLUTION,
-            value=model.ampere / 2,
-            unit=Unit.AMPERE,
+        _term(Kind.VOLTAGE, voltage + 2 * model.volt / _LOWEST_V, Unit.RATIO, digits),
+        _term(Kind.GAIN, current, Unit.RATIO, _MANUAL),
+        _term(Kind.OFFSET, 4 * model.ampere, Unit.AMPERE, f"{_MANUAL}: four digits"),
+        replace(
+            _term(Kind.RESOLUTION, model.ampere / 2, Unit.AMPERE, "half a step of the current"),
             is_common=False,
-            reference="half a step of the current",
         ),
-        UncertaintyTerm(
-            kind=Kind.EDGE,
-            value=max(_UPDATE_S, 1 / rate_hz),
-            unit=Unit.SECOND,
-            is_common=False,
-            reference="assumed: the tester does not say of when its values are",
-        ),
+        replace(_term(Kind.EDGE, edge_s, Unit.SECOND, when), is_common=False),
     )
+
+
+def _term(kind: Kind, value: float, unit: Unit, reference: str) -> UncertaintyTerm:
+    return UncertaintyTerm(kind=kind, value=value, unit=unit, reference=reference)

@@ -84,11 +84,7 @@ class Ppk2Decoder:
 
     def _block(self, framed: Framed) -> SampleBlock:
         words, count = framed.words, len(framed.words)
-        index = self._next_index + np.arange(count) + np.cumsum(framed.lost)
-        time_ns = index * PERIOD_NS
-        self._note_gaps(framed, time_ns)
-        self._next_index = int(index[-1]) + 1
-        self._received += count
+        index = self._places(framed)
         ranges = ranges_of(words)
         unfiltered_a = current_a = self._table[words & _ADC_AND_RANGE]
         flags = np.full(count, int(self._standing), np.uint8)
@@ -106,7 +102,7 @@ class Ppk2Decoder:
         return SampleBlock(
             channel=0,
             index0=int(index[0]),
-            time_ns=time_ns,
+            time_ns=index * PERIOD_NS,
             power_w=current_a * self.settings.supply_v,
             current_a=current_a,
             digital=(words >> 24).astype(np.uint8),
@@ -114,6 +110,15 @@ class Ppk2Decoder:
             flags=flags,
             spike_w=spike_w if self.settings.is_filtered else None,
         )
+
+    def _places(self, framed: Framed) -> NDArray[np.int64]:
+        """Each word's place on the unit's timeline, shape (n,); what is lost is noted."""
+        count = len(framed.words)
+        index = self._next_index + np.arange(count) + np.cumsum(framed.lost)
+        self._note_gaps(framed, index * PERIOD_NS)
+        self._next_index = int(index[-1]) + 1
+        self._received += count
+        return index
 
     def _note_gaps(self, framed: Framed, time_ns: NDArray[np.int64]) -> None:
         for place in np.flatnonzero(framed.lost):
