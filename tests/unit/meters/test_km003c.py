@@ -411,3 +411,12 @@ def test_options_are_taken() -> None:
         meter = find_meter(f"km003c:,{options}")
         assert isinstance(meter, Km003c)
         assert meter.setup == setup
+
+
+def test_queue_of_a_tester_that_falls_silent_is_stopped() -> None:
+    """It is looked at, says no more, and goes on filling a queue that nobody empties."""
+    emulator = Km003cEmulator(faults=Faults(mute_after=4))
+    assert "did not answer" in reason(emulator, QUEUE)
+    kinds = [data[0] for data in emulator.asked]
+    assert START_GRAPH in kinds
+    assert kinds[-1] == STOP_GRAPH

@@ -125,16 +125,17 @@ class Km003c:
 
     def _try_queue(self, dialog: Dialog) -> None:
         """See whether it gives its queue to us."""
-        self._start(dialog)
-        deadline_s = time.monotonic() + _FIRST_S
-        while not _has_samples(dialog.read(_FETCH_S)):
-            if time.monotonic() > deadline_s:
-                dialog.stop_graph()
-                raise TargetError(
-                    "this tester gives its queue to its maker's programs only: leave out `queue`, "
-                    f"and it is asked {RATE_MAX_HZ:g} times a second at most"
-                )
-        dialog.stop_graph()
+        try:
+            self._start(dialog)
+            deadline_s = time.monotonic() + _FIRST_S
+            while not _has_samples(dialog.read(_FETCH_S)):
+                if time.monotonic() > deadline_s:
+                    raise TargetError(
+                        "this tester gives its queue to its maker's programs only: leave out "
+                        f"`queue`, and it is asked {RATE_MAX_HZ:g} times a second at most"
+                    )
+        finally:  # also where it falls silent: a queue that nobody empties goes on filling
+            dialog.stop_graph()
 
     def _describe(self, product: str, serial: str) -> Header:
         setup = self.setup
