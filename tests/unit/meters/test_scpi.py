@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def refused_session(
         made.close()
     assert not path.exists()
     return str(found.value), changes(server)
+
+
+def heard(server: Server, last: str) -> None:
+    """Wait until this is the last command that came."""
+    deadline_s = time.monotonic() + 20
+    while server.commands[-1] != last:
+        assert time.monotonic() < deadline_s, server.commands[-3:]
+        time.sleep(0.005)
 
 
 def changes(server: Server) -> list[str]:
@@ -242,6 +251,33 @@ def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) ->
     assert trouble is not None
     assert "does not answer" in trouble or "is gone" in trouble
     assert len(found.power_w) >= 2
+
+
+@pytest.mark.parametrize("question", ["FETC", "SENS:ELOG:PER?"])
+def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) -> None:
+    """The next session reads the answers of the one before, each one question late."""
+    with Server(DataLogger(waveform=square), Faults(mute=(question,))) as server:
+        made = meter(server, 0.3)
+        opened(made)
+        with suppress(TargetError), made.session(tmp_path / "first") as session:
+            assert isinstance(session, Recorder)
+            session._thread.join(10)
+        begun = server.commands.count("INIT:ELOG (@1)")
+        if question == "FETC":
+            heard(server, "ABOR:ELOG (@1)")
+        server.faults = Faults()
+        with (
+            pytest.raises(TargetError, match="has not answered another question: connect"),
+            made.session(tmp_path / "second"),
+        ):
+            raise AssertionError
+        assert server.commands.count("INIT:ELOG (@1)") == begun
+        made.close()
+        opened(made)
+        with made.session(tmp_path / "third") as session:
+            pass
+        made.close()
+    assert session.trouble is None
 
 
 def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Link:
         self._resource = resource
         self._answer_s = answer_s
         self._is_stream = is_stream
+        self._is_late = False
+        """It has not answered in time, and what it says next may be that."""
         self.name = name
         """As the user wrote it."""
 
@@ -54,7 +56,7 @@ class Link:
         Raises:
             TargetError: there is none in time.
         """
-        self.write(command)
+        self._put(command)
         with self._about(command):
             return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
 
@@ -98,7 +100,7 @@ class Link:
         Raises:
             TargetError: there is none in time, or what comes is no block.
         """
-        self.write(command)
+        self._put(command)
         with self._about(command):
             return self._block() if self._is_stream else bytes(self._resource.read_raw())
 
@@ -133,6 +135,12 @@ class Link:
             )
         return number
 
+    def _put(self, question: str) -> None:
+        """Send it; only to an instrument that owes no other answer."""
+        if self._is_late:
+            raise TargetError(f"{self.name} has not answered another question: connect to it again")
+        self.write(question)
+
     def _line(self, limit_bytes: int) -> bytes:
         if not self._is_stream:
             return bytes(self._resource.read_raw())
@@ -155,6 +163,7 @@ class Link:
         except TargetError as exc:
             raise TargetError(f"{self.name} answers `{command}` wrongly: {exc}") from exc
         except (Error, OSError) as exc:
+            self._is_late = True
             if "TMO" in getattr(exc, "abbreviation", ""):
                 why = f"does not answer `{command}` in {self._answer_s:g} s"
             else:
