@@ -36,6 +36,10 @@ class Chip:
     origin: Origin = Origin.DATASHEET
     shunt_ohm: float | None = None
     """Of the one that is built in."""
+    full_gain: int | None = None
+    """By ti,shunt-gain, of one whose steps shrink with less; None: the kernel sets no other."""
+    least_gain: float | None = None
+    """By in_voltage0_hardwaregain, of one with an amplifier; at more, it has fewer steps."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
     """That the kernel takes where nobody tells; the least, where kernels differ."""
     power_step_w: float | None = None
@@ -51,6 +55,7 @@ class Chip:
 _INA219 = Chip(
     shunt_step_v=10e-6,
     highest_code=32000,  # 320 mV: PGA /8, INA219_CONFIG_DEFAULT
+    least_gain=0.125,  # ina219_vshunt_gain_tab of ina2xx-adc.c, in thousandths: 125 to 1000
     old_kernel_steps=4096,
     power_factor_v=20.0,
     gain_ratio=0.005,
@@ -85,6 +90,7 @@ _INA238 = Chip(
     shunt_step_v=5e-6,
     highest_code=32764,  # 8191 of the coarse steps of older kernels, see below; 32767 of newer
     power_factor_v=0.8,  # 0.2, of a step that older kernels' calibration makes four times as coarse
+    full_gain=4,
     default_shunt_ohm=0.0025,  # INA238_RSHUNT_DEFAULT of newer kernels; 0.010 of older
     gain_ratio=0.001,
     offset_v=5e-6,
@@ -133,6 +139,7 @@ CHIPS: dict[str, Chip] = {
         power_factor_v=0.2,
         gain_ratio=0.0075,
         shunt_ohm=0.0004,
+        full_gain=None,
         origin=Origin.ASSUMED,
         reference="steps of linux ina238.c; assumed to be as an INA745A, TI SBOSAC3A",
     ),
@@ -143,6 +150,8 @@ CHIPS: dict[str, Chip] = {
         highest_code=32767,
         gain_ratio=0.01,
         power_step_w=0.025,
+        full_gain=None,
+        default_shunt_ohm=DEFAULT_SHUNT_OHM,
         voltage_file="in0_input",  # has no file of the shunt's voltage
         update_s=1.024e-3,
         reference="steps of linux tsc1641.c; limits assumed",

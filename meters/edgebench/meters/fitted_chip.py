@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from edgebench.meters.chips import Chip
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
 
-_FULL_GAIN = 4
-"""Of the converter, by ti,shunt-gain; with less its range is a part of that."""
 _POWERS_PER_ENERGY = 16
 """Steps of power in one of energy: energy_lsb of linux ina238.c."""
 SHUNT_TOLERANCE_RATIO = 0.01
@@ -142,9 +140,16 @@ class Fitted:
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
     """A chip whose converter was set up for so much of its range; None: nobody says, for all."""
-    if gain is None or chip.shunt_ohm is not None:
+    if gain is None or chip.full_gain is None:
         return chip
-    return replace(chip, shunt_step_v=chip.shunt_step_v * gain / _FULL_GAIN)
+    return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)
+
+
+def with_amplifier(chip: Chip, gain: float) -> Chip:
+    """A chip whose amplifier is set to this: its steps stay as they are, and it has fewer."""
+    if chip.least_gain is None or gain <= chip.least_gain:
+        return chip
+    return replace(chip, highest_code=round(chip.highest_code * chip.least_gain / gain))
 
 
 def _nearest(value: float) -> int:

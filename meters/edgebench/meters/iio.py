@@ -17,7 +17,7 @@ from pathlib import Path
 from edgebench.meters.base import Missing
 from edgebench.meters.chips import CHIPS
 from edgebench.meters.file_meter import is_there, number_of, text_of, why_unreadable
-from edgebench.meters.fitted_chip import Fitted, voltage_when_on
+from edgebench.meters.fitted_chip import Fitted, voltage_when_on, with_amplifier
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
 from edgebench.meters.rail_decoder import Plan
@@ -62,7 +62,7 @@ def _raw_rail(folder: Path, name: str) -> Rail | Missing:
     if bus_raw is None or not (shunt_mv and bus_mv and shunt_ohm):
         return _lacking(folder, name, "shunt" if shunt_ohm is None else "voltages")
     fitted = Fitted(
-        chip=CHIPS[name],
+        chip=with_amplifier(CHIPS[name], _number_or_0(folder / "in_voltage0_hardwaregain")),
         shunt_ohm=shunt_ohm,
         voltage_v=voltage_when_on(bus_raw * bus_mv * MILLI),
     )
@@ -124,8 +124,12 @@ def _jetson_rail(folder: Path, n: int) -> Rail | None:
 
 def _scale_of(raw: Path) -> float:
     """What one count is, in thousandths; 0: not told."""
+    return _number_or_0(raw.with_name(raw.name.replace("_raw", "_scale")))
+
+
+def _number_or_0(path: Path) -> float:
     try:
-        return float(text_of(raw.with_name(raw.name.replace("_raw", "_scale"))))
+        return float(text_of(path))
     except ValueError:
         return 0.0
 

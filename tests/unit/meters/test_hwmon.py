@@ -190,6 +190,18 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     assert all("at the moments at which it is read" in limit.reference for limit in limits)
 
 
+@pytest.mark.parametrize(("name", "gain"), [("ina219", 8), ("ina226", 1), ("ina780", 1)])
+def test_gain_that_no_kernel_sets_changes_nothing(tmp_path: Path, name: str, gain: int) -> None:
+    """A line of a device tree that is for other chips doubles a range, and its end is not seen."""
+    limits: list[float] = []
+    for told in ({}, {"ti_shunt_gain": gain}):
+        root = tmp_path / str(len(told))
+        tell(chip(root, {**INA226, "name": name}), **told)
+        (limit,) = opened(Hwmon(root)).capability.current_limits
+        limits.append(limit.limit_a)
+    assert limits[0] == limits[1]
+
+
 def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
     tmp_path: Path, clock: Ticks
 ) -> None:

@@ -92,6 +92,27 @@ def test_highest_code_of_a_shunt_is_saturated(
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
 
 
+@pytest.mark.parametrize(
+    ("gain", "highest"),
+    [("0.125000000", 32000), ("0.250000000", 16000), ("0.500000000", 8000), ("1.000000000", 4000)],
+)
+def test_amplifier_of_an_ina219_ends_its_range_earlier(
+    tmp_path: Path, clock: Ticks, gain: str, highest: int
+) -> None:
+    """With another gain the converter clips at an eighth of what counts as its end."""
+    files = {**INA226, "name": "ina219", "in_voltage0_scale": SCALES_MV["ina219"]}
+    folder = chip(tmp_path, {**files, "in_voltage0_raw": 100, "in_voltage0_hardwaregain": gain})
+    changes = [
+        nothing,
+        *(writing(folder, in_voltage0_raw=code) for code in (-highest, highest - 1)),
+    ]
+    meter = Iio(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
+    (limit,) = opened(meter).capability.current_limits
+    assert limit.limit_a == pytest.approx((highest - 0.5) * 10e-6 / 0.1)
+
+
 def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
     """One conversion that is read twice counts as two."""
     folder = chip(tmp_path, {**INA226, "in_sampling_frequency": 10})
