@@ -350,6 +350,28 @@ def test_power_meter_without_data_says_so(tmp_path: Path) -> None:
     assert found.loss.saturated_count == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "flags"),
+    [
+        (b"2.3E+02,INF,NAN", Flag.SATURATED | Flag.MISSING),
+        (b"INF,1.0E-01,2.3E+01", Flag.SATURATED),
+        (b"2.3E+02,-INF,-2.3E+01", Flag.CLIPPED),
+        (b"NAN,1.0E-01,2.3E+01", Flag.NONE),
+    ],
+)
+def test_range_that_ends_for_one_quantity_ends_for_the_power(
+    tmp_path: Path, answer: bytes, flags: Flag
+) -> None:
+    """The current is beyond its range, and the power beside it is believed."""
+    with Server(WattMeter(), Faults(wrong=((":NUMERIC:NORMAL:VALUE?", answer),))) as server:
+        made = meter(server)
+        opened(made)
+        with made.session(tmp_path / "r"):
+            pass
+        made.close()
+    assert set(decoded(tmp_path / "r").flags) == {flags}
+
+
 def test_power_meter_of_no_known_rate_is_refused() -> None:
     """A value is asked for twice as often as there is one, or half as often."""
     assert "updates at the rate 'AUTO': say one, as in rate=4" in refused(WattMeter(update="AUTO"))

@@ -16,6 +16,8 @@ import math
 import time
 from pathlib import Path
 
+import numpy as np
+
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.polled import (
     HOST_CLOCK,
@@ -174,6 +176,7 @@ class PowerMeterDecoder(PolledDecoder):
         if len(values) != len(_ITEMS):
             values = numbers_of(b"NAN,NAN,NAN")
         flags = flags_of(values)
+        beyond = Flag(int(np.bitwise_or.reduce(flags))) & (Flag.SATURATED | Flag.CLIPPED)
         voltage_v, current_a, power_w = (
             math.nan if flag else float(value) for value, flag in zip(values, flags, strict=True)
         )
@@ -185,6 +188,6 @@ class PowerMeterDecoder(PolledDecoder):
                 power_w=power_w,
                 current_a=current_a,
                 voltage_v=voltage_v,
-                flags=Flag(int(flags[2])),
+                flags=Flag(int(flags[2])) | beyond,  # power is no more than current and voltage
             )
         ]
