@@ -75,7 +75,12 @@ class Rapl:
     def open(self) -> Header | Missing:
         """Open the counters."""
         self.close()
-        folders = sorted((self._root / _POWERCAP).glob("*-rapl:?"))
+        # A second colon is that of a part of a zone: its energy is in the zone's.
+        zones = (self._root / _POWERCAP).glob("*-rapl:*")
+        folders = sorted(
+            (folder for folder in zones if folder.name.count(":") == 1),
+            key=lambda folder: (len(folder.name), folder.name),
+        )
         if not folders:
             return Missing("this kernel shows no RAPL zone under /sys/class/powercap")
         try:

@@ -49,6 +49,17 @@ def test_power_is_energy_over_time(tmp_path: Path) -> None:
     assert list(found.time_ns) == [SECOND_NS * 5 // 4, SECOND_NS * 9 // 4]
 
 
+def test_zones_beyond_the_tenth_are_there_and_parts_of_zones_are_not(tmp_path: Path) -> None:
+    """The energy of a machine with many packages lacks some, or has the cores of one twice."""
+    for index in (0, 1, 2, 9, 10, 11):
+        Counter(tmp_path, index, f"package-{index}")
+    (tmp_path / "sys/class/powercap/intel-rapl:10:0").mkdir()
+    header = Rapl(tmp_path).open()
+    assert not isinstance(header, Missing)
+    names = [channel.name for channel in header.capability.channels]
+    assert names == [f"package-{index}" for index in (0, 1, 2, 9, 10, 11)]
+
+
 def test_counter_that_wraps_loses_nothing(tmp_path: Path) -> None:
     """Once in twenty minutes a window has minus two hundred kilojoules."""
     found = record(tmp_path, Counter(tmp_path), [RANGE_UJ - 4_000_000, 5_999_999])
