@@ -122,7 +122,7 @@ BENCHES: dict[str, Bench] = {
     "um25c": _um25c,
     "scpi data logger": _scpi(DataLogger),
     "scpi power meter": _scpi(WattMeter),
-    "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3"),
+    "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3,rate=2"),
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),

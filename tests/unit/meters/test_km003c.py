@@ -416,7 +416,8 @@ def test_options_are_taken() -> None:
 def test_queue_of_a_tester_that_falls_silent_is_stopped() -> None:
     """It is looked at, says no more, and goes on filling a queue that nobody empties."""
     emulator = Km003cEmulator(faults=Faults(mute_after=4))
-    assert "did not answer" in reason(emulator, QUEUE)
+    meter = Km003c(lambda: connect(backend=UsbBus(emulator)), QUEUE, answer_s=0.3)
+    assert isinstance(meter.open(), Missing)
     kinds = [data[0] for data in emulator.asked]
     assert START_GRAPH in kinds
     assert kinds[-1] == STOP_GRAPH

@@ -34,7 +34,7 @@ def square(time_s: Floats) -> Floats:
     return np.where(time_s % 0.05 < 0.02, 0.2, 0.05)
 
 
-def meter(server: Server, answer_s: float = 0.6, **setup: Any) -> Scpi:
+def meter(server: Server, answer_s: float = 2.0, **setup: Any) -> Scpi:
     """Our driver of this instrument."""
     return Scpi(lambda: open_link(server.address, answer_s), Setup(**setup))
 
@@ -60,7 +60,7 @@ def refused_session(
 ) -> tuple[str, list[str]]:
     """Why a session of it cannot begin, and what it was told."""
     with Server(model, faults or Faults()) as server:
-        made = meter(server, 0.3, **setup)
+        made = meter(server, 5.0, **setup)
         opened(made)
         with pytest.raises((TargetError, UsageError)) as found, made.session(path):
             raise AssertionError
@@ -257,7 +257,7 @@ def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) ->
 def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) -> None:
     """The next session reads the answers of the one before, each one question late."""
     with Server(DataLogger(waveform=square), Faults(mute=(question,))) as server:
-        made = meter(server, 0.3)
+        made = meter(server, 1.0)
         opened(made)
         with suppress(TargetError), made.session(tmp_path / "first") as session:
             assert isinstance(session, Recorder)
