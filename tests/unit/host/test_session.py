@@ -13,6 +13,7 @@ from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.usb_bus import UsbBus
 
+from edgebench.host.imports.session import import_file
 from edgebench.host.session import Session, look_at_meters, open_meter, record, stored_session
 from edgebench.meters.base import Channel, Header
 from edgebench.meters.bulk import BulkTransport
@@ -119,6 +120,14 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
             "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside of it 9.5 W: the rails have wrong names",
         )
     ]
+
+
+def test_import_of_a_refused_recording_is_refused(tmp_path: Path) -> None:
+    """A recording whose rails have wrong names is trusted once it was imported."""
+    session = session_of(tmp_path, {IN: 1.5, GPU: 7.5, CPU: 2.0}, IN.name)
+    imported = import_file(tmp_path / "power.parquet", tmp_path / "imported")
+    assert imported.is_trusted is False
+    assert imported.checks[-1] == session.checks[-1]
 
 
 def test_total_that_stands_still_is_no_number(

@@ -30,6 +30,7 @@ from edgebench.host.store.layout import POWER_FILE, RUN_FILE
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
+from edgebench.meters.rails import TOTAL
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
@@ -212,7 +213,7 @@ def _from_own(path: Path, supply_v: float | None, facts: dict[str, Any]) -> Sour
         capability=replace(found.header.capability, clock_domain=_clock(facts)),
         facts=facts
         | {
-            "supply_v": found.header.facts.get("supply_v"),
+            **{key: found.header.facts.get(key) for key in ("supply_v", TOTAL)},
             "recorded_by": found.header.driver,
             "recorded": found.header.facts,
         },
