@@ -235,6 +235,40 @@ def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> N
     assert (channel["name"], channel["energy_j"]) == ("package-0", 0.0)
 
 
+def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Path) -> None:
+    """Somebody has a table of six checks, exit code 3, and no next step."""
+    folder = tmp_path / "session"
+    with Ppk2Emulator(waveform=constant(10e-3), faults=MANY_LOST) as emulator:
+        words = ("meters", "record", name(emulator), "--duration", "0.8s", "--output", str(folder))
+        recorded = edgebench(*words)
+    for said in (recorded, edgebench("show", str(folder))):
+        error, hint = [line for line in said.err.splitlines() if line.startswith(("err", "hint"))]
+        assert re.match(r"error: no energy, as .*: loss: \d+ samples.*, limit 0\.1%", error)
+        assert "edgebench meters selftest METER" in hint
+    said = edgebench("meters", "selftest", "synthetic:constant,error=50000", "--duration", "2.8s")
+    error, hint = said.err.splitlines()
+    assert re.match(r"error: the meter does not pass: rate: .* ppm .*, limit \d+", error)
+    assert "edgebench meters selftest METER" in hint
+
+
+@pytest.mark.parametrize(
+    ("words", "action"),
+    [
+        (("record", "synthetic", "--duration", "0s"), "record"),
+        (("selftest", "agent:rapl"), "selftest"),
+        (("import", "trace.csv", "--supply", "-3"), "import"),
+        (("import", "trace.csv", "--supply", "3300mV"), "import"),
+    ],
+)
+def test_hint_names_the_action_that_was_typed(
+    edgebench: Run, words: tuple[str, ...], action: str
+) -> None:
+    """Who imports a file is sent to the help of another action, which has no such option."""
+    said = edgebench("meters", *words)
+    assert said.code == 2
+    assert said.err.splitlines()[-1] == f"hint: see what it takes: edgebench meters {action} --help"
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

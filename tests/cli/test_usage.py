@@ -277,6 +277,9 @@ def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
     [
         (("--telemetry-rate", "nan"), "not a rate in Hz: 'nan'; write 10"),
         (("--telemetry-rate", "1e-300"), "not a rate in Hz: '1e-300'; write 10"),
+        (("--threads", "many"), "not a whole number: 'many'; write 4"),
+        (("--min-queries", "1e3"), "not a whole number: '1e3'; write 4"),
+        (("--qps", "fast"), "not a number: 'fast'; write 0.5"),
         (("--ambient", "hot"), "not a temperature in °C: 'hot'; write 22"),
         (("--ambient", "nan"), "not a temperature in °C: 'nan'; write 22"),
     ],

@@ -20,8 +20,10 @@ from edgebench.host.cli.options import (
     latency,
     new_parser,
     numbers,
+    real,
     seconds,
     size_bytes,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_runtime(add: Add) -> None:
     add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)")
-    add("--threads", type=int, metavar="N", help="threads of the runtime (default: 1)")
+    add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
     add("--delegate", metavar="D", help="delegate or execution provider")
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
@@ -64,8 +66,8 @@ def _add_length(add: Add) -> None:
     add("--duration", type=seconds, metavar="60s", help="measure at least this long")
     sustained = "measure what the device keeps up for so long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)
-    add("--min-queries", type=int, metavar="N", help="measure at least this many")
-    add("--warmup", type=int, metavar="N", help="queries before the timed ones")
+    add("--min-queries", type=whole, metavar="N", help="measure at least this many")
+    add("--warmup", type=whole, metavar="N", help="queries before the timed ones")
     add("--quick", action="store_true", help="the same as --preset quick")
     add("--preset", metavar="P", help="default, quick or mlperf")
 
@@ -73,13 +75,13 @@ def _add_length(add: Add) -> None:
 def _add_scenario(add: Add) -> None:
     names = "single_stream (default), multi_stream, server, offline: MLPerf's"
     add("--scenario", metavar="S", help=names)
-    add("--samples-per-query", type=int, metavar="N", help="multi_stream (default: 8)")
+    add("--samples-per-query", type=whole, metavar="N", help="multi_stream (default: 8)")
     arrivals = "server: arrivals a second, by a Poisson process"
-    add("--qps", type=float, metavar="N", help=arrivals)
+    add("--qps", type=real, metavar="N", help=arrivals)
     target = "server: its p99 must not exceed this"
     add("--target-latency", type=latency, metavar="50ms", help=target)
     add("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
-    add("--seed", type=int, metavar="N", help="seed of the inputs, their order and the arrivals")
+    add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 
 def _add_answers(add: Add) -> None:
@@ -118,7 +120,7 @@ def _add_energy(add: Add) -> None:
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", metavar="B", help=against)
-    add("--pairs", type=int, metavar="N", help="runs of each (default: 10)")
+    add("--pairs", type=whole, metavar="N", help="runs of each (default: 10)")
     add_judgement(add)
 
 

@@ -75,17 +75,18 @@ def _run(command: str, words: list[str]) -> int:
     from edgebench.host.cli.failure import tell, wants_json
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
-    as_json = wants_json(words)
+    as_json, typed = wants_json(words), command
     module = import_module(f"edgebench.host.cli.{command}")
     _log_nowhere()
     _end_like_ctrl_c()
     try:
         options = module.parser().parse_args(words)
+        typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
         code: int = module.run(options)
     except EdgebenchError as exc:
         exit_code = USAGE if isinstance(exc, UsageError) else FAILED
-        return tell(str(exc), _hint(exc, command), exit_code, as_json=as_json, command=command)
+        return tell(str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import add_json, add_store, new_parser, seconds
+from edgebench.host.cli.options import add_json, add_store, new_parser, seconds, volts
 from edgebench.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _add_import(action: argparse.ArgumentParser) -> None:
     )
     action.add_argument("file", metavar="FILE", help="as in: trace.csv")
     action.add_argument(
-        "--supply", type=float, metavar="V", help="voltage, of a file that has only current"
+        "--supply", type=volts, metavar="V", help="voltage, of a file that has only current"
     )
     add_json(action)
     _add_output(action)

@@ -85,6 +85,42 @@ def latency(text: str) -> float:
     return seconds(text)
 
 
+def whole(text: str) -> int:
+    """A whole number; what it may be is for the command to say.
+
+    >>> whole("4"), whole("-1")
+    (4, -1)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}; write 4") from None
+
+
+def real(text: str) -> float:
+    """A number; what it may be is for the command to say.
+
+    >>> real("50"), real("-0.5")
+    (50.0, -0.5)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a number: {text!r}; write 0.5") from None
+
+
+def volts(text: str) -> float:
+    """A voltage: 3.3, 3.3V.
+
+    >>> volts("3.3"), volts("5 V")
+    (3.3, 5.0)
+    """
+    match = re.fullmatch(rf"(-?{_NUMBER})\s*[vV]?", text.strip(), re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a voltage: {text!r}; write 3.3")
+    return float(match[1])
+
+
 def celsius(text: str) -> float:
     """A temperature: 22, 21.5C, -5°C.
 

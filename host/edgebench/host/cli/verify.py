@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -47,11 +48,13 @@ def _tell(options: argparse.Namespace, differences: Sequence[Difference], **what
         plain = [asdict(difference) for difference in differences]
         print(json.dumps({**what, "differences": plain}, indent=1, default=str))
     elif differences:
-        files = f"{len(differences)} differences to its raw files"
+        count = len(differences)
+        files = f"{count} difference{'s' if count != 1 else ''} to its raw files"
         named = f"run {name}" if kind == "run_id" else f"recording {name}"
         print(f"error: {named} does not verify: {files}", file=sys.stderr)
         for found in differences:
             print(f"{found.key}: stored {found.stored!r}, computed {found.computed!r}")
+        print(f"hint: see what is stored: edgebench show {shlex.quote(name)}", file=sys.stderr)
     else:
         print(f"verified: {name}: every number follows from the raw files")
     return 1 if differences else 0

@@ -69,6 +69,11 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetError, "see whether it is still there: edgebench meters"),
 )
 """Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+REFUSED_RECORDING = (
+    "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
+    "selftest METER --duration 60s"
+)
+"""Of one that is there, and whose energy is not printed."""
 _PORT_GROUP = (
     "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER; "
     "then edgebench meters"
@@ -81,7 +86,7 @@ _TESTER_RULE = (
 
 
 def hint_for(error: e.EdgebenchError, command: str = "") -> str:
-    """The next step after an error of a command."""
+    """The next step after an error of a command, which may have its action: `meters record`."""
     if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
         return _PORT_GROUP
     if isinstance(error, e.NoSuchMeter) and NO_TESTER_PERMISSION in str(error):
@@ -91,7 +96,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     if type(error) is e.UsageError and command:
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
-    if command == "meters" and isinstance(error, e.StoreError) and "exist" in str(error).lower():
+    is_of_meters = command.split()[:1] == ["meters"]
+    if is_of_meters and isinstance(error, e.StoreError) and "exist" in str(error).lower():
         return "choose another directory: edgebench meters record METER --output DIR"
-    hints = (*_OF_METERS, *_HINTS) if command == "meters" else _HINTS
+    hints = (*_OF_METERS, *_HINTS) if is_of_meters else _HINTS
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from edgebench.host.analysis.run_windows import shortest_window_s
 from edgebench.host.session import ChannelEnergy, Session
-from edgebench.host.show.tables import console, plain_table, text
+from edgebench.host.show.hints import REFUSED_RECORDING
+from edgebench.host.show.tables import console, plain_table, safe, text
 from edgebench.host.show.units import (
     format_amperes,
     format_joules_within,
@@ -101,6 +102,8 @@ def print_checks(session: Session, *, as_json: bool) -> None:
         _print_json(_plain_checks(session))
         return
     console().print(_checks_table(session))
+    if session.is_trusted is False:
+        _say_why(session, "the meter does not pass")
 
 
 def print_session(session: Session, *, as_json: bool) -> None:
@@ -113,8 +116,18 @@ def print_session(session: Session, *, as_json: bool) -> None:
     out.print(_checks_table(session))
     if channels:
         out.print(_energy_table(channels))
+    elif session.is_trusted is False:
+        _say_why(session, "no energy, as the recording cannot be trusted")
     else:
-        print("error: the recording cannot be trusted: no energy", file=sys.stderr)
+        print("error: no energy: no channel has a number", file=sys.stderr)
+        print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
+
+
+def _say_why(session: Session, what: str) -> None:
+    """The first check that failed has the value and the limit; the table has the others."""
+    failed = next(check for check in session.checks if check.is_passed is False)
+    print(safe(f"error: {what}: {failed.id}: {failed.detail}"), file=sys.stderr)
+    print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
 
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:
