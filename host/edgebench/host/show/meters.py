@@ -132,6 +132,7 @@ def _say_why(session: Session, what: str) -> None:
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:
     table = plain_table("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
+    table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
     for one in channels:
         table.add_row(
             one.name,

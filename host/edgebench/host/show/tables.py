@@ -35,7 +35,8 @@ SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
-_ENERGY_RULES = ("meter", "energy_sync", "energy")
+_BEFORE_ENERGY = ("meter", "energy_sync")
+"""Rules that say why there is no energy, where they failed for that reason."""
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -147,8 +148,7 @@ def devices_table(found: Sequence[Found]) -> Table:
 def verdict_lines(document: dict[str, Any]) -> list[str]:
     """Why a run is not valid, on one line; nothing for a valid one."""
     failed = {r["id"]: r["detail"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"}
-    if _is_energy_refused(document):
-        failed |= {rule: _energy_reason(failed[rule]) for rule in _ENERGY_RULES if rule in failed}
+    _name_energy(failed, document)
     for stricter, milder in MILDER.items():
         if stricter in failed:
             failed.pop(milder, None)
@@ -159,9 +159,22 @@ def verdict_lines(document: dict[str, Any]) -> list[str]:
     return [safe(f"{state}: {model} on {runtime}: {'; '.join(failed.values())}")]
 
 
-def _energy_reason(detail: str) -> str:
-    """Of a rule about energy; what is said of a recording alone may be taken for the run's."""
-    return f"energy refused: {detail.removeprefix('refused: ')}"
+def _name_energy(failed: dict[str, str], document: dict[str, Any]) -> None:
+    """Say of the reason why there is no energy that it is that, once.
+
+    A rule about the meter or the clocks may have failed for that reason, or for another one.
+    """
+    reason = (document["metrics"].get("energy") or {}).get("refused")
+    if reason is None or "energy" not in failed:
+        return
+    del failed["energy"]
+    same = [
+        rule
+        for rule in _BEFORE_ENERGY
+        if rule in failed and (failed[rule] in reason or reason in failed[rule])
+    ]
+    rule = same[0] if same else REFUSED
+    failed[rule] = f"energy refused: {failed.get(rule, reason)}"
 
 
 def _latency(name: str) -> Callable[[dict[str, Any]], str]:
@@ -199,10 +212,6 @@ def _accuracy(document: dict[str, Any]) -> str:
 
 def _is_metered(document: dict[str, Any]) -> bool:
     return document["metrics"].get("energy") is not None
-
-
-def _is_energy_refused(document: dict[str, Any]) -> bool:
-    return _is_metered(document) and document["metrics"]["energy"]["refused"] is not None
 
 
 def _energy(document: dict[str, Any]) -> str | Text:

@@ -104,6 +104,28 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
 
 
+@pytest.mark.parametrize(
+    ("rule", "detail", "reason", "expected"),
+    [
+        ("meter", "loss: 5 %; rate: 9 ppm", "loss: 5 %", "energy refused: loss: 5 %; rate: 9 ppm"),
+        ("energy_sync", "no way", "synchronisation: no way", "energy refused: no way"),
+        ("energy_sync", "unseen", "too short", "unseen; energy refused: too short"),
+    ],
+)
+def test_reason_of_a_refused_energy_is_the_one_that_counted(
+    rule: str, detail: str, reason: str, expected: str
+) -> None:
+    """What else is wrong with the meter is taken for the reason, and the reason is not told."""
+    made = document()
+    made["metrics"]["energy"] = {"refused": reason, "gross_j_per_inference": None}
+    made["verdict"]["rules"] += [
+        {"id": rule, "outcome": "fail", "detail": detail},
+        {"id": "energy", "outcome": "fail", "detail": f"refused: {reason}"},
+    ]
+    [line] = verdict_lines(made)
+    assert line.endswith(f" on tflite: {expected}")
+
+
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
 def test_run_id_is_never_broken(width: int) -> None:
     """A narrow terminal shows half of an id, which cannot be copied."""
