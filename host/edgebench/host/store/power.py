@@ -179,11 +179,14 @@ class _Writer:
     is_averaging: bool
     groups: list[Group] = field(default_factory=list[Group])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
+    _row_counts: dict[int, int] = field(default_factory=dict[int, int])
+    """Of the blocks that wait, by channel."""
 
     def add(self, block: SampleBlock) -> None:
-        waiting = self._waiting.setdefault(block.channel, [])
-        waiting.append(block)
-        if sum(len(one.time_ns) for one in waiting) >= GROUP_ROWS:
+        self._waiting.setdefault(block.channel, []).append(block)
+        row_count = self._row_counts.get(block.channel, 0) + len(block.time_ns)
+        self._row_counts[block.channel] = row_count
+        if row_count >= GROUP_ROWS:
             self._write(block.channel)
 
     def finish(self) -> None:
@@ -192,6 +195,7 @@ class _Writer:
 
     def _write(self, channel: int) -> None:
         blocks = self._waiting.pop(channel)
+        del self._row_counts[channel]
         table = _table(blocks, self.names[channel])
         self.writer.write_table(table, row_group_size=len(table))
         self.groups.append(_group(self.names[channel], table, self.is_averaging))

@@ -143,6 +143,36 @@ def in_parts(
     return PowerFile.open(directory)
 
 
+class _Counted(np.ndarray[tuple[int], np.dtype[np.int64]]):
+    """Times that know how often somebody asked how many they are."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        _Counted.asked += 1
+        return super().__len__()
+
+
+def test_samples_that_come_one_by_one_are_counted_once(tmp_path: Path) -> None:
+    """A meter of small blocks takes the longer for each, the more are waiting to be written."""
+    count = 1000
+    blocks = [
+        SampleBlock(
+            channel=0,
+            index0=k,
+            time_ns=np.array([k * 1_000_000]).view(_Counted),
+            power_w=np.ones(1),
+            flags=np.zeros(1, np.uint8),
+        )
+        for k in range(count)
+    ]
+    write_blocks(tmp_path, header(), blocks, lambda: LossReport(received_count=count))
+    assert 0 < _Counted.asked <= 10 * count
+    assert PowerFile.open(tmp_path).window("supply", 0, 999_000_000).energy_j == pytest.approx(
+        0.999
+    )
+
+
 MS_NS = 1_000_000
 
 
