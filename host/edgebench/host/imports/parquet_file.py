@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 
 from edgebench.host.imports.blocks import Rows, Values
 from edgebench.host.imports.columns import Columns, find_columns
-from edgebench.host.store.power import PowerFacts
+from edgebench.host.store.power import SCHEMA, PowerFacts
 from edgebench.meters.base import SampleBlock
 from edgebench.protocol.errors import FileRefused
 
 BATCH_ROWS = 1 << 16
 OWN_KEY = b"edgebench"
+_ADDED_LATER = ("spike_w",)
+"""Columns that files of older versions are without."""
 
 
 def is_own(path: Path) -> bool:
@@ -68,8 +70,9 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
     """All samples of a power.parquet, channel by channel as they stand there.
 
     Raises:
-        FileRefused: it is damaged.
+        FileRefused: it is damaged, or its rows are not those that its account is of.
     """
+    _check_schema(pq.read_schema(path))
     capability = facts.header.capability
     places = {one.name: place for place, one in enumerate(capability.channels)}
     counts = [0] * len(places)
@@ -91,10 +94,32 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             counts[place] += part.num_rows
             last_ns[place] = int(block.time_ns[-1])
             yield block
+    _check_counts(facts, dict(zip(places, counts, strict=True)))
+
+
+def _check_counts(facts: PowerFacts, counts: dict[str, int]) -> None:
+    """What is known of the losses is of all the samples that there were, and of no others."""
+    for channel, count in counts.items():
+        told = sum(one.row_count for one in facts.groups if one.channel == channel)
+        if count != told:
+            raise FileRefused(f"channel {channel!r}: {count} samples of {told}")
+
+
+def _check_schema(found: Any) -> None:
+    for field in SCHEMA:
+        place = found.get_field_index(field.name)
+        if place < 0 and field.name not in _ADDED_LATER:
+            raise FileRefused(f"damaged: no column {field.name!r}")
+        if place >= 0 and found.field(place).type != field.type:
+            raise FileRefused(
+                f"damaged: column {field.name!r} holds {found.field(place).type}, no {field.type}"
+            )
 
 
 def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
     def column(name: str, kind: type[np.generic]) -> Any:
+        if name in _ADDED_LATER and name not in batch.schema.names:
+            return None
         found = batch.column(name)
         return None if found.null_count else found.to_numpy(zero_copy_only=False).astype(kind)
 
@@ -102,6 +127,8 @@ def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
     power_w = column("watts_w", np.float64)
     if time_ns is None or flags is None or power_w is None:
         raise FileRefused("a sample has no time, no power or no flags")
+    if np.isinf(power_w).any():
+        raise FileRefused("the power of a sample is no number")
     return SampleBlock(
         channel=channel,
         index0=index0,
@@ -113,6 +140,7 @@ def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
         digital=column("digital", np.uint8),
         ranges=column("range", np.uint8),
         flags=flags,
+        spike_w=column("spike_w", np.float64),
     )
 
 

@@ -39,7 +39,7 @@ KEY = "edgebench"
 """Of the metadata."""
 _PART_FILE = f"{POWER_FILE}.part"
 """While it is written."""
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("time_ns", pa.int64()),
         ("begin_ns", pa.int64()),
@@ -53,6 +53,7 @@ _SCHEMA = pa.schema(
         ("spike_w", pa.float32()),
     ]
 )
+"""Of the rows; files of older versions are without `spike_w`."""
 _PACKING: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["channel", "digital", "range", "flags"],
@@ -155,7 +156,7 @@ def _write_part(
     envelope: ArrivalEnvelope | None,
 ) -> PowerFacts:
     names = [channel.name for channel in header.capability.channels]
-    with pq.ParquetWriter(part, _SCHEMA, **_PACKING) as writer:
+    with pq.ParquetWriter(part, SCHEMA, **_PACKING) as writer:
         out = _Writer(writer, names, header.capability.is_averaging)
         for block in blocks:
             out.add(block)
@@ -218,13 +219,13 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
         ("spike_w", "spike_w"),
     ):
         parts = [getattr(block, attribute) for block in blocks]
-        kind = _SCHEMA.field(name).type
+        kind = SCHEMA.field(name).type
         columns[name] = (
             pa.nulls(len(time_ns), kind)
             if any(part is None for part in parts)
             else pa.array(np.concatenate(parts), kind, safe=False)
         )
-    return pa.table([columns[name] for name in _SCHEMA.names], schema=_SCHEMA)
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _group(channel: str, table: Any, is_averaging: bool) -> Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 from edgebench.host.imports import parquet_file
 from edgebench.host.imports.session import import_file
+from edgebench.host.store.layout import POWER_FILE
+from edgebench.host.store.power import write_blocks
 from edgebench.host.store.recording import write_power
-from edgebench.meters.base import Header, Packet, Recording
+from edgebench.meters.base import Header, LossReport, Packet, Recording, SampleBlock
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import FileRefused
@@ -95,6 +98,74 @@ def test_our_own_recording_stays_what_it_is(tmp_path: Path) -> None:
     assert header.facts["recorded_by"] == "synthetic"
     assert header.uncertainty
     assert header.capability.clock_domain.startswith("file:")
+
+
+def test_what_the_meters_filter_took_stays_among_the_errors(tmp_path: Path) -> None:
+    """A recording of a PPK2 is surer of its energy for having been imported."""
+    header = find_meter("synthetic:constant").open()
+    assert isinstance(header, Header)
+    spike_w = np.where(np.arange(1000) % 100 == 0, 0.5, 0.0)
+    block = SampleBlock(
+        channel=0,
+        index0=0,
+        time_ns=np.arange(1, 1001) * 1_000_000,
+        begin_ns=np.arange(1000) * 1_000_000,
+        power_w=np.ones(1000),
+        flags=np.zeros(1000, np.uint8),
+        spike_w=spike_w,
+    )
+    (tmp_path / "first").mkdir()
+    loss = LossReport(received_count=1000)
+    first = write_blocks(tmp_path / "first", header, [block], lambda: loss)
+    second = import_file(tmp_path / "first" / POWER_FILE, tmp_path / "second").facts
+    assert first.groups[0].spike_j == pytest.approx(5e-3, rel=0.01)
+    assert second.groups[0].spike_j == first.groups[0].spike_j
+
+
+def rewritten(folder: Path, name: str, table: pa.Table) -> Path:
+    """Other rows with the account of our recording, as who cut a file to size leaves it."""
+    facts = pq.read_metadata(folder / "first" / POWER_FILE).metadata[b"edgebench"]
+    path = folder / name
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"edgebench": facts})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda table: table.drop_columns(["channel"]), "damaged: no column 'channel'"),
+        (lambda table: table.drop_columns(["digital"]), "damaged: no column 'digital'"),
+        (
+            lambda table: table.set_column(3, "watts_w", pa.array(["x"] * 3000)),
+            "damaged: column 'watts_w' holds string, no double",
+        ),
+        (
+            lambda table: table.set_column(3, "watts_w", pa.array([np.inf] * 3000)),
+            "the power of a sample is no number",
+        ),
+        (lambda table: pa.concat_tables([table[:900], table[2100:]]), "1800 samples of 3000"),
+        (lambda table: table[:0], "0 samples of 3000"),
+    ],
+)
+def test_rows_that_its_account_is_not_of_are_refused(
+    tmp_path: Path, change: Callable[[pa.Table], pa.Table], reason: str
+) -> None:
+    """Whoever cut a recording to size sees a traceback, or a second is bridged and trusted."""
+    table = pq.read_table(own(tmp_path / "first"))
+    path = rewritten(tmp_path, "cut.parquet", change(table))
+    with pytest.raises(FileRefused, match=reason):
+        import_file(path, tmp_path / "session")
+    assert not (tmp_path / "session").exists()
+
+
+def test_recording_of_an_older_version_is_imported(tmp_path: Path) -> None:
+    """A column that came later keeps old recordings out."""
+    table = pq.read_table(own(tmp_path / "first"))
+    path = rewritten(tmp_path, "old.parquet", table.drop_columns(["spike_w"]))
+    [channel] = import_file(path, tmp_path / "session").channels()
+    assert channel.energy_j == pytest.approx(4.5, rel=1e-12)
 
 
 def test_refused_recording_is_not_trusted_for_being_imported(tmp_path: Path) -> None:
