@@ -8,6 +8,7 @@ and its losses: a recording that was refused is not trusted for having been impo
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -77,6 +78,7 @@ def import_file(path: Path, directory: Path, supply_v: float | None = None) -> S
     with _place(directory):
         try:
             facts = write_blocks(directory, source.header, source.blocks, source.loss)
+            _check_unchanged(path, facts_of_source)
         except FileRefused as exc:
             raise FileRefused(f"{path}: {exc}") from exc
     return judged(directory, facts)
@@ -89,17 +91,17 @@ def _place(directory: Path) -> Iterator[None]:
     Raises:
         StoreError: it holds a recording or a run, or cannot be written.
     """
-    for name in (POWER_FILE, METER_FILE, RUN_FILE):
-        if (taken := directory / name).exists():
-            raise StoreError(f"there is {_OWN_FILES[name]} already: {taken}")
-    is_new = not directory.exists()
+    is_new = not os.path.lexists(directory)
+    for name, what in _OWN_FILES.items():
+        if os.path.lexists(taken := directory / name):
+            raise StoreError(f"there is {what} already: {taken}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException as exc:  # Ctrl-C as well: half a recording is none
-        (directory / POWER_FILE).unlink(missing_ok=True)
-        if is_new:
-            with suppress(OSError):  # it was never made, or something is in it
+        with suppress(OSError):  # it was never made, or something else is in it
+            (directory / POWER_FILE).unlink(missing_ok=True)
+            if is_new:
                 directory.rmdir()
         if isinstance(exc, OSError):
             why = exc.strerror or str(exc)
@@ -247,6 +249,13 @@ def _facts(path: Path, supply_v: float | None) -> dict[str, Any]:
         "size_bytes": path.stat().st_size,
         "supply_v": supply_v,
     }
+
+
+def _check_unchanged(path: Path, facts: dict[str, Any]) -> None:
+    """The digest that is kept is of what was read: a log that is still written to is none yet."""
+    with path.open("rb") as file:
+        if _sha256(file) != facts["sha256"]:
+            raise FileRefused("the file changed while it was read: import it when it is whole")
 
 
 def _sha256(file: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -239,6 +240,36 @@ def test_refused_file_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(FileRefused):
         imported(tmp_path, text)
     assert (tmp_path / "session").exists()
+
+
+def test_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    """A name that is too long is a traceback."""
+    path = tmp_path / "trace.csv"
+    path.write_text("t_s,power_W\n0,1\n1,1\n")
+    with pytest.raises(StoreError, match="cannot be written: File name too long"):
+        import_file(path, tmp_path / ("x" * 300))
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"Not a directory|File exists"):
+        import_file(path, tmp_path / "file")
+
+
+def test_file_that_is_still_written_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest that is kept is of another file than the samples are."""
+    path = tmp_path / "trace.csv"
+    path.write_text("t_s,power_W\n0,1\n1,1\n")
+    read_layout = csv_file.read_layout
+
+    def read_late(*words: Any) -> csv_file.Layout:
+        with path.open("a") as file:
+            file.write("2,1\n")
+        return read_layout(*words)
+
+    monkeypatch.setattr(csv_file, "read_layout", read_late)
+    with pytest.raises(FileRefused, match=r"trace\.csv: the file changed while it was read"):
+        import_file(path, tmp_path / "session")
+    assert not (tmp_path / "session").exists()
 
 
 @given(
