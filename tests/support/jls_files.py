@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ def write_jls(
     rate_hz: int = 10_000,
     input_ratio: int = 1,
     utc: tuple[tuple[int, float], ...] = (),
+    late_s: Sequence[float] = (),
 ) -> Path:
     """A file of these instruments.
 
@@ -32,6 +33,7 @@ def write_jls(
         rate_hz: Samples a second.
         input_ratio: Samples of a digital input for each of the others.
         utc: Places of samples, and their times, seconds since 1970.
+        late_s: By signal, how much later the last of these times is; none if nothing is said.
     """
     with Writer(str(path)) as writer:
         signals = _define(writer, sources, rate_hz, input_ratio)
@@ -39,8 +41,10 @@ def write_jls(
             ratio = input_ratio if name.startswith("gpi") else 1
             for place, samples in pieces:
                 _write(writer, number, name, (FIRST + place) * ratio, samples)
+            late = late_s[number - 1] if late_s else 0.0
             for place, time_s in utc:
-                stamp = round((time_s - time64.EPOCH) * time64.SECOND)
+                later_s = late if place == utc[-1][0] else 0.0
+                stamp = round((time_s + later_s - time64.EPOCH) * time64.SECOND)
                 writer.utc(number, (FIRST + place) * ratio, stamp)
     return path
 

@@ -91,7 +91,7 @@ class JlsFile:
     utc_first: str | None
     """Of the first sample, ISO 8601."""
     rate_error_ppm: float | None
-    """Of the instrument's clock against the UTC in the file."""
+    """Of the instrument's clock against the UTC in the file; of several, the one most off."""
     rate_span_s: float | None
 
     @property
@@ -115,7 +115,11 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
     with _opened(path) as reader:
         try:
             traces = _traces(reader, supply_v)
-            return JlsFile(path, traces, *_times(reader, traces[0].master))
+            times = [_times(reader, trace.master) for trace in traces]
+            # One that is off, whichever it is: a check of the first says nothing of the others.
+            told = [(error, span_s) for _, error, span_s in times if error is not None]
+            worst = max(told, key=lambda one: abs(one[0]), default=(None, None))
+            return JlsFile(path, traces, times[0][0], *worst)
         except _DAMAGED as exc:
             raise FileRefused(f"damaged .jls: {_line(exc)}") from exc
 

@@ -135,6 +135,17 @@ def test_two_instruments_are_two_channels(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("late_s", [(0.0, 0.1), (0.1, 0.0)])
+def test_rate_of_every_instrument_is_looked_at(tmp_path: Path, late_s: tuple[float, ...]) -> None:
+    """The second instrument lost samples that nothing shows but the time it took."""
+    utc = ((0, 1_790_000_000.0), (30_000, 1_790_000_003.0))
+    one = power((0, np.ones(30_001)))
+    path = write_jls(tmp_path / "a.jls", one, one, utc=utc, late_s=late_s)
+    session = import_file(path, tmp_path / "s")
+    assert session.facts.loss.rate_error_ppm == pytest.approx(-1e6 * 0.1 / 3.1, rel=1e-3)
+    assert session.is_trusted is False
+
+
 def test_recording_of_the_vendors_recorder_is_read(tmp_path: Path) -> None:
     """What we write with pyjls is another thing than what its users have."""
     driver = FakeDriver(published={"u/js220/002557/h/fs": 100_000})
