@@ -145,7 +145,6 @@ def open_metering(
         is_external(name.removeprefix(AGENT_PREFIX))  # an unknown name is told here
     else:
         _refuse_elsewhere(name, on)
-        _refuse_several(name, on)
         meter, header = open_meter(name)
     return Metering(
         name=name,
@@ -176,9 +175,3 @@ def _refuse_elsewhere(name: str, on: Sequence[str]) -> None:
     elsewhere = [device for device in on if device != LOCAL_NAME]
     if elsewhere and not is_external(name):
         raise UsageError(f"meter {name} measures this machine, not {elsewhere[0]}")
-
-
-def _refuse_several(name: str, on: Sequence[str]) -> None:
-    devices = list(dict.fromkeys(on))
-    if len(devices) > 1:
-        raise UsageError(f"meter {name} is wired to one device, not to {', '.join(devices)}")
