@@ -44,6 +44,7 @@ METER_CHECKS = ("calibration", "loss", "rate")
 of numbers shows."""
 PARTS = "parts"
 """Check of a meter with several rails, where they contradict their total."""
+_TAKEN_BY = {POWER_FILE: "a recording", METER_FILE: "a recording of a meter", RUN_FILE: "a run"}
 OnTick = Callable[[float], None]
 """Called with the seconds that have passed."""
 
@@ -202,13 +203,25 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
     return replace(judged(directory, facts), interrupted_s=interrupted_s)
 
 
+def refuse_taken(directory: Path) -> None:
+    """Keep a recording out of a directory in which it would be taken for something else.
+
+    Raises:
+        StoreError: it holds a recording or a run.
+    """
+    for name, what in _TAKEN_BY.items():
+        if os.path.lexists(taken := directory / name):
+            raise StoreError(f"there is {what} already: {taken}")
+
+
 @contextmanager
 def _directory_for(directory: Path) -> Iterator[None]:
     """The directory, made if need be; one in which nothing was begun goes again.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be made, or holds a recording or a run.
     """
+    refuse_taken(directory)
     is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -307,7 +320,7 @@ def _hold_parts_against_whole(session: Session) -> Session:
 def _mean_power_w(facts: PowerFacts) -> float | None:
     """Of the channels that add up to the device, else of all; None: no time between samples."""
     names = _added_up(facts.header)
-    groups = [one for one in facts.groups if one.channel in names]
+    groups = [one for one in facts.groups if one.channel in names and one.node_count]
     if not groups:
         return None
     span_ns = max(one.last_ns for one in groups) - min(one.first_ns for one in groups)

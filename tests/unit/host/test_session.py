@@ -14,15 +14,23 @@ from support.lpm01a import Lpm01aEmulator
 from support.usb_bus import UsbBus
 
 from edgebench.host.imports.session import import_file
-from edgebench.host.session import Session, look_at_meters, open_meter, record, stored_session
-from edgebench.meters.base import Channel, Header
+from edgebench.host.session import (
+    Session,
+    judged,
+    look_at_meters,
+    open_meter,
+    record,
+    stored_session,
+)
+from edgebench.host.store import power
+from edgebench.meters.base import Channel, Flag, Header, LossReport, SampleBlock
 from edgebench.meters.bulk import BulkTransport
 from edgebench.meters.joulescope import device as joulescope_device
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.rails import TOTAL
 from edgebench.meters.synthetic.device import Synthetic
-from edgebench.protocol.errors import TargetError
+from edgebench.protocol.errors import StoreError, TargetError
 
 
 @pytest.fixture
@@ -94,6 +102,39 @@ def test_session_that_is_interrupted_as_it_begins_leaves_no_directory(
         record(meter, tmp_path / "session", 1.0, lambda passed_s: None)
     meter.close()
     assert not (tmp_path / "session").exists()
+
+
+@pytest.mark.parametrize("name", ["meter.spool", "run.json", "power.parquet"])
+def test_recording_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) -> None:
+    """What was imported, or another run's samples, are gone, and nobody is told."""
+    (tmp_path / name).write_bytes(b"theirs")
+    meter, _ = open_meter("synthetic")
+    with pytest.raises(StoreError, match=rf"there is a .* already: .*/{name}$"):
+        record(meter, tmp_path, 0.1, lambda passed_s: None)
+    meter.close()
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(name, b"theirs")]
+
+
+def test_samples_without_numbers_have_no_time_in_the_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power that flows back passes, as the recording seems to have begun in 1970."""
+    monkeypatch.setattr(power, "GROUP_ROWS", 50)
+    begin_ns = 1_790_000_000 * SECOND_NS
+    blocks = [
+        SampleBlock(
+            channel=0,
+            index0=first,
+            time_ns=begin_ns + np.arange(first, first + 50) * (SECOND_NS // 50),
+            power_w=np.full(50, power_w),
+            flags=np.full(50, flag, np.uint8),
+        )
+        for first, power_w, flag in ((0, np.nan, Flag.MISSING), (50, -1.0, 0), (100, -1.0, 0))
+    ]
+    facts = power.write_blocks(tmp_path, header(), blocks, lambda: LossReport(received_count=150))
+    [direction] = [one for one in judged(tmp_path, facts).checks if one.id == "direction"]
+    assert direction.is_passed is False
+    assert direction.detail.startswith("-0.99 W on average")
 
 
 IN, GPU, CPU = Channel("VDD_IN", "module"), Channel("VDD_GPU", "rail"), Channel("VDD_CPU", "rail")

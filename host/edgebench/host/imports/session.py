@@ -26,21 +26,18 @@ from edgebench.host.imports import (
     ptdaemon_file,
 )
 from edgebench.host.imports.blocks import Rows, Tally
-from edgebench.host.session import Session, judged
-from edgebench.host.store.layout import POWER_FILE, RUN_FILE
+from edgebench.host.session import Session, judged, refuse_taken
+from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.meters.rails import TOTAL
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
-from edgebench.protocol.traces import METER_FILE
 
 DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 TOO_FEW = "fewer than two samples have no energy"
-_OWN_FILES = {POWER_FILE: "a recording", METER_FILE: "a recording of a meter", RUN_FILE: "a run"}
-"""Beside which an import would be taken for what they are of."""
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
 """In which a log without a magic number is recognised."""
@@ -92,9 +89,7 @@ def _place(directory: Path) -> Iterator[None]:
         StoreError: it holds a recording or a run, or cannot be written.
     """
     is_new = not os.path.lexists(directory)
-    for name, what in _OWN_FILES.items():
-        if os.path.lexists(taken := directory / name):
-            raise StoreError(f"there is {what} already: {taken}")
+    refuse_taken(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield

@@ -97,7 +97,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
     is_of_meters = command.split()[:1] == ["meters"]
-    if is_of_meters and isinstance(error, e.StoreError) and "exist" in str(error).lower():
+    is_taken = any(word in str(error).lower() for word in ("exist", " already: "))
+    if is_of_meters and isinstance(error, e.StoreError) and is_taken:
         return "choose another directory: edgebench meters record METER --output DIR"
     hints = (*_OF_METERS, *_HINTS) if is_of_meters else _HINTS
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
