@@ -120,6 +120,8 @@ def test_every_energy_has_its_uncertainty(
     assert recorded["u95_absolute_j"] / recorded["energy_j"] == pytest.approx(ratio, rel=0.01)
     of_mean = recorded["power_w_mean_u95_absolute"] / recorded["power_w_mean"]
     assert of_mean == pytest.approx(ratio, rel=0.01)
+    of_peak = recorded["power_w_peak_u95_absolute"] / recorded["power_w_peak"]
+    assert of_peak == pytest.approx(ratio, rel=0.01)
     path = str(folder / "power.parquet")
     said = edgebench("meters", "import", path, "--json")
     [imported] = json.loads(said.out)["channels"]
@@ -314,6 +316,7 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     assert plain["is_trusted"] is None, "nothing is known of the meter"
     assert plain["channels"][0]["u95_absolute_j"] is None
     assert plain["channels"][0]["power_w_mean_u95_absolute"] is None
+    assert plain["channels"][0]["power_w_peak_u95_absolute"] is None
 
 
 def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from edgebench.protocol.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edgebench.host.session import Session
+    from edgebench.host.recorded import Session
 
 DONE, INVALID, INTERRUPTED = 0, 3, 130
 SELFTEST_S = 3.0
@@ -192,7 +192,7 @@ def _directory(options: argparse.Namespace) -> Path:
     from pathlib import Path
 
     from edgebench.host.measure import new_run_id
-    from edgebench.host.session import SESSIONS
+    from edgebench.host.recorded import SESSIONS
     from edgebench.host.store.layout import Store
 
     if options.output:

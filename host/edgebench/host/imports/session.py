@@ -26,7 +26,8 @@ from edgebench.host.imports import (
     ptdaemon_file,
 )
 from edgebench.host.imports.blocks import Rows, Tally
-from edgebench.host.session import Session, judged, refuse_taken
+from edgebench.host.recorded import Session, judged
+from edgebench.host.session import refuse_taken
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of

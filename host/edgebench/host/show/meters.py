@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.run_windows import shortest_window_s
-from edgebench.host.session import ChannelEnergy, Session
+from edgebench.host.recorded import ChannelEnergy, Session
 from edgebench.host.show.hints import REFUSED_RECORDING
 from edgebench.host.show.tables import console, plain_table, safe, text
 from edgebench.host.show.units import (

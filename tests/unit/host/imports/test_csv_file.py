@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from edgebench.host.imports import csv_file, pace
 from edgebench.host.imports.session import import_file
-from edgebench.host.session import Session
+from edgebench.host.recorded import Session
 from edgebench.meters.base import Flag
 from edgebench.protocol.errors import FileRefused, StoreError
 

@@ -13,7 +13,7 @@ from support.lpm01a import Faults, Floats, stream_bytes
 from support.tools import need_shared
 
 from edgebench.host.imports.session import import_file
-from edgebench.host.session import Session
+from edgebench.host.recorded import Session
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag
