@@ -165,9 +165,9 @@ def test_session_goes_by_wall_time(tmp_path: Path) -> None:
     [
         ("sine", "no shape 'sine': there are constant, square, ramp"),
         ("constant,duty=0.5", "no option 'duty'"),
-        ("square,duty=1.5", "duty must be 0 to 1"),
+        ("square,duty=1.5", "duty must be 0 to 1, got 1.5"),
         ("square,period=0", "period must be"),
-        ("constant,rate=0", "rate must be 1 to 200000"),
+        ("constant,rate=0", "rate must be 1 to 200000, got 0"),
         ("constant,rate=nan", "rate must be a number"),
         ("constant,noise=-1", "noise must be"),
     ],

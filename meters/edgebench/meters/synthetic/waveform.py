@@ -100,6 +100,9 @@ def _waveform(options: Options) -> Waveform:
 
 def _within(options: Options, name: str, default: float, limits: tuple[float, float]) -> float:
     value = options.number(name, default)
-    if value is None or not limits[0] <= value <= limits[1]:
-        raise UsageError(f"meter {options.driver}: {name} must be {limits[0]:g} to {limits[1]:g}")
+    assert value is not None, "the default is a number"
+    if not limits[0] <= value <= limits[1]:
+        raise UsageError(
+            f"meter {options.driver}: {name} must be {limits[0]:g} to {limits[1]:g}, got {value:g}"
+        )
     return value
