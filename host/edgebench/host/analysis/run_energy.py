@@ -86,12 +86,7 @@ def find_energy(
     if power is None:
         trouble = record.metered.trouble if record.metered else None
         return RunEnergy(meter=asked.meter, refused=trouble or "the meter recorded nothing")
-    found = RunEnergy(
-        meter=_name(power),
-        supply_v=power.header.facts.get("supply_v"),
-        settings_sha256=_digest(power.header.facts),
-        checks=check_recording(power.header, power.loss, power.flags),
-    )
+    found = _checked(power)
     if failed := [check for check in found.checks if check.is_passed is False]:
         return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
     try:
@@ -110,6 +105,16 @@ def find_energy(
         # Whatever is wrong with a recording or with us: it costs no latency.
         logger.exception("energy of run %s", record.run_id)
         return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
+
+
+def _checked(power: PowerTrace) -> RunEnergy:
+    """The meter, and whether its recording can be trusted."""
+    return RunEnergy(
+        meter=_name(power),
+        supply_v=power.header.facts.get("supply_v"),
+        settings_sha256=_digest(power.header.facts),
+        checks=check_recording(power.header, power.loss, power.flags),
+    )
 
 
 def _span_ns(events: Sequence[Event], timed: Timed) -> tuple[int, int]:
@@ -171,31 +176,26 @@ def _with_net(
     events: Sequence[Event],
 ) -> Numbers:
     """With what the device takes when idle, and without it."""
-    idles: list[EnergyWindow] = []
-    reason = "the device was not idle both before and after the run"
-    for times in idle_windows(events):
-        try:
-            idles.append(view.window(*times))
-        except MeasurementError as exc:
-            reason = str(exc)
+    try:
+        idles = [view.window(*times) for times in idle_windows(events)]
+    except MeasurementError as exc:
+        return replace(found, net_refused=str(exc))
     if len(idles) < IDLE_WINDOWS:
-        return replace(found, net_refused=reason)
+        return replace(found, net_refused="the device was not idle both before and after the run")
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
-    net = errors.net_per_inference(window, idle, found.inference_count)
-    is_negative = net.value + net.u95_absolute < 0
     idle_w = errors.mean_power(idle)
-    return replace(
+    found = replace(
         found,
-        net=None if is_negative else net,
-        net_refused="the device took more when it was idle than in the run"
-        if is_negative
-        else None,
         power_w_idle=idle_w.value,
         power_w_idle_u95_absolute=idle_w.u95_absolute,
         power_w_idle_before=powers_w[0],
         power_w_idle_after=powers_w[-1],
     )
+    net = errors.net_per_inference(window, idle, found.inference_count)
+    if net.value + net.u95_absolute < 0:
+        return replace(found, net_refused="the device took more when it was idle than in the run")
+    return replace(found, net=net)
 
 
 def _phases(
