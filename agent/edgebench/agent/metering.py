@@ -85,6 +85,7 @@ class Metering:
         self._is_over = False
         self._ending: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._is_closing = False
 
     async def __aenter__(self) -> Metering:
         if self._meter is not None:
@@ -115,7 +116,10 @@ class Metering:
                 await self._close()
 
     async def _close(self) -> None:
-        """End the recording; without effect if it has ended."""
+        """End the recording, once: a meter that hangs is not waited for again."""
+        if self._is_closing:
+            return
+        self._is_closing = True
         found = await self._within_limit(self._stop, "close")
         self._trouble = self._trouble or found
 

@@ -191,6 +191,33 @@ def test_recording_that_takes_too_much_is_ended(
     assert len(decoded(path).power_w), "what was recorded before is kept"
 
 
+def test_meter_that_hangs_as_it_is_ended_early_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that a recording outgrew waits for its meter twice."""
+    monkeypatch.setattr(metering_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(metering_module, "HANG_S", 0.5)
+    monkeypatch.setattr(metering_module, "LIMIT_BYTES", 0)
+    released, closed = threading.Event(), 0
+
+    def hang(_: Synthetic) -> None:
+        nonlocal closed
+        closed += 1
+        released.wait()
+
+    async def run() -> None:
+        async with Metering(SYNTHETIC, tmp_path / "meter.spool") as metering:
+            while metering.trouble is None:
+                await asyncio.sleep(0.01)
+        names = [one.name for one in threading.enumerate()]
+        assert names.count("meter-close") == 1
+
+    monkeypatch.setattr(Synthetic, "close", hang)
+    asyncio.run(run())
+    released.set()
+    assert closed >= 1
+
+
 def test_short_recording_goes_on_however_small_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

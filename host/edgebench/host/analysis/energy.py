@@ -152,7 +152,8 @@ class MeterErrors:
 
         It may be of any range: the one that may be wrong by most counts.
         """
-        sample = RangePart(energy_j=power_w, duration_s=1.0)
+        sample_s = window.duration_s / max(1, window.sample_count)
+        sample = RangePart(energy_j=power_w * sample_s, duration_s=sample_s)
         return max(
             self.mean_power(
                 EnergyWindow(

@@ -20,6 +20,8 @@ ALIKE_RATIO = 0.5
 """Of the typical step, by which one that is like it may be off: a log by a busy computer is."""
 HOLE_STEPS = 1.9
 """A step of so many is a hole: as of a meter that is polled."""
+LATE_STEPS = 2.5
+"""With the step behind it: less are two samples of which the first was written late."""
 GAPS_MAX = 1000
 """Gaps that are told apart; the last of them has all that follow."""
 
@@ -55,7 +57,9 @@ class Holes:
         if not pace.is_steady:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
-        for place in np.flatnonzero(steps > HOLE_STEPS):
+        # A sample that was only written late has the next one close behind it.
+        with_next = steps + np.append(steps[1:], np.inf)
+        for place in np.flatnonzero((steps > HOLE_STEPS) & (with_next > LATE_STEPS)):
             begin_ns, end_ns = int(time_ns[place]), int(time_ns[place + 1])
             self._add(begin_ns, end_ns, round(float(steps[place])) - 1)
 

@@ -47,7 +47,7 @@ def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Tab
         numbers = [
             _value(compared.metric, result.baseline_median),
             _value(compared.metric, result.candidate_median),
-            _change(result.ratio, half_width_of(result.ratio_interval)),
+            _change(result.ratio, half_width_of(result.ratio_interval, result.ratio)),
             _interval(result.ratio_interval),
             _detectable(result.minimum_detectable_ratio),
         ]

@@ -70,9 +70,9 @@ def _power(energy: dict[str, Any]) -> str:
     mean = format_watts_within(energy["power_w_mean"], energy["power_w_mean_u95_absolute"])
     rest, highest = "", ""
     if idle is not None:
-        rest = f", idle {format_watts_within(idle, energy['power_w_idle_u95_absolute'])}"
+        rest = f", idle {format_watts_within(idle, energy.get('power_w_idle_u95_absolute'))}"
     if peak is not None:
-        within = format_watts_within(peak, energy["power_w_peak_u95_absolute"])
+        within = format_watts_within(peak, energy.get("power_w_peak_u95_absolute"))
         highest = f", highest sample {within}"
     return f"mean {mean}{rest}{highest}"
 
@@ -94,7 +94,7 @@ def _per_query(per_query: dict[str, Any]) -> str:
         return f"only the mean: {per_query['refused']}"
     shown = []
     for name in ("p50", "p90"):
-        u95_j = per_query[f"{name}_u95_absolute_j"]
+        u95_j = per_query.get(f"{name}_u95_absolute_j")  # none before schema_version 6
         shown.append(f"{name} {format_joules_within(per_query[f'{name}_j'], u95_j)}")
     return ", ".join(shown)
 

@@ -230,7 +230,7 @@ def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:
 def _accuracy(accuracy: dict[str, Any] | None) -> list[tuple[str, str]]:
     if accuracy is None:
         return []
-    half_width = half_width_of(accuracy["ci95"])
+    half_width = half_width_of(accuracy["ci95"], accuracy["value"])
     low, high = (format_plain(one, half_width) for one in accuracy["ci95"] or (0.0, 0.0))
     between = f", 95 % between {low} and {high}" if accuracy["ci95"] else ""
     drop = accuracy["drop_vs_reference"]

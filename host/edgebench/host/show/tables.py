@@ -184,7 +184,8 @@ def _latency(name: str) -> Callable[[dict[str, Any]], str]:
         latency = headline_ns(document)
         interval = latency.get(f"{name}_ci95")
         is_bounded = name == "p50" or interval is not None
-        return format_ns(latency.get(name) if is_bounded else None, half_width_of(interval))
+        value_ns = latency.get(name) if is_bounded else None
+        return format_ns(value_ns, half_width_of(interval, value_ns))
 
     return cell
 
@@ -206,7 +207,7 @@ def _accuracy(document: dict[str, Any]) -> str:
     accuracy = document["metrics"]["accuracy"]
     if accuracy is None:
         return ABSENT
-    half_width = half_width_of(accuracy.get("ci95"))
+    half_width = half_width_of(accuracy.get("ci95"), accuracy["value"])
     return f"{accuracy['metric']} {format_plain(accuracy['value'], half_width)}"
 
 

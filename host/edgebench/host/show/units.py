@@ -39,7 +39,8 @@ def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
     """
     if value_ns is None:
         return ABSENT
-    return _shown(value_ns, min(0, _three(value_ns), _place(half_width_ns)), _TIME_UNITS)
+    most = min(0, _three(value_ns))
+    return _shown(value_ns, _place_of(value_ns, half_width_ns, most), _TIME_UNITS)
 
 
 def format_bytes(value: float | None) -> str:
@@ -158,8 +159,10 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
 
     >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
     ('+1.23 %', '-12 %', '+0.00 %')
+    >>> format_change(0.002, 0.2)
+    '+0.2 %'
     """
-    place = min(2, _place(100 * half_width_ratio))
+    place = _place_of(100 * ratio, 100 * half_width_ratio, 2)
     return f"{round(100 * ratio, place) + 0.0:+.{max(0, place)}f} %"
 
 
@@ -173,6 +176,15 @@ def _place(half_width: float) -> int:
         return _ANY_PLACE
     exponent = int(f"{abs(half_width):.1e}".partition("e")[2])
     return 1 - exponent
+
+
+def _place_of(value: float, half_width: float, most: int) -> int:
+    """Decimals of a value that may be off by so much; its own first digit is always there.
+
+    >>> _place_of(1234.0, 56.0, 2), _place_of(1234.0, 56000.0, 2), _place_of(1.234, 0.0, 2)
+    (0, -3, 2)
+    """
+    return min(most, max(_place(half_width), _place(value) - 1 if value else -_ANY_PLACE))
 
 
 def _rounded(value: float, place: int) -> str:
@@ -254,9 +266,19 @@ def format_half_width(value_ns: float | None, interval: object) -> str:
     return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
 
 
-def half_width_of(interval: object) -> float:
-    """Half the width of an interval, in its unit; 0 where there is none."""
-    return abs(interval[1] - interval[0]) / 2 if isinstance(interval, (list, tuple)) else 0.0
+def half_width_of(interval: object, value: float | None = None) -> float:
+    """How far a value may be off by an interval around it; 0 where there is none.
+
+    A tail is wider on one side: the nearer end counts, or the value would be rounded beyond it.
+
+    >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
+    (2.0, 0.3999999999999986)
+    """
+    if not isinstance(interval, (list, tuple)):
+        return 0.0
+    low, high = interval
+    sides = [] if value is None else [side for side in (value - low, high - value) if side > 0]
+    return float(min([abs(high - low) / 2, *sides]))
 
 
 def format_interval_ns(value_ns: float | None, interval: object) -> str:
@@ -269,7 +291,8 @@ def format_interval_ns(value_ns: float | None, interval: object) -> str:
     """
     if value_ns is None or not isinstance(interval, (list, tuple)):
         return ABSENT
-    place = min(0, _place(max(half_width_of(interval), _LEAST_RATIO * abs(value_ns))))
+    half_width_ns = max(half_width_of(interval, value_ns), _LEAST_RATIO * abs(value_ns))
+    place = _place_of(value_ns, half_width_ns, 0)
     power, name = _unit_of(round(value_ns, place), _TIME_UNITS)
     value, low, high = (
         f"{_rounded(one / 10.0**power, place + power)} {name}" for one in (value_ns, *interval)
@@ -283,7 +306,7 @@ def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
     >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
     ('37,591', '12.3', '37,600')
     """
-    place = min(max(0, _three(per_s)), _place(half_width_per_s))
+    place = _place_of(per_s, half_width_per_s, max(0, _three(per_s)))
     return f"{round(per_s, place) + 0.0:,.{max(0, place)}f}"
 
 

@@ -20,6 +20,7 @@ from edgebench.host.analysis.run_windows import Timed
 from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Channel, Gap, LossReport
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.record import MeterFacts
 from edgebench.protocol.spec import Scenario
@@ -302,6 +303,16 @@ def test_idle_and_highest_power_have_an_uncertainty(tmp_path: Path) -> None:
     assert found.power_w_peak_u95_absolute == pytest.approx(peak_w, rel=0.01)
     delay_js = found.gross.u95_absolute * QUERY_S
     assert found.energy_delay_u95_absolute_js == pytest.approx(delay_js, rel=1e-3)
+
+
+def test_highest_mean_of_a_counter_has_its_step(tmp_path: Path) -> None:
+    """A counter of 6 mJ a step, read 60 times a second, tells the power of one interval to 1 %."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 50)
+    step = UncertaintyTerm(kind=Kind.RESOLUTION, value=3.2e-3, unit=Unit.JOULE, is_common=False)
+    meter = with_term(header(rate_hz=50.0), step)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=meter)))
+    both_ends_w = 2 * 2**0.5 * step.standard / 0.02
+    assert found.power_w_peak_u95_absolute == pytest.approx(both_ends_w, rel=0.01)
 
 
 def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> None:

@@ -170,6 +170,13 @@ def test_samples_of_a_busy_logger_are_none_lost(tmp_path: Path) -> None:
     assert session.is_trusted is None
 
 
+def test_samples_that_are_written_late_are_none_lost(tmp_path: Path) -> None:
+    """A busy logger stamps one in twenty by most of a step too late: 4 % are said to be lost."""
+    times = np.arange(2000) * 0.1
+    times[10:-1:20] += 0.095
+    assert imported(tmp_path, table(times)).facts.loss.lost_count == 0
+
+
 def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of a bad file is as long as the file."""
     monkeypatch.setattr(pace, "GAPS_MAX", 3)

@@ -156,6 +156,21 @@ def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> 
     assert found == "p50 2.00 mJ ±10 %, p90 3.00 mJ ±8.0 %"
 
 
+def test_run_of_before_some_uncertainties_is_shown(made: Document) -> None:
+    """A run of schema_version 5 is called damaged."""
+    older = deepcopy(made)
+    energy = older["metrics"]["energy"]
+    for name in ("power_w_idle_u95_absolute", "power_w_peak_u95_absolute"):
+        del energy[name]
+    energy["per_query"] = {
+        "count": 10, "p50_j": 0.002, "p90_j": 0.003, "u95_edges_j": 1e-4, "refused": None
+    }  # fmt: skip
+    found = lines_of(older)
+    assert "idle 1.00 W (uncertainty unknown)" in found["power"]
+    unknown = "p50 2.00 mJ (uncertainty unknown), p90 3.00 mJ (uncertainty unknown)"
+    assert found["per inference"] == unknown
+
+
 def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
     """A file that says nothing of its errors looks exact."""
     found = lines_of(changed(made, components_j={}, u95_absolute_j=0.0, u95_comparative_j=0.0))

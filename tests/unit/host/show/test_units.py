@@ -29,6 +29,7 @@ from edgebench.host.show.units import (
     format_ratio,
     format_uncertainty_joules,
     format_watts_within,
+    half_width_of,
 )
 
 TIMES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
@@ -150,6 +151,26 @@ def test_time_ends_where_its_interval_does(value_ns: float, ratio: float) -> Non
     headline, unit = format_ns(value_ns, half_width).split()
     off_ns = max(half_width / 20, value_ns * 0.005, 0.5) * 1.001
     assert float(headline) * TIMES[unit] == pytest.approx(value_ns, abs=off_ns)
+
+
+@given(st.floats(10, 1e9), st.floats(1e-4, 0.9), st.floats(0.01, 1e4))
+def test_tail_whose_interval_is_wide_on_one_side_is_a_number(
+    value_ns: float, below: float, above: float
+) -> None:
+    """p99 of 44 µs, which may be 10 ms, is printed as 0 ns."""
+    interval = [value_ns * (1 - below), value_ns * (1 + above)]
+    text = format_interval_ns(value_ns, interval)
+    headline, unit = format_ns(value_ns, half_width_of(interval, value_ns)).split()
+    for shown, unit_ns in ((text.split()[0], TIMES[text.split()[1]]), (headline, TIMES[unit])):
+        assert float(shown) * unit_ns == pytest.approx(value_ns, rel=0.06, abs=0.5)
+
+
+def test_interval_of_a_tail_holds_it() -> None:
+    """0 ns (0 ns..10000000 ns) is printed."""
+    interval = [43_498.0, 10_000_000.0]
+    assert format_interval_ns(43_881, interval) == "43.88 µs (43.50 µs..10000.00 µs)"
+    assert format_ns(43_881, half_width_of(interval, 43_881)) == "43.9 µs"
+    assert format_rate(0.04, 1.0) == "0.04"
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-4, 0.99))
