@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +38,8 @@ def tell(message: str, hint: str, code: int, *, as_json: bool, command: str = ""
         command: Which one.
     """
     if as_json:
+        import json  # who reads a help waits for no more than that
+
         error = {"message": message, "hint": hint, "exit_code": code}
         document: dict[str, Any] = {"runs": []} if command == "bench" else {"error": error}
         print(json.dumps(document, indent=1))
