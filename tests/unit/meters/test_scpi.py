@@ -19,7 +19,7 @@ from edgebench.meters.base import Flag, Header, Missing
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.scpi.device import Scpi
-from edgebench.meters.scpi.link import Link, open_link
+from edgebench.meters.scpi.link import ANSWER_S, Link, open_link
 from edgebench.meters.scpi.multimeter import aperture_cycles, polled_cycles
 from edgebench.meters.scpi.setup import Setup
 from edgebench.meters.spool import read_header
@@ -499,10 +499,10 @@ def test_slow_multimeter_is_not_asked_faster_than_it_measures(tmp_path: Path) ->
 
 
 def test_readings_are_as_long_as_the_rate_allows() -> None:
-    """The aperture by default is ten cycles: half as many readings come as were planned with."""
-    assert [polled_cycles(rate) for rate in (50, 10, 5, 2, 1, 0.2, 0.1)] == [
-        *(1, 1, 1, 10, 10, 100, 100),
-    ]
+    """Half as many readings come as were planned with, or one is given up before it is there."""
+    cycles = [polled_cycles(rate) for rate in (50, 10, 5, 2, 1, 0.2, 0.1)]
+    assert cycles == [1, 1, 1, 10, 10, 10, 10]
+    assert 2 * max(cycles) / 50 < ANSWER_S / 2, "with its zero, of a mains of 50 Hz"
 
 
 def test_multimeter_without_such_an_aperture_measures_with_its_own(tmp_path: Path) -> None:

@@ -205,10 +205,9 @@ def polled_cycles(rate_hz: float) -> int:
     """The same for readings that are asked for, each of which measures its zero as well.
 
     By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
-    these three.
+    these two, and one of a hundred: its 4 s are more than an answer may take.
     """
-    free_s = _BUSY_RATIO / rate_hz
-    return next((one for one in (100, 10) if 2 * one * _LINE_CYCLE_S <= free_s), 1)
+    return 10 if 2 * 10 * _LINE_CYCLE_S <= _BUSY_RATIO / rate_hz else 1
 
 
 def described(info: MeterInfo, capability: Capability, setup: Setup, kind: Kind) -> Header:
