@@ -1,6 +1,7 @@
 """What the files of a power rail say, whatever driver wrote them.
 
-    energy   a counter of micro-joules: a point is the mean since the last reading
+    energy   a counter of micro-joules: a point is the mean since the last reading; after a long
+             time it is missing if the current had another sign before
     power    a value of power
     either   with the current, which has the sign that neither has, and tells of clipping; or with
              the voltage across the shunt as well, where what the current may be is not known
@@ -54,6 +55,8 @@ class RailDecoder(PolledDecoder):
         self._update_ns = int(header.facts[UPDATE_NS])
         self._last: list[tuple[int, list[int]] | None] = [None] * len(self._plans)
         """When the values last were new, and what they were."""
+        self._last_a = [math.nan] * len(self._plans)
+        """The current beside a counter at that moment."""
         self._is_clipped = [False] * len(self._plans)
         """Whether a counter's converter was seen at its end, since the last point."""
 
@@ -110,35 +113,52 @@ class RailDecoder(PolledDecoder):
         if last is None:
             if values:
                 self._last[channel] = time_ns, values[:1]
+                self._last_a[channel] = self._current_a(channel, values)
             return None
         if not values:
             # Nothing is lost by that: the next reading is the mean since the last good one.
             return _missing(channel, time_ns, last[0])
-        current_a = self._watch_counter(channel, values)
+        self._watch_counter(channel, values)
         if time_ns <= last[0] or self._is_again(channel, time_ns, values[:1]):
             return None
         flags = Flag.SATURATED if self._is_clipped[channel] else Flag.NONE
         self._is_clipped[channel] = False
+        sign = self._sign(channel, time_ns - last[0], values)
         passed = values[0] - last[1][0]
-        if passed < 0:
-            # 40 bits do not wrap in a session: the chip began anew, and nobody counted.
+        # 40 bits do not wrap in a session: where it is less, the chip began anew, and nobody
+        # counted. Nothing has no direction.
+        if passed < 0 or (passed and sign is None):
             return _missing(channel, time_ns, last[0])
-        power_w = passed * self._plans[channel].scales[0] * NS_PER_S / (time_ns - last[0])
-        # The current is of the last conversion: of a longer time it says nothing.
-        if current_a < 0 and time_ns - last[0] <= _SIGN_UPDATES * self._update_ns:
-            power_w = -power_w
+        energy_j = passed * (sign or 1) * self._plans[channel].scales[0]
         return Point(
-            channel=channel, time_ns=time_ns, begin_ns=last[0], power_w=power_w, flags=flags
+            channel=channel,
+            time_ns=time_ns,
+            begin_ns=last[0],
+            power_w=energy_j * NS_PER_S / (time_ns - last[0]),
+            flags=flags,
         )
 
-    def _watch_counter(self, channel: int, values: list[int]) -> float:
-        """The current beside a counter, NaN where there is none; and whether it is at its end."""
-        plan = self._plans[channel]
-        if len(values) < 2:  # of a recording from before it was read
-            return math.nan
-        current_a = values[1] * plan.scales[1]
-        self._is_clipped[channel] |= plan.is_at_end(current_a, values[-1] * plan.scales[-1])
-        return current_a
+    def _sign(self, channel: int, passed_ns: int, values: list[int]) -> int | None:
+        """That of the energy since the last value; None where nobody knows.
+
+        The current is of the last conversion: in a longer time it may have turned.
+        """
+        begin_a, end_a = self._last_a[channel], self._current_a(channel, values)
+        self._last_a[channel] = end_a
+        is_long = passed_ns > _SIGN_UPDATES * self._update_ns
+        if is_long and (begin_a < 0) != (end_a < 0):
+            return None
+        return -1 if end_a < 0 else 1
+
+    def _current_a(self, channel: int, values: list[int]) -> float:
+        """Beside a counter; NaN in a recording from before it was read."""
+        return values[1] * self._plans[channel].scales[1] if len(values) > 1 else math.nan
+
+    def _watch_counter(self, channel: int, values: list[int]) -> None:
+        """Note whether its converter is at its end."""
+        if len(values) > 1:
+            plan, current_a = self._plans[channel], self._current_a(channel, values)
+            self._is_clipped[channel] |= plan.is_at_end(current_a, values[-1] * plan.scales[-1])
 
 
 def _missing(channel: int, time_ns: int, begin_ns: int | None = None) -> Point:

@@ -175,15 +175,15 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     """A counter adds up what the converter has cut off, and the energy is too low and trusted."""
     folder = chip(tmp_path, {**INA228, "name": name})
     tell(folder, **told)
-    seen = [(below, 1), (end, 2), (below, 3)]
+    seen = [(below, 0), (below, 1), (end, 2), (below, 3)]
     changes = [
-        nothing,
         *(writing(folder, **{file: at, "energy1_input": n * 10_000_000}) for at, n in seen),
     ]
     meter = Hwmon(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
-    assert list(found.power_w) == pytest.approx([10.0] * 3, rel=1e-4)
+    power_w = -10.0 if below < 0 and file == "curr1_input" else 10.0
+    assert list(found.power_w) == pytest.approx([power_w] * 3, rel=1e-4)
     assert found.loss.saturated_count == 1
     limits = opened(meter).capability.current_limits
     assert bool(limits) == (file == "curr1_input")
@@ -244,7 +244,38 @@ def test_counter_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> No
     assert list(found.power_w) == pytest.approx([1.0, -1.0, -1.0], rel=1e-3)
     writing(folder, curr1_input=200, energy1_input=0)()
     found = record(meter, clock, tmp_path / "long", changes, every_s=1)(0)
-    assert (found.power_w > 0).all(), "of a second, the current of its end says nothing"
+    assert list(found.flags) == [Flag.NONE, Flag.MISSING, Flag.NONE], "it turned in that second"
+    assert list(found.power_w[[0, 2]]) == pytest.approx([0.05, -0.05], rel=1e-3)
+    assert found.begin_ns[1] == found.time_ns[0]
+
+
+def test_late_reading_of_a_counter_turns_no_current(tmp_path: Path, clock: Ticks) -> None:
+    """Wires that are reversed feed energy in each time a read fails, and no sign is noticed."""
+    folder = chip(tmp_path, {**INA228, "curr1_input": -200})
+    changes = [
+        nothing,
+        writing(folder, energy1_input=50_000),
+        writing(folder, energy1_input=""),
+        writing(folder, energy1_input=""),
+        writing(folder, energy1_input=200_000),
+        nothing,
+        writing(folder, energy1_input=250_000),
+    ]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=0.05)(0)
+    assert list(found.flags) == [Flag.NONE, *2 * [Flag.MISSING], *3 * [Flag.NONE]]
+    assert list(found.power_w[[0, 3]]) == pytest.approx([-1.0, -1.0], rel=1e-3)
+    assert not (found.power_w > 0).any()
+
+
+def test_nothing_counted_has_no_direction(tmp_path: Path, clock: Ticks) -> None:
+    """A device that is off has a current about zero, and its zeros are called unknown."""
+    folder = chip(tmp_path, {**INA228, "curr1_input": 1})
+    changes = [nothing, writing(folder, curr1_input=-1), writing(folder, curr1_input=1)]
+    meter = Hwmon(tmp_path, clock_ns=clock)
+    found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
+    assert list(found.flags) == [Flag.NONE] * 2
+    assert list(found.power_w) == [0.0] * 2
 
 
 @pytest.mark.parametrize(
