@@ -325,6 +325,39 @@ def test_range_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
     assert driver.history[-2] == ("s/i/range/mode", 0), "once more"
 
 
+def test_range_that_could_not_be_put_back_is_not_what_the_next_session_found(
+    tmp_path: Path,
+) -> None:
+    """A device whose supply was off stays powered, since the session before was not undone."""
+    driver = FakeDriver(range_number=0, voltage_range=1)
+    meter = made(driver, is_power_on=True)
+    opened(meter)
+    with meter.session(tmp_path / "first"):
+        driver.faults = Faults(refused="s/i/range/mode")
+    driver.faults = Faults()
+    with meter.session(tmp_path / "second"):
+        assert driver.published["u/js220/002557/s/i/range/mode"] == "auto"
+    as_found = [("s/i/range/mode", 0), ("s/v/range/mode", 1)]
+    assert driver.history[-2:] == as_found
+    meter.close()
+    assert driver.history[-2:] == as_found
+
+
+def test_supply_that_is_still_to_be_cut_needs_leave_to_be_on(tmp_path: Path) -> None:
+    """A put-back that failed is leave to power a device that was off."""
+    driver = FakeDriver(range_number=4)
+    meter = made(driver)
+    opened(meter)
+    meter._found = {"s/i/range/mode": 0}
+    with (
+        pytest.raises(TargetError, match="has cut the device's supply"),
+        meter.session(tmp_path / "recording"),
+    ):
+        raise AssertionError
+    assert driver.history == [("s/i/range/mode", 0)], "never on, and cut once more"
+    meter.close()
+
+
 @pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123", "u/js320/000009"])
 def test_range_of_the_voltage_that_somebody_chose_clips_nothing(tmp_path: Path, path: str) -> None:
     """A supply of 12 V is recorded as one of 2 V, with a sixth of its energy, and trusted."""

@@ -146,14 +146,15 @@ class Joulescope:
         ranges = _RANGES.get(self._model, _RANGES_OTHERS)
         with about(self._path):
             found = {topic: driver.query(f"{self._path}/{topic}") for topic in ranges}
-            current = next(iter(found.values()))
-            if self._is_cut(driver, current) and not self._setup.is_power_on:
+            before = found | self._found  # what our last session set is nobody's choice
+            is_cut = any(self._is_cut(driver, one[next(iter(ranges))]) for one in (found, before))
+            if is_cut and not self._setup.is_power_on:
                 raise TargetError(
                     f"Joulescope {self._path} has cut the device's supply, its current range is "
                     "off: say `power`, which switches it on for a recording, as in "
                     f"joulescope:{self._path.split('/')[2]},power"
                 )
-            self._found = found  # also where only an answer is lost
+            self._found = before  # also where only an answer is lost
             for topic, wanted in ranges.items():
                 driver.publish(f"{self._path}/{topic}", wanted)
             driver.publish(f"{self._path}/h/fs", self._setup.rate_hz)
