@@ -273,6 +273,7 @@ def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) 
             raise AssertionError
         assert server.commands.count("INIT:ELOG (@1)") == begun
         made.close()
+        made = meter(server, 20.0)  # a second is little for each answer, on a busy machine
         opened(made)
         with made.session(tmp_path / "third") as session:
             pass
