@@ -207,7 +207,8 @@ def polled_cycles(rate_hz: float) -> int:
     By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
     these two, and one of a hundred: its 4 s are more than an answer may take.
     """
-    return 10 if 2 * 10 * _LINE_CYCLE_S <= _BUSY_RATIO / rate_hz else 1
+    free_s = _BUSY_RATIO / rate_hz
+    return 10 if free_s >= 2 * 10 * _LINE_CYCLE_S else 1
 
 
 def described(info: MeterInfo, capability: Capability, setup: Setup, kind: Kind) -> Header:
