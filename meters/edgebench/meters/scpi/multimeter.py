@@ -43,6 +43,8 @@ _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
 _ERROR = "SYST:ERR?"
 _BUSY_RATIO = 0.8
+_MARGIN = 1.25
+"""Times a reading's apertures: it takes the instrument and its line longer than those."""
 _TRIALS = 3
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see the data sheet of yours"
@@ -208,7 +210,7 @@ def polled_cycles(rate_hz: float) -> int:
     these two, and one of a hundred: its 4 s are more than an answer may take.
     """
     free_s = _BUSY_RATIO / rate_hz
-    return 10 if free_s >= 2 * 10 * _LINE_CYCLE_S else 1
+    return 10 if free_s >= _MARGIN * 2 * 10 * _LINE_CYCLE_S else 1
 
 
 def described(info: MeterInfo, capability: Capability, setup: Setup, kind: Kind) -> Header:
