@@ -84,7 +84,8 @@ def test_constant_power_gives_its_joules(host: Host, tmp_path: Path) -> None:
     idle_w = [energy["power_w_idle_before"], energy["power_w_idle_after"]]
     assert idle_w == pytest.approx([WATTS, WATTS], rel=0.05)
     assert energy["power_w_mean"] == pytest.approx(WATTS, rel=0.05)
-    assert abs(energy["net_j_per_inference"]) < 0.1 * energy["gross_j_per_inference"]
+    net_j = energy["net_j_per_inference"]  # about 0; none where it is below that for sure
+    assert net_j is None or abs(net_j) < 0.1 * energy["gross_j_per_inference"]
     table = pq.read_table(run_directory(host, document) / "power.parquet")
     times = table["time_ns"].to_pylist()
     assert times[0] < run.queries["start_ns"].iloc[0] < run.queries["end_ns"].iloc[-1] < times[-1]
@@ -253,7 +254,7 @@ def test_meter_that_the_agent_polls_has_the_device_s_clock(board: Board, served:
     assert result.returncode == 0, (result.stderr, energy)
     assert (energy["sync"]["method"], energy["sync"]["error_ns"]) == ("shared_clock", 0)
     assert energy["power_w_mean"] == pytest.approx(WATTS, rel=0.05)
-    assert energy["net_j_per_inference"] is not None
+    assert energy["power_w_idle"] == pytest.approx(WATTS, rel=0.05)
     assert verify(served.lab.store, document["run_id"]) == []
 
 
