@@ -12,7 +12,7 @@ from support.agents import Host
 from support.commands import Measured, Run
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.result.document import build_document
+from edgebench.host.analysis.run import analyse_run
 
 Ids = list[str]
 
@@ -20,7 +20,7 @@ Ids = list[str]
 def store_side(host: Host, name: str, p50s: list[float], *, day: int = 1, **changes: Any) -> Ids:
     """Store documents of runs with these medians; their ids."""
     record = run_record(worker_record(latencies()))
-    made = build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+    made = analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
     ids = []
     for number, p50 in enumerate(p50s):
         document = deepcopy(made) | {"run_id": f"2026010{day}-00000{number}-{name}"} | changes

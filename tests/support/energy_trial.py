@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.lab import Run
-from edgebench.host.result.document import build_document, fit_clock
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run import fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import Store
 from support.activity import SUPPLY_V, Activity
@@ -129,7 +130,7 @@ def analysed_again(store: Store, run_id: str, method: SyncMethod | None) -> dict
     traces = files.read_traces(directory, record, files.read_queries(directory))
     traces = replace(traces, facts=replace(traces.facts, sync=method))
     clock = fit_clock(files.read_clock(directory), record)
-    document = build_document(record, traces, created_utc="", clock=clock)
+    document = analyse_run(record, traces, created_utc="", clock=clock)
     energy: dict[str, Any] = document["metrics"]["energy"]
     return energy
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
-from edgebench.host.analysis.measurement import HostFacts, Pair
+from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.facts import Pair
 from edgebench.host.store.layout import Store
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.registry import find_meter

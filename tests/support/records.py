@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
-from edgebench.host.analysis.measurement import HostFacts, ReferenceAccuracy, Traces
-from edgebench.host.result.document import build_document, created_utc, fit_clock
+from edgebench.host.analysis.measurement import Traces
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.outputs import ReferenceAccuracy
+from edgebench.host.result.document import created_utc
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run import fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import write_power
@@ -245,7 +249,7 @@ def put_into_store(
             write_power(directory, write_recording(directory / RAW_DIRECTORY / traces.METER_FILE))
         files.write_events(directory, record.events)
         files.write_facts(directory, facts, {"y": LABELS} if is_judged else {})
-        document = build_document(
+        document = analyse_run(
             record,
             files.read_traces(directory, record, queries),
             created_utc=created_utc(record.run_id) or CREATED_UTC,

@@ -27,6 +27,68 @@ class Scenario(Enum):
     """All samples at once; what counts is how many are complete in a second."""
 
 
+    @property
+    def traits(self) -> ScenarioTraits:
+        """What sets this scenario apart."""
+        return SCENARIOS[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioTraits:
+    """What sets a scenario apart; whatever depends on the scenario asks here."""
+
+    headline: str
+    """Latencies that a run is about, as run.json has them under `metrics`."""
+    compared: str
+    """Metric that two runs are compared by, unless the user names another one."""
+    loadgen_name: str
+    """Name in LoadGen's settings."""
+    counted: str = "queries"
+    """What `min_query_count` counts."""
+    is_single: bool = False
+    """Each query is one inference, and the next one waits for it: energies and operators of single
+    inferences can be told apart."""
+    is_grouped: bool = False
+    """A query has `samples_per_query` inferences."""
+    is_scheduled: bool = False
+    """Queries arrive by a schedule, whether the previous one is complete or not."""
+    is_one_query: bool = False
+    """All samples are one query: there is a throughput, and no latency of queries."""
+
+
+SCENARIOS: dict[Scenario, ScenarioTraits] = {
+    Scenario.SINGLE_STREAM: ScenarioTraits(
+        headline="latency_ns",
+        compared="latency_ns.p50",
+        loadgen_name="SingleStream",
+        is_single=True,
+    ),
+    Scenario.MULTI_STREAM: ScenarioTraits(
+        headline="end_to_end_ns",
+        compared="end_to_end_ns.p50",
+        loadgen_name="MultiStream",
+        is_grouped=True,
+    ),
+    Scenario.SERVER: ScenarioTraits(
+        headline="end_to_end_ns",
+        compared="end_to_end_ns.p99",
+        loadgen_name="Server",
+        is_scheduled=True,
+    ),
+    Scenario.OFFLINE: ScenarioTraits(
+        headline="end_to_end_ns",
+        compared="throughput_per_s",
+        loadgen_name="Offline",
+        counted="samples",
+        is_one_query=True,
+    ),
+}
+"""Every scenario, and what sets it apart.
+
+Source of what is compared: mlcommons/inference, loadgen/README.md, table of scenarios.
+"""
+
+
 class Engine(Enum):
     """Who issues the queries."""
 
@@ -142,7 +204,7 @@ class RunSpec:
         _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
         _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
         _require(
-            not self.is_profiled or self.scenario is Scenario.SINGLE_STREAM,
+            not self.is_profiled or self.scenario.traits.is_single,
             "a profile is taken in the single_stream scenario only",
         )
         _require(
@@ -214,7 +276,7 @@ class RunSpec:
             0 < self.target_percentile < 1,
             f"target percentile must be a ratio between 0 and 1, got {self.target_percentile}",
         )
-        if self.scenario is Scenario.SERVER:
+        if self.scenario.traits.is_scheduled:
             self._check_server()
         else:
             _require(
@@ -297,7 +359,7 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
 
 def samples_per_query(spec: RunSpec) -> int:
     """Inferences in one query."""
-    return spec.samples_per_query if spec.scenario is Scenario.MULTI_STREAM else 1
+    return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
 
 
 def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:

@@ -23,14 +23,8 @@ from typing import Any
 from edgebench.agent.worker.loop import Calls, Times, new_times
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.errors import RuntimeUnavailable
-from edgebench.protocol.spec import RunSpec, Scenario, samples_per_query
+from edgebench.protocol.spec import RunSpec, samples_per_query
 
-_SCENARIOS = {
-    Scenario.SINGLE_STREAM: "SingleStream",
-    Scenario.MULTI_STREAM: "MultiStream",
-    Scenario.SERVER: "Server",
-    Scenario.OFFLINE: "Offline",
-}
 _SEED_MASK = 2**32 - 1
 """LoadGen takes 64 bits and uses 32 of them: `std::mt19937`."""
 PARK_TIMEOUT_S = 5.0
@@ -182,7 +176,7 @@ def _first_rows(times: Times, count: int) -> Times:
 
 def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
     made = library.TestSettings()
-    made.scenario = getattr(library.TestScenario, _SCENARIOS[spec.scenario])
+    made.scenario = getattr(library.TestScenario, spec.scenario.traits.loadgen_name)
     made.mode = library.TestMode.PerformanceOnly
     made.min_duration_ms = int(spec.duration_s * 1000)
     made.min_query_count = spec.min_query_count
@@ -193,7 +187,7 @@ def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
     made.single_stream_expected_latency_ns = expected_ns
     made.multi_stream_samples_per_query = spec.samples_per_query
     made.multi_stream_expected_latency_ns = expected_ns
-    if spec.scenario is Scenario.OFFLINE:
+    if spec.scenario.traits.is_one_query:
         # One query; its samples are given by rate and duration, and 10 % more.
         fitting = max(1e9 / expected_ns, spec.min_query_count / max(spec.duration_s, 1e-3))
         made.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))

@@ -186,11 +186,9 @@ def _do_nothing() -> None:
 
 
 def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
-    count = spec.min_query_count
-    if spec.scenario is Scenario.MULTI_STREAM:
-        count *= spec.samples_per_query
+    count = spec.min_query_count * samples_per_query(spec)
     at_once_s = _expected_s(query_ns, spec.duration_s, count)
-    if spec.scenario is Scenario.SERVER and spec.target_qps is not None:
+    if spec.scenario.traits.is_scheduled and spec.target_qps is not None:
         arrival_count = max(spec.min_query_count, spec.target_qps * spec.duration_s)
         return max(arrival_count / spec.target_qps, arrival_count * query_ns / NS_PER_S)
     return at_once_s

@@ -10,61 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.power_trace import PowerTrace
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 from edgebench.host.analysis.latency import early_stopping
-from edgebench.host.analysis.latency.mllog import LoadgenResult, read_result
-from edgebench.host.analysis.latency.outliers import Outliers, label_outliers
+from edgebench.host.analysis.latency.mllog import read_result
+from edgebench.host.analysis.latency.outliers import label_outliers
 from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
-from edgebench.host.analysis.latency.summary import LatencySummary, summarize
+from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
-from edgebench.host.analysis.outputs import Accuracy, Agreement, accuracy, agreement
+from edgebench.host.analysis.outputs import accuracy, agreement
 from edgebench.host.analysis.thermal.telemetry import Telemetry
-from edgebench.host.analysis.thermal.throttling import Throttling, find_throttling
+from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.latency import EarlyStopping, LatencySummary, LoadgenResult, Outliers
+from edgebench.host.result.outputs import Accuracy, Agreement
+from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
-from edgebench.protocol.spec import Engine, RunSpec, Scenario, samples_per_query
+from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 _Judged = TypeVar("_Judged")
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceAccuracy:
-    """Accuracy of the unquantised sibling on the same data set, from a run of its own."""
-
-    run_id: str
-    model: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Which pair of a comparison a run belongs to."""
-
-    comparison_id: str
-    number: int
-    """From 0."""
-    side: str
-    """baseline or candidate."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostFacts:
-    """What only the host knows of a run; kept beside the raw files, so that it can be verified."""
-
-    dataset: str | None = None
-    """Name of the labelled data set."""
-    metric: str | None = None
-    """How its labels judge the answers."""
-    reference: ReferenceAccuracy | None = None
-    pair: Pair | None = None
-    ambient_c: float | None = None
-    """Temperature of the air, as the operator says."""
-    meter: str | None = None
-    """As it was named; None: no energy was asked for."""
-    sync: SyncMethod | None = None
-    """The only way in which the meter's clock may be laid over the device's; None: the best."""
-    battery_capacity_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +44,6 @@ class Traces:
     """LoadGen's detail log, when it issued the queries."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     power: PowerTrace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStopping:
-    """LoadGen's own estimates, from the latencies of queries."""
-
-    p90_ns: int | None = None
-    p99_ns: int | None = None
-    over_latency_count: int | None = None
-    """Server: queries over the target."""
-    is_target_met: bool | None = None
-    """Server: whether the percentile is within the target, with LoadGen's confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +70,7 @@ class Measurement:
     """Why the answers to the data set could not be judged."""
     agreement_error: str | None = None
     loadgen: LoadgenResult | None = None
-    throttling: Throttling | None = None
+    throttling: ThermalResult | None = None
     """None where the run has no timeline of its own."""
 
     @property
@@ -188,7 +140,7 @@ def _loadgen(traces: Traces) -> LoadgenResult | None:
         return None
 
 
-def _throttling(record: RunRecord, traces: Traces, first_row: int) -> Throttling:
+def _throttling(record: RunRecord, traces: Traces, first_row: int) -> ThermalResult:
     queries = traces.queries
     timeline = Timeline(queries.start_ns[first_row:], queries.invoke_ns[first_row:])
     threads = max(1, record.spec.threads)
@@ -200,7 +152,7 @@ def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
 
     Between the arrivals of a server run the caches cool down; its warm-up had no such gaps.
     """
-    if spec.scenario is not Scenario.SERVER:
+    if not spec.scenario.traits.is_scheduled:
         return find_steady_state(queries.invoke_ns)
     found = find_steady_state(queries.invoke_ns[queries.warmup_count :])
     if found.first_steady_index is None:
@@ -218,7 +170,7 @@ def _first_row(queries: Queries, steady: SteadyState, spec: RunSpec) -> int:
 
 
 def _query_ns(queries: Queries, spec: RunSpec, first_row: int) -> Nanoseconds | None:
-    if spec.engine is Engine.LOADGEN and spec.scenario is Scenario.SERVER:
+    if spec.engine is Engine.LOADGEN and spec.scenario.traits.is_scheduled:
         return None  # when a query was due is known to LoadGen alone
     return queries.query_ns(spec, first_row)
 
@@ -226,7 +178,7 @@ def _query_ns(queries: Queries, spec: RunSpec, first_row: int) -> Nanoseconds | 
 def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:
     if query_ns is None or not len(query_ns):
         return EarlyStopping()
-    if spec.scenario is Scenario.SERVER:
+    if spec.scenario.traits.is_scheduled:
         # Every arrival counts: a device that drowns at first has not met its target.
         query_ns = queries.query_ns(spec, queries.warmup_count)
         if spec.target_latency_s is None or query_ns is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TensorSpec
 
@@ -17,37 +17,6 @@ Answers = Mapping[str, NDArray[Any]]
 """Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`."""
 Values = NDArray[np.float64]
 LEVEL = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far the answers are from those of the reference kernels."""
-
-    reference: str
-    sample_count: int
-    max_abs_diff: float | None
-    """In the unit of the output, after scale and zero point; None where a difference is not
-    finite: one of the two answered NaN or infinity, and the other something else."""
-    fraction_equal: float
-    """Elements that are equal to the last bit, ratio; NaN equals NaN."""
-    top1_equal_ratio: float | None
-    """Samples with the same largest element of the first output; None where that is a single
-    number, or the reference has none."""
-    relative_rms: float | None
-    """RMS of the difference over the standard deviation of the reference, worst output; over the
-    RMS of the reference where that is constant. None where a difference is not finite."""
-    relative_rms_best: float | None
-    """The same of the output that agrees best."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """How well the model answers a labelled data set."""
-
-    metric: str
-    value: float
-    ci95: tuple[float, float] | None
-    sample_count: int
 
 
 def agreement(answers: Answers, outputs: Sequence[TensorSpec], reference: str) -> Agreement | None:

@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.client import Client
-from edgebench.host.result.document import build_document, created_utc, fit_clock
+from edgebench.host.result.document import created_utc
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
@@ -100,7 +101,7 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
         write_power(directory, recording)
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    document = build_document(
+    document = analyse_run(
         record,
         read_traces(directory, record, queries),
         created_utc=created_utc(record.run_id) or now,

@@ -7,13 +7,13 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edgebench.host.analysis.measurement import Pair
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.run import Model, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import Metering
+from edgebench.host.result.facts import Pair
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (

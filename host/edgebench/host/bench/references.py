@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.measurement import ReferenceAccuracy
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.run import Model
+from edgebench.host.result.outputs import ReferenceAccuracy
 
 
 def find_references(models: Sequence[Model], named: str | Path | None) -> dict[Model, Model]:

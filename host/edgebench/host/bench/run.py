@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.measurement import HostFacts, Pair, ReferenceAccuracy
 from edgebench.host.bench.collect import Beside, collect
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.client import Client
@@ -18,6 +17,8 @@ from edgebench.host.digests import file_sha256
 from edgebench.host.power.metering import Metering
 from edgebench.host.power.session import begin_session
 from edgebench.host.result.document import RUN_ID_TIME
+from edgebench.host.result.facts import HostFacts, Pair
+from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.store.files import (
     write_clock,
     write_facts,

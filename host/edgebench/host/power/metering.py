@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 from edgebench.host.analysis.energy.windows import (
     IDLE_BEGIN_RATIO,
     IDLE_END_RATIO,
@@ -14,6 +13,7 @@ from edgebench.host.analysis.energy.windows import (
 )
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.power.session import open_meter
+from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.base import Header, Meter
 from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK

@@ -12,9 +12,10 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from edgebench.host.analysis.energy.checks import Check, check_recording
+from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
+from edgebench.host.result.energy import MeterCheck
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile, read_power_facts
@@ -29,7 +30,7 @@ METER_CHECKS = ("calibration", "loss", "rate")
 """What the meter itself has to show; that samples are there, and below the end of a range, any file
 of numbers shows."""
 PARTS = "parts"
-"""Check of a meter with several rails, where they contradict their total."""
+"""MeterCheck of a meter with several rails, where they contradict their total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Session:
 
     directory: Path
     facts: PowerFacts
-    checks: tuple[Check, ...]
+    checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
     """When Ctrl-C ended it, seconds from its begin; None: nobody did, or that was long ago."""
     samples_directory: Path | None = None
@@ -152,11 +153,11 @@ def _hold_parts_against_whole(session: Session) -> Session:
     try:
         found = site_in(PowerFile.open(session.directory))
     except MeasurementError as exc:
-        return replace(session, checks=(*session.checks, Check(PARTS, False, str(exc))))
+        return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, str(exc))))
     if found == whole:
         return session
     detail = f"{whole.name} takes less than {found.name} inside of it, and is left out"
-    checks = (*session.checks, Check(PARTS, None, detail))
+    checks = (*session.checks, MeterCheck(PARTS, None, detail))
     return replace(session, checks=checks, left_out=whole.channels)
 
 

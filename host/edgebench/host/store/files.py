@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
-from edgebench.host.analysis.measurement import HostFacts, Traces
+from edgebench.host.analysis.measurement import Traces
 from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.digests import file_sha256
+from edgebench.host.result.facts import HostFacts
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgebench.host.result.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
+from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.result.document import created_utc
+from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
@@ -70,7 +72,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     clock = fit_clock(read_clock(directory), record)
     try:
         made_utc = created_utc(run_id) or str(document.get("created_utc"))
-        computed = build_document(
+        computed = analyse_run(
             record, read_traces(directory, record, queries), created_utc=made_utc, clock=clock
         )
         computed |= {"files": file_digests(directory)}

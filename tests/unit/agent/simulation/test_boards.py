@@ -23,7 +23,8 @@ from edgebench.agent.system import identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
 from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
-from edgebench.host.analysis.thermal.throttling import Throttling, find_throttling
+from edgebench.host.analysis.thermal.throttling import find_throttling
+from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.thermal import Expectation
 
@@ -111,7 +112,7 @@ class Watched:
 
     expected: Expectation
     telemetry: Telemetry
-    found: Throttling
+    found: ThermalResult
 
 
 @pytest.fixture(scope="module")

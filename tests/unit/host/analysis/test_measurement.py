@@ -14,11 +14,11 @@ from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.latency.warmup import SteadyClass
 from edgebench.host.analysis.measurement import (
-    HostFacts,
     Measurement,
     Traces,
     measure_traces,
 )
+from edgebench.host.result.facts import HostFacts
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import CheckFacts, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, Scenario

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.outputs import (
     ERROR_METRICS,
     METRICS,
-    Accuracy,
-    Agreement,
     accuracy,
     agreement,
     to_real,
 )
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.outputs import Agreement
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TensorSpec
 

@@ -23,7 +23,7 @@ from support.metered import (
 )
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
 
-from edgebench.host.analysis.measurement import HostFacts
+from edgebench.host.result.facts import HostFacts
 from edgebench.host.bench.collect import Beside, collect, collect_waiting
 from edgebench.host.client import Client
 from edgebench.host.store import power

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from support.energy import header
 
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.power.metering import Metering
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription

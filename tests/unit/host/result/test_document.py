@@ -18,7 +18,9 @@ from support.records import (
     worker_record,
 )
 
-from edgebench.host.result.document import build_document, created_utc, fit_clock
+from edgebench.host.result.document import created_utc
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run import fit_clock
 from edgebench.protocol.errors import MeasurementError
 
 KEYS: dict[str, set[str]] = {
@@ -59,7 +61,7 @@ def document(**fields: Any) -> dict[str, Any]:
     """The document of the made-up run."""
     record = replace(run_record(worker_record(latencies())), **fields)
     clock = fit_clock(clock_probes(), record)
-    return build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=clock)
+    return analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=clock)
 
 
 @pytest.mark.parametrize("place", KEYS)
@@ -95,7 +97,7 @@ def test_metrics_leave_the_warm_up_out() -> None:
 def test_run_without_warm_up_has_a_warm_up_of_nothing() -> None:
     """Zero warm-up queries crash the analysis."""
     record = run_record(worker_record(latencies()))
-    made = build_document(record, traces_of(latencies(), 0), created_utc=CREATED_UTC, clock=None)
+    made = analyse_run(record, traces_of(latencies(), 0), created_utc=CREATED_UTC, clock=None)
     assert made["metrics"]["warmup"]["duration_ns"] == 0
     assert made["metrics"]["latency_ns"]["count"] == len(latencies())
     assert made["conditions"]["clock"] is None
@@ -114,19 +116,19 @@ def test_trace_of_another_length_than_the_worker_counted_is_refused() -> None:
     """A trace that lost its end is stored, and doubted only when somebody verifies it."""
     record = run_record(replace(worker_record(latencies()), query_count=501))
     with pytest.raises(MeasurementError, match="500 rows, the worker made 501"):
-        build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+        analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
 
 
 def test_run_that_measured_nothing_has_no_document() -> None:
     """A failed run is stored with numbers."""
     with pytest.raises(MeasurementError, match="measured nothing"):
-        build_document(
+        analyse_run(
             run_record(None), traces_of(latencies()), created_utc=CREATED_UTC, clock=None
         )
     record = run_record(worker_record(latencies()))
     for count in (len(latencies()), len(latencies()) + 5):
         with pytest.raises(MeasurementError, match="no query"):
-            build_document(
+            analyse_run(
                 record, traces_of(latencies(), count), created_utc=CREATED_UTC, clock=None
             )
 

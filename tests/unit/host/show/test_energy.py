@@ -11,7 +11,7 @@ from rich.console import Console
 from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.result.document import build_document
+from edgebench.host.analysis.run import analyse_run
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.page import run_page
 from edgebench.host.store.layout import Store
@@ -180,7 +180,7 @@ def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
 def test_run_without_a_meter_has_no_line_of_energy() -> None:
     """Every run without a meter is shown as a failure."""
     latency_ns = latencies()
-    document = build_document(
+    document = analyse_run(
         run_record(worker_record(latency_ns)),
         traces_of(latency_ns),
         created_utc=CREATED_UTC,

@@ -21,7 +21,7 @@ from support.records import (
     worker_record,
 )
 
-from edgebench.host.result.document import build_document
+from edgebench.host.analysis.run import analyse_run
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
@@ -37,7 +37,7 @@ def document(count: int = 500) -> dict[str, Any]:
     latency_ns = latencies(count)
     record = run_record(worker_record(latency_ns))
     traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))
-    return build_document(record, traces, created_utc=CREATED_UTC, clock=None)
+    return analyse_run(record, traces, created_utc=CREATED_UTC, clock=None)
 
 
 def printed(what: RenderableType, width: int = 200) -> str:

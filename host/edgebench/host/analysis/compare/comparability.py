@@ -8,41 +8,42 @@ that just this difference is what is to be measured.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
 
+from edgebench.host.result.run import Run
 from edgebench.protocol.errors import NotComparable, UsageError
 
-KEYS: dict[str, tuple[str, ...]] = {
-    "device": ("device", "id"),
-    "arch": ("device", "arch"),
-    "os": ("device", "os"),
-    "cpu": ("environment", "cpu", "model"),
-    "usable_cpus": ("environment", "cpu", "usable_count"),
-    "memory": ("environment", "memory_total_bytes"),
-    "kernel": ("environment", "kernel"),
-    "virtualization": ("environment", "virtualization"),
-    "python": ("environment", "python"),
-    "packages": ("environment", "packages"),
-    "runtime": ("runtime", "name"),
-    "runtime_version": ("runtime", "version"),
-    "delegates_used": ("runtime", "delegates_used"),
-    "scenario": ("spec", "scenario"),
-    "engine": ("spec", "engine"),
-    "threads": ("spec", "threads"),
-    "delegate": ("spec", "delegate"),
-    "samples_per_query": ("spec", "samples_per_query"),
-    "target_qps": ("spec", "target_qps"),
-    "sample_count": ("spec", "sample_count"),
-    "duration": ("spec", "duration_s"),
-    "cpus": ("conditions", "scheduling", "cpus"),
-    "policy": ("conditions", "scheduling", "policy"),
-    "governor": ("conditions", "before", "governors"),
-    "kind": ("kind",),
-    "emulated": ("emulated",),
-    "simulated": ("simulated",),
+KEYS: dict[str, Callable[[Run], object]] = {
+    "device": lambda run: run.device.id,
+    "arch": lambda run: run.device.arch,
+    "os": lambda run: run.device.os,
+    "cpu": lambda run: run.environment.cpu.model,
+    "usable_cpus": lambda run: run.environment.cpu.usable_count,
+    "memory": lambda run: run.environment.memory_total_bytes,
+    "kernel": lambda run: run.environment.kernel,
+    "virtualization": lambda run: run.environment.virtualization,
+    "python": lambda run: run.environment.python,
+    "packages": lambda run: run.environment.packages,
+    "runtime": lambda run: run.runtime.name,
+    "runtime_version": lambda run: run.runtime.version,
+    "delegates_used": lambda run: run.runtime.delegates_used,
+    "scenario": lambda run: run.spec.scenario,
+    "engine": lambda run: run.spec.engine,
+    "threads": lambda run: run.spec.threads,
+    "delegate": lambda run: run.spec.delegate,
+    "samples_per_query": lambda run: run.spec.samples_per_query,
+    "target_qps": lambda run: run.spec.target_qps,
+    "sample_count": lambda run: run.spec.sample_count,
+    "duration": lambda run: run.spec.duration_s,
+    "cpus": lambda run: run.conditions.scheduling.cpus,
+    "policy": lambda run: run.conditions.scheduling.policy,
+    "governor": lambda run: run.conditions.before.governors,
+    "kind": lambda run: run.kind,
+    "emulated": lambda run: run.emulated,
+    "simulated": lambda run: run.simulated,
 }
-"""Names of the parts of a fingerprint, and where run.json has them."""
+"""Parts of a fingerprint by name."""
 
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
 """Who allows a key allows these: another runtime has another version."""
@@ -52,14 +53,14 @@ Differences = dict[str, tuple[str, ...]]
 """Key and the values that occur."""
 
 
-def fingerprint(document: Mapping[str, Any]) -> Fingerprint:
+def fingerprint(run: Run) -> Fingerprint:
     """Everything about a run that has to be equal for a comparison; absent is a value too."""
-    return {key: _text(document, path) for key, path in KEYS.items()}
+    return {key: _text(part(run)) for key, part in KEYS.items()}
 
 
-def differences(documents: Iterable[Mapping[str, Any]]) -> Differences:
+def differences(runs: Iterable[Run]) -> Differences:
     """The keys in which these runs differ, with the values that occur."""
-    prints = [fingerprint(document) for document in documents]
+    prints = [fingerprint(run) for run in runs]
     found = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
     return {key: values for key, values in found.items() if len(values) > 1}
 
@@ -75,8 +76,8 @@ def check_keys(allowed: Collection[str]) -> None:
 
 
 def check_comparable(
-    baseline: Sequence[Mapping[str, Any]],
-    candidate: Sequence[Mapping[str, Any]],
+    baseline: Sequence[Run],
+    candidate: Sequence[Run],
     allowed: Collection[str] = (),
 ) -> Differences:
     """Refuse runs that differ in more than the model; the differences that were allowed.
@@ -87,8 +88,8 @@ def check_comparable(
     """
     check_keys(allowed)
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
-    for side, documents in (("baseline", baseline), ("candidate", candidate)):
-        names = {document["model"]["sha256"]: document["model"]["name"] for document in documents}
+    for side, runs in (("baseline", baseline), ("candidate", candidate)):
+        names = {run.model.sha256: run.model.name for run in runs}
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")
     found = differences([*baseline, *candidate])
@@ -102,12 +103,11 @@ def check_comparable(
     return found
 
 
-def _text(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    value: Any = document
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {value[name]}" for name in sorted(value))
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, Enum):
+        return str(value.value)
     return "none" if value is None else str(value)

@@ -44,6 +44,7 @@ from edgebench.host.analysis.compare.ranks import (
     rank_sum_test,
     signed_rank_test,
 )
+from edgebench.host.result.metrics import Better
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 ALPHA = 0.05
@@ -59,13 +60,6 @@ class Design(str, Enum):
     PAIRED = "paired"
     """The i-th runs of both sides were measured side by side, in random order."""
     INDEPENDENT = "independent"
-
-
-class Better(str, Enum):
-    """Which direction of a metric is good."""
-
-    LOWER = "lower"
-    HIGHER = "higher"
 
 
 class ComparisonOutcome(str, Enum):

@@ -12,96 +12,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from edgebench.host.analysis.compare.comparison import Better
 from edgebench.host.analysis.energy.uncertainty import together
-from edgebench.protocol.errors import MeasurementError, MetersDiffer, UsageError
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.metrics import METRICS, Budget, Metric
+from edgebench.host.result.run import Run
+from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
-ENERGY = "energy."
-"""Beginning of the metrics that a meter has a share in."""
 MAX_RATIO = 0.5
 """Beyond, twice the uncertainty is as much as the energy itself."""
-_NET, BATTERY = "energy.net_", "energy.battery."
-
-
-@dataclass(frozen=True, slots=True)
-class EnergyMetric:
-    """How two runs are judged by it."""
-
-    better: Better
-    budget: str = ""
-    """Whose uncertainty it has: beginning of the keys of the net energy, or of the gross one."""
-
-
-ENERGY_METRICS: Mapping[str, EnergyMetric] = {
-    "energy.gross_j_per_inference": EnergyMetric(Better.LOWER),
-    "energy.net_j_per_inference": EnergyMetric(Better.LOWER, "net_"),
-    "energy.energy_delay_js": EnergyMetric(Better.LOWER),
-    "energy.power_w_mean": EnergyMetric(Better.LOWER),
-    "energy.inferences_per_j": EnergyMetric(Better.HIGHER),
-    "energy.inferences_per_s_per_w": EnergyMetric(Better.HIGHER),
-    "energy.battery.inference_count": EnergyMetric(Better.HIGHER),
-    "energy.battery.duration_s": EnergyMetric(Better.HIGHER),
-}
-"""The energies that can be compared, and no others.
-
-All but the net one are the gross energy, or its inverse, times what the meter has no share in: the
-number of inferences, times on the device's clock, a capacity.
-"""
+ENERGY, BATTERY = "energy.", "energy.battery."
+"""Beginnings of the paths of energies, and of those that take a capacity."""
 WITHOUT_BUDGET = (
     "energy.phases.",
     "energy.per_query.",
     "energy.power_w_idle",
     "energy.power_w_peak",
 )
-"""Beginnings of those whose meter's share in a ratio nobody computes."""
-SHORT_NAMES = {
-    "energy_j": "energy.gross_j_per_inference",
-    "net_energy_j": "energy.net_j_per_inference",
-}
-"""Metrics that may be called by less than their place in run.json."""
-
-Document = Mapping[str, Any]
+"""Beginnings of the paths whose meter's share in a ratio nobody computes."""
 
 
-def energy_metric(metric: str) -> EnergyMetric:
-    """How this energy is compared.
+def refuse_energy(path: str) -> UsageError:
+    """Why an energy that is none of the metrics cannot be compared."""
+    if path.startswith(WITHOUT_BUDGET):
+        return UsageError(
+            f"metric {path!r} has no uncertainty of its own to compare by; compare energy_j"
+        )
+    names = ", ".join(one.short or one.path for one in METRICS.values() if one.budget is not None)
+    return UsageError(f"metric {path!r} has no better or worse; compare one of {names}")
+
+
+def energy_of(run: Run, path: str) -> EnergyResult:
+    """The energy of a run that has a number at this path.
 
     Raises:
-        UsageError: it is no goal, or nobody knows its uncertainty.
+        NotMetered: it was made without a meter.
+        MeasurementError: the energy, or the net one, is refused.
     """
-    found = ENERGY_METRICS.get(metric)
-    if found is not None:
-        return found
-    if metric.startswith(WITHOUT_BUDGET):
-        raise UsageError(
-            f"metric {metric!r} has no uncertainty of its own to compare by; compare energy_j"
-        )
-    short = {name: word for word, name in SHORT_NAMES.items()}
-    names = ", ".join(short.get(name, name) for name in ENERGY_METRICS)
-    raise UsageError(f"metric {metric!r} has no better or worse; compare one of {names}")
+    energy = run.metrics.energy
+    if energy is None:
+        raise NotMetered(f"run {run.run_id} has no {path}: it was made without a meter")
+    metric = METRICS.get(path)
+    is_net = metric is not None and metric.budget is Budget.NET
+    reason = energy.refused or (energy.net_refused if is_net else None)
+    if reason is not None:
+        raise MeasurementError(f"run {run.run_id} has no {path}: {reason}")
+    return energy
 
 
-def instrument_ratio(
-    metric: str, baseline: Sequence[Document], candidate: Sequence[Document]
-) -> float:
+def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequence[Run]) -> float:
     """Standard uncertainty of the ratio of two energies by the meter; 0 for any other metric.
 
     Raises:
-        UsageError: this energy cannot be compared, or the batteries differ.
+        UsageError: the batteries differ.
         MetersDiffer: two meters, boundaries or supplies: nothing cancels, the joules are others.
-        MeasurementError: the energy is not above what the meter may be off by.
+        MeasurementError: a run has no such energy, or one that is not above what the meter may be
+            off by.
     """
-    if not metric.startswith(ENERGY):
+    if metric.budget is None:
         return 0.0
-    energies = [document["metrics"]["energy"] for document in (*baseline, *candidate)]
-    _refuse_two_meters(energies)
-    if metric.startswith(BATTERY):
-        _refuse_two_batteries(energies)
-    prefix = energy_metric(metric).budget
-    before, after = (_side(documents, prefix) for documents in (baseline, candidate))
+    sides = [[energy_of(run, metric.path) for run in side] for side in (baseline, candidate)]
+    _refuse_two_meters([*sides[0], *sides[1]])
+    if metric.path.startswith(BATTERY):
+        _refuse_two_batteries([*sides[0], *sides[1]])
+    before, after = (_side(energies, metric.budget) for energies in sides)
     shared = {
         name: before[0].get(name, 0.0) - after[0].get(name, 0.0)
         for name in before[0].keys() | after[0]
@@ -109,60 +83,58 @@ def instrument_ratio(
     ratio = math.hypot(together(shared), before[1], after[1])
     if ratio >= MAX_RATIO:
         raise MeasurementError(
-            f"{metric} of these runs is not above what the meter may be off by: nothing to compare"
+            f"{metric.path} of these runs is not above what the meter may be off by: nothing to "
+            "compare"
         )
     return ratio
 
 
-def _refuse_two_meters(energies: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_two_meters(energies: Sequence[EnergyResult]) -> None:
     places = {_place(one) for one in energies}
     if len(places) > 1:
         shown = " / ".join(sorted(places))
         raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
-    if len({one["settings_sha256"] for one in energies}) > 1:
+    if len({one.settings_sha256 for one in energies}) > 1:
         raise MetersDiffer(
             f"runs cannot be compared, the meter was another unit or set otherwise ({places.pop()})"
         )
 
 
-def _refuse_two_batteries(energies: Sequence[Mapping[str, Any]]) -> None:
-    capacities_j = sorted({one["battery"]["capacity_j"] for one in energies})
+def _refuse_two_batteries(energies: Sequence[EnergyResult]) -> None:
+    capacities_j = sorted({one.battery.capacity_j for one in energies if one.battery})
     if len(capacities_j) > 1:
         shown = " / ".join(f"{capacity_j:g} J" for capacity_j in capacities_j)
         raise UsageError(f"runs cannot be compared, they differ in the battery ({shown})")
 
 
-def _place(energy: Mapping[str, Any]) -> str:
-    supply_v = energy["supply_v"]
-    supply = "" if supply_v is None else f", supply {supply_v:g} V"
-    return f"{energy['meter']}, {energy['boundary']}{supply}"
+def _place(energy: EnergyResult) -> str:
+    supply = "" if energy.supply_v is None else f", supply {energy.supply_v:g} V"
+    return f"{energy.meter}, {energy.boundary}{supply}"
 
 
-def is_metered(document: Document) -> bool:
-    """Whether a run was made with a meter. Older runs know no energy."""
-    return document["metrics"].get("energy") is not None
+def _budget(
+    energy: EnergyResult, budget: Budget
+) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
+    """An energy, the effects that it shares with other runs, and all of its components."""
+    if budget is Budget.NET:
+        value, common = energy.net_j_per_inference, energy.net_common_j
+        components = energy.net_components_j
+    else:
+        value, common = energy.gross_j_per_inference, energy.common_j
+        components = energy.components_j
+    if value is None or common is None or components is None:
+        raise MeasurementError("the energy was stored without its uncertainty: nothing to compare")
+    return value, common, components
 
 
-def no_energy(document: Document, metric: str) -> str | None:
-    """Why a run has no such number; None where it may have it."""
-    if not is_metered(document):
-        return "it was made without a meter"
-    energy = document["metrics"]["energy"]
-    if energy["refused"] is not None:
-        return str(energy["refused"])
-    return energy["net_refused"] if metric.startswith(_NET) else None
-
-
-def _side(documents: Sequence[Document], prefix: str) -> tuple[dict[str, float], float]:
+def _side(energies: Sequence[EnergyResult], budget: Budget) -> tuple[dict[str, float], float]:
     """Relative effect of each shared variable, mean of the runs; and the worst of their own."""
-    common: dict[str, float] = {}
+    shared: dict[str, float] = {}
     own = 0.0
-    for document in documents:
-        energy = document["metrics"]["energy"]
-        value = energy["net_j_per_inference" if prefix else "gross_j_per_inference"]
-        effects = energy[f"{prefix}common_j"]
-        for name, effect in effects.items():
-            common[name] = common.get(name, 0.0) + effect / value / len(documents)
-        rest = [u for name, u in energy[f"{prefix}components_j"].items() if name not in effects]
+    for energy in energies:
+        value, common, components = _budget(energy, budget)
+        for name, effect in common.items():
+            shared[name] = shared.get(name, 0.0) + effect / value / len(energies)
+        rest = [u for name, u in components.items() if name not in common]
         own = max(own, math.hypot(*rest) / abs(value))
-    return common, own
+    return shared, own

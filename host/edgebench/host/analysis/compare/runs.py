@@ -2,85 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.compare.comparability import Differences, check_comparable
-from edgebench.host.analysis.compare.comparison import (
-    Better,
-    Comparison,
-    Design,
-    Rules,
-    compare_many,
-)
+from edgebench.host.analysis.compare.comparison import Comparison, Design, Rules, compare_many
 from edgebench.host.analysis.compare.energy import (
     BATTERY,
     ENERGY,
-    SHORT_NAMES,
-    energy_metric,
+    energy_of,
     instrument_ratio,
-    is_metered,
-    no_energy,
+    refuse_energy,
 )
 from edgebench.host.analysis.outputs import ERROR_METRICS
-from edgebench.protocol.errors import MeasurementError, NotMetered, UsageError
+from edgebench.host.result.metrics import (
+    BY_SHORT_NAME,
+    METRICS,
+    Better,
+    Metric,
+    NoSuchPath,
+    value_at,
+)
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.spec import Scenario
 
 DEFAULT_MARGIN_RATIO = 0.01
 """Changes smaller than this do not matter, unless the user says otherwise.
 
 A change of just the margin is found half of the time; one of three times the margin, nearly always.
 """
-HIGHER_IS_BETTER = frozenset(
-    {
-        "throughput_per_s",
-        "accuracy.value",
-        "agreement.fraction_equal",
-        "agreement.top1_equal_ratio",
-        "loadgen.samples_per_s",
-    }
-)
-LOWER_IS_BETTER = (
-    "latency_ns.",
-    "end_to_end_ns.",
-    "early_stopping.p",
-    "cold_start_ns.",
-    "memory_bytes.",
-    "harness_ns.",
-    "loadgen.p",
-    "loadgen.early_stopping_",
-    "agreement.max_abs_diff",
-    "agreement.relative_rms",
-    "accuracy.drop_vs_reference",
-)
-"""Beginnings of the names of metrics that are better when lower; energies have a table of their
-own."""
-DEFAULT_METRICS = {
-    "single_stream": "latency_ns.p50",
-    "multi_stream": "end_to_end_ns.p50",
-    "server": "end_to_end_ns.p99",
-    "offline": "throughput_per_s",
-}
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """How many of the compared runs are not beyond doubt."""
+    """Number of compared runs by their verdict; invalid ones are never compared."""
 
     valid_count: int
     suspect_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RunComparison:
     """One metric of two sides."""
 
     metric: str
+    """Path under `metrics` of run.json."""
     baseline: str
     """Name of the baseline's model."""
     candidate: str
@@ -96,7 +67,8 @@ class Compared:
     result: Comparison
 
 
-Sides = tuple[Sequence[Document], Sequence[Document]]
+Sides = tuple[Sequence[Run], Sequence[Run]]
+"""Runs of the baseline and of the candidate."""
 
 
 def compare_groups(
@@ -105,7 +77,7 @@ def compare_groups(
     metrics: Sequence[str] | None = None,
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
-) -> list[Compared]:
+) -> list[RunComparison]:
     """Compare each metric of each group of stored runs; p values are adjusted for their number.
 
     Runs that one command made as pairs are compared as pairs; all others as independent runs.
@@ -126,9 +98,9 @@ def compare_groups(
     prepared = [
         _prepare(group, metric, margin, allowed)
         for group in groups
-        for metric in map(_full_name, metrics or [_default_metric(group)])
+        for metric in metrics or [_default_metric(group)]
     ]
-    names = [f"{number}: {one.metric}" for number, one in enumerate(prepared)]
+    names = [f"{number} {one.metric.path}" for number, one in enumerate(prepared)]
     results = compare_many(
         {name: one.values for name, one in zip(names, prepared, strict=True)},
         {name: one.rules for name, one in zip(names, prepared, strict=True)},
@@ -137,38 +109,37 @@ def compare_groups(
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedComparison:
     """A comparison that may be made."""
 
-    baseline: list[Document]
-    candidate: list[Document]
-    metric: str
+    baseline: list[Run]
+    candidate: list[Run]
+    metric: Metric
     rules: Rules
     differs_in: Differences
+    values: tuple[NDArray[np.float64], NDArray[np.float64]]
 
-    @property
-    def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _values(self.baseline, self.metric), _values(self.candidate, self.metric)
-
-    def compared(self, result: Comparison) -> Compared:
+    def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
-        states = [document["verdict"]["state"] for document in (*before, *after)]
-        return Compared(
-            metric=self.metric,
-            baseline=before[0]["model"]["name"],
-            candidate=after[0]["model"]["name"],
-            runtime=before[0]["runtime"]["name"],
-            device=before[0]["device"]["name"],
-            baseline_runs=tuple(document["run_id"] for document in before),
-            candidate_runs=tuple(document["run_id"] for document in after),
+        states = [run.verdict.state for run in (*before, *after)]
+        return RunComparison(
+            metric=self.metric.path,
+            baseline=before[0].model.name,
+            candidate=after[0].model.name,
+            runtime=before[0].runtime.name,
+            device=before[0].device.name,
+            baseline_runs=tuple(run.run_id for run in before),
+            candidate_runs=tuple(run.run_id for run in after),
             differs_in=self.differs_in,
-            verdicts=Verdicts(states.count("valid"), states.count("suspect")),
+            verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
             is_in_blocks=_is_in_blocks(before, after),
             result=result,
         )
 
 
-def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str, ...]) -> _Prepared:
+def _prepare(
+    sides: Sides, name: str, margin_ratio: float, allowed: tuple[str, ...]
+) -> _PreparedComparison:
     baseline, candidate = sides
     if not baseline or not candidate:
         raise UsageError("a comparison needs runs on both sides")
@@ -179,24 +150,21 @@ def _prepare(sides: Sides, metric: str, margin_ratio: float, allowed: tuple[str,
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     before, after = pairs or (list(baseline), list(candidate))
     # A metric that does not exist is told before one without direction.
-    values = _values([*before, *after], metric)
+    values = _values(before, name), _values(after, name)
+    metric = _metric(name)
+    is_positive = min(values[0].min(), values[1].min()) > 0
     rules = Rules(
         design=design,
         better=_better(metric, before),
         margin_ratio=margin_ratio,
         # An energy that is not positive is refused where the ratio is made.
-        instrument_ratio=instrument_ratio(metric, before, after) if values.min() > 0 else 0.0,
+        instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
     )
-    return _Prepared(before, after, metric, rules, found)
+    return _PreparedComparison(before, after, metric, rules, found, values)
 
 
 def _full_name(metric: str) -> str:
-    return SHORT_NAMES.get(metric, metric)
-
-
-def _is_energy_missing(document: Document, metrics: Sequence[str]) -> bool:
-    names = [name for name in map(_full_name, metrics) if name.startswith(ENERGY)]
-    return any(no_energy(document, name) is not None for name in names)
+    return BY_SHORT_NAME[metric].path if metric in BY_SHORT_NAME else metric
 
 
 def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool = False) -> None:
@@ -206,122 +174,108 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
         UsageError: nobody knows which direction is good or how uncertain it is, or it takes a
             meter.
     """
-    for metric in map(_full_name, metrics):
-        _direction(metric)
-        if metric.startswith(ENERGY) and not is_metered:
-            raise UsageError(f"metric {metric} needs a meter: --meter METER")
-        if metric.startswith(BATTERY) and not has_battery:
-            raise UsageError(f"metric {metric} needs a capacity: --battery 18.5Wh")
+    for metric in map(_metric, metrics):
+        if metric.budget is not None and not is_metered:
+            raise UsageError(f"metric {metric.path} needs a meter: --meter METER")
+        if metric.path.startswith(BATTERY) and not has_battery:
+            raise UsageError(f"metric {metric.path} needs a capacity: --battery 18.5Wh")
 
 
-def split_sides(
-    documents: Sequence[Document], metrics: Sequence[str] = ()
-) -> tuple[list[Document], list[Document]]:
+def split_sides(runs: Sequence[Run], metrics: Sequence[str] = ()) -> tuple[list[Run], list[Run]]:
     """The runs of a paired comparison by side, without pairs of which one has no such number."""
-    good = [
-        document
-        for document in documents
-        if document["verdict"]["state"] != "invalid" and not _is_energy_missing(document, metrics)
-    ]
-    sides = {
-        side: {d["pair"]["number"]: d for d in good if d["pair"]["side"] == side}
-        for side in ("baseline", "candidate")
-    }
+    sides: dict[str, dict[int, Run]] = {"baseline": {}, "candidate": {}}
+    for run in runs:
+        if run.pair and not run.verdict.is_refused and not _is_energy_missing(run, metrics):
+            sides[run.pair.side][run.pair.number] = run
     whole = sorted(sides["baseline"].keys() & sides["candidate"].keys())
     return [sides["baseline"][n] for n in whole], [sides["candidate"][n] for n in whole]
 
 
-def _is_in_blocks(baseline: Sequence[Document], candidate: Sequence[Document]) -> bool:
-    before, after = (
-        sorted(document["run_id"] for document in side) for side in (baseline, candidate)
-    )
+def _is_energy_missing(run: Run, metrics: Sequence[str]) -> bool:
+    for path in map(_full_name, metrics):
+        if path.startswith(ENERGY):
+            try:
+                energy_of(run, path)
+            except MeasurementError:
+                return True
+    return False
+
+
+def _is_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
+    before, after = (sorted(run.run_id for run in side) for side in (baseline, candidate))
     # Ids begin with the time. A single run a side has no order to speak of.
     return len(before) + len(after) > 2 and (before[-1] < after[0] or after[-1] < before[0])
 
 
-def _refuse_twice(documents: Sequence[Document]) -> None:
-    ids = [document["run_id"] for document in documents]
+def _refuse_twice(runs: Sequence[Run]) -> None:
+    ids = [run.run_id for run in runs]
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}
     if twice:
         raise UsageError(f"run {min(twice)} is named twice; a run counts once")
 
 
-def _refuse_invalid(documents: Sequence[Document]) -> None:
-    for document in documents:
-        if document["verdict"]["state"] == "invalid":
-            failed = [r["id"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"]
-            raise MeasurementError(
-                f"run {document['run_id']} is invalid ({', '.join(failed)}): nothing to compare"
-            )
+def _refuse_invalid(runs: Sequence[Run]) -> None:
+    for run in runs:
+        if run.verdict.is_refused:
+            failed = ", ".join(r.id for r in run.verdict.rules if r.outcome is RuleOutcome.FAIL)
+            raise MeasurementError(f"run {run.run_id} is invalid ({failed}): nothing to compare")
 
 
-def _pairs(
-    baseline: Sequence[Document], candidate: Sequence[Document]
-) -> tuple[list[Document], list[Document]] | None:
+def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run], list[Run]] | None:
     """Both sides in the order of their pairs; None when they were not made as pairs."""
-    sides = [_by_pair(baseline), _by_pair(candidate)]
-    if any(side is None for side in sides):
-        return None
-    before, after = (side or {} for side in sides)
-    if before.keys() != after.keys():
+    before, after = _by_pair(baseline), _by_pair(candidate)
+    if before is None or after is None or before.keys() != after.keys():
         return None
     keys = sorted(before)
     return [before[key] for key in keys], [after[key] for key in keys]
 
 
-def _by_pair(documents: Sequence[Document]) -> dict[tuple[str, int], Document] | None:
-    found: dict[tuple[str, int], Document] = {}
-    for document in documents:
-        pair = document.get("pair")
-        if pair is None:
-            return None
-        found[pair["comparison_id"], pair["number"]] = document
-    return found if len(found) == len(documents) else None
+def _by_pair(runs: Sequence[Run]) -> dict[tuple[str, int], Run] | None:
+    found = {(run.pair.comparison_id, run.pair.number): run for run in runs if run.pair}
+    return found if len(found) == len(runs) else None
 
 
 def _default_metric(group: Sides) -> str:
-    scenarios = {document["spec"]["scenario"] for side in group for document in side}
-    return DEFAULT_METRICS.get(min(scenarios, default=""), "latency_ns.p50")
+    scenarios = {run.spec.scenario.value for side in group for run in side}
+    return Scenario(min(scenarios)).traits.compared if scenarios else "latency_ns.p50"
 
 
-def _better(metric: str, documents: Sequence[Document]) -> Better:
-    """Which direction is good in these runs; raises as `_direction`."""
-    names = {(document["metrics"]["accuracy"] or {}).get("metric") for document in documents}
-    if metric == "accuracy.value" and names & ERROR_METRICS:
-        return Better.LOWER
-    return _direction(metric)
-
-
-def _direction(metric: str) -> Better:
-    """Which direction is good, whatever the runs.
+def _metric(name: str) -> Metric:
+    """The metric of this path or short name.
 
     Raises:
-        UsageError: nobody knows: more warm-up queries are neither good nor bad.
+        UsageError: nobody knows which direction is good: more warm-up queries are neither good
+            nor bad.
     """
-    if metric.startswith(ENERGY):
-        return energy_metric(metric).better
-    if metric in HIGHER_IS_BETTER:
-        return Better.HIGHER
-    if metric.startswith(LOWER_IS_BETTER):
+    path = _full_name(name)
+    if path in METRICS:
+        return METRICS[path]
+    if path.startswith(ENERGY):
+        raise refuse_energy(path)
+    raise UsageError(f"metric {path!r} has no better or worse; compare latency_ns.p50")
+
+
+def _better(metric: Metric, runs: Sequence[Run]) -> Better:
+    """Which direction is good in these runs: some metrics of a data set are errors."""
+    judged_by = {run.metrics.accuracy.metric for run in runs if run.metrics.accuracy}
+    if metric.path == "accuracy.value" and judged_by & ERROR_METRICS:
         return Better.LOWER
-    raise UsageError(f"metric {metric!r} has no better or worse; compare latency_ns.p50")
+    return metric.better
 
 
-def _values(documents: Sequence[Document], metric: str) -> NDArray[np.float64]:
-    return np.array([_value(document, metric) for document in documents], np.float64)
+def _values(runs: Sequence[Run], name: str) -> NDArray[np.float64]:
+    return np.array([_value(run, _full_name(name)) for run in runs], np.float64)
 
 
-def _value(document: Document, metric: str) -> float:
-    value: Any = document["metrics"]
-    if metric.startswith(ENERGY) and (reason := no_energy(document, metric)):
-        kind = MeasurementError if is_metered(document) else NotMetered
-        raise kind(f"run {document['run_id']} has no {metric}: {reason}")
-    for name in metric.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            raise UsageError(f"unknown metric {metric!r}; see edgebench show RUN --json")
-        value = value[name]
-        if value is None:
-            raise MeasurementError(f"run {document['run_id']} has no {metric}")
+def _value(run: Run, path: str) -> float:
+    if path.startswith(ENERGY):
+        energy_of(run, path)
+    try:
+        value = value_at(run.metrics, path)
+    except NoSuchPath:
+        raise UsageError(f"unknown metric {path!r}; see edgebench show RUN --json") from None
+    if value is None:
+        raise MeasurementError(f"run {run.run_id} has no {path}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UsageError(f"metric {metric!r} is not a number; see edgebench show RUN --json")
+        raise UsageError(f"metric {path!r} is not a number; see edgebench show RUN --json")
     return float(value)

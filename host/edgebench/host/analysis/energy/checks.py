@@ -16,8 +16,8 @@ and of hosts are within 100 ppm each.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from edgebench.host.result.energy import MeterCheck
 from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.meters.cable import BACKWARDS_W
 
@@ -29,19 +29,9 @@ CALIBRATION_TOLD = "is_calibration_told"
 """Fact of a header; false where nothing is known of the meter behind a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One question."""
-
-    id: str
-    is_passed: bool | None
-    """None: nobody can tell."""
-    detail: str
-
-
 def check_recording(
     header: Header, loss: LossReport, flags: int, power_w_mean: float | None = None
-) -> tuple[Check, ...]:
+) -> tuple[MeterCheck, ...]:
     """All of them.
 
     Args:
@@ -54,26 +44,26 @@ def check_recording(
     return found if power_w_mean is None else (*found, _direction(power_w_mean))
 
 
-def _direction(power_w_mean: float) -> Check:
+def _direction(power_w_mean: float) -> MeterCheck:
     text = f"{power_w_mean:.3g} W on average"
     if power_w_mean >= -BACKWARDS_W:
-        return Check("direction", True, text)
-    return Check("direction", False, f"{text}: the meter's wires are the other way round")
+        return MeterCheck("direction", True, text)
+    return MeterCheck("direction", False, f"{text}: the meter's wires are the other way round")
 
 
-def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[Check]:
+def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[MeterCheck]:
     if loss.trouble is not None:
-        yield Check("complete", False, loss.trouble)
+        yield MeterCheck("complete", False, loss.trouble)
     elif not loss.received_count:
-        yield Check("complete", False, "no sample was received")
+        yield MeterCheck("complete", False, "no sample was received")
     else:
-        yield Check("complete", True, _received(loss))
+        yield MeterCheck("complete", True, _received(loss))
     yield _calibration(header, flags)
     rate = _rate(header, loss)
     yield _loss(header, loss, rate)
     yield rate
     saturated = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
-    yield Check("saturation", loss.saturated_count == 0, saturated)
+    yield MeterCheck("saturation", loss.saturated_count == 0, saturated)
 
 
 def _counted(count: int, what: str) -> str:
@@ -88,12 +78,12 @@ def _received(loss: LossReport) -> str:
     return text
 
 
-def _calibration(header: Header, flags: Flag) -> Check:
+def _calibration(header: Header, flags: Flag) -> MeterCheck:
     if Flag.UNCALIBRATED in flags:
-        return Check("calibration", False, _defaulted(header))
+        return MeterCheck("calibration", False, _defaulted(header))
     if header.facts.get(CALIBRATION_TOLD, True) is False:
-        return Check("calibration", None, "the file does not tell")
-    return Check("calibration", True, "the meter's own")
+        return MeterCheck("calibration", None, "the file does not tell")
+    return MeterCheck("calibration", True, "the meter's own")
 
 
 def _defaulted(header: Header) -> str:
@@ -102,11 +92,11 @@ def _defaulted(header: Header) -> str:
     return f"the meter did not give all constants{shown}"
 
 
-def _loss(header: Header, loss: LossReport, rate: Check) -> Check:
+def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
     # An imported file may say of single samples that they are missing, and of others nothing.
     is_seen = loss.lost_count or loss.desync_count or loss.is_ambiguous
     if header.capability.loss_detection == "none" and not is_seen:
-        return Check("loss", None, "this meter shows no loss")
+        return MeterCheck("loss", None, "this meter shows no loss")
     more = " at least" if loss.is_ambiguous else ""
     text = (
         f"{_counted(loss.lost_count, 'sample')}{more} in {_counted(len(loss.gaps), 'gap')}, "
@@ -119,17 +109,17 @@ def _loss(header: Header, loss: LossReport, rate: Check) -> Check:
         is_passed &= rate.is_passed is True
         would = "does not show" if rate.is_passed else "cannot rule out"
         text += f"; the rate {would} more"
-    return Check("loss", is_passed, text)
+    return MeterCheck("loss", is_passed, text)
 
 
-def _rate(header: Header, loss: LossReport) -> Check:
+def _rate(header: Header, loss: LossReport) -> MeterCheck:
     if not header.capability.is_uniform:
-        return Check("rate", None, "samples have times of their own")
+        return MeterCheck("rate", None, "samples have times of their own")
     if loss.rate_error_ppm is None or not loss.rate_span_s:
-        return Check("rate", None, "too short to hold the meter's clock against the host's")
+        return MeterCheck("rate", None, "too short to hold the meter's clock against the host's")
     limit_ppm = RATE_LIMIT_PPM + 1e6 * ARRIVAL_S / loss.rate_span_s
     text = (
         f"{loss.rate_error_ppm:+.0f} ppm of the host's clock in {loss.rate_span_s:.1f} s, "
         f"limit {limit_ppm:.0f}"
     )
-    return Check("rate", abs(loss.rate_error_ppm) <= limit_ppm, text)
+    return MeterCheck("rate", abs(loss.rate_error_ppm) <= limit_ppm, text)

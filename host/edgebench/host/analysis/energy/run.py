@@ -31,16 +31,8 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.power_trace import PowerTrace
-from edgebench.host.analysis.energy.result import (
-    Battery,
-    Numbers,
-    PhaseEnergy,
-    QueryEnergy,
-    RunEnergy,
-)
 from edgebench.host.analysis.energy.site import site_in
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
-from edgebench.host.analysis.energy.sync.choose import Clocks, find_sync
+from edgebench.host.analysis.energy.sync.choose import Clocks, Sync, find_sync
 from edgebench.host.analysis.energy.uncertainty import (
     COVERAGE,
     EnergyWindow,
@@ -55,10 +47,17 @@ from edgebench.host.analysis.energy.windows import (
     in_words,
     phase_window,
 )
+from edgebench.host.result.energy import (
+    BatteryLife,
+    EnergyResult,
+    EnergySync,
+    PhaseEnergy,
+    QueryEnergy,
+)
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
-from edgebench.protocol.spec import Scenario
 
 IDLE_WINDOWS = 2
 """Before and after: from one of them nobody knows how the idle power changed."""
@@ -68,57 +67,61 @@ EDGE_QUERIES = 1000
 """Of which at least the power at their ends is looked at, where there are more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the user asked for."""
-
-    meter: str
-    sync: SyncMethod | None = None
-    battery_capacity_j: float | None = None
-
-
 def find_energy(
     record: RunRecord,
     worker: WorkerRecord,
     timed: Timed,
     power: PowerTrace | None,
     clock: ClockModel | None,
-    asked: Asked | None,
-) -> RunEnergy | None:
-    """The energy of a run; None where no meter was asked for."""
-    if asked is None:
-        return None
+    request: EnergyRequest,
+) -> EnergyResult:
+    """The energy of a run, or why there is none."""
     if power is None:
         trouble = record.metered.trouble if record.metered else None
-        return RunEnergy(meter=asked.meter, refused=trouble or "the meter recorded nothing")
-    found = _checked(power)
-    if failed := [check for check in found.checks if check.is_passed is False]:
-        return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
-    try:
-        site = site_in(power)
-        found = replace(found, site=site)
-        clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
-        sync = find_sync(power, site.channels[0], worker.sync, clocks, asked.sync)
-        found = replace(found, sync=sync)
-        if sync.best is None:
-            raise MeasurementError(f"synchronisation: {sync.refusal}")
-        view = View(power, site, sync.best)
-        return replace(found, numbers=_numbers(view, record, timed, asked))
-    except MeasurementError as exc:
-        return replace(found, refused=str(exc))
-    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
-        # Whatever is wrong with a recording or with us: it costs no latency.
-        logger.exception("energy of run %s", record.run_id)
-        return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
-
-
-def _checked(power: PowerTrace) -> RunEnergy:
-    """The meter, and whether its recording can be trusted."""
-    return RunEnergy(
+        reason = trouble or "the meter recorded nothing"
+        return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
+    found = EnergyResult(
         meter=_name(power),
         supply_v=power.header.facts.get("supply_v"),
         settings_sha256=_digest(power.header.facts),
         checks=check_recording(power.header, power.loss, power.flags),
+    )
+    if failed := [check for check in found.checks if check.is_passed is False]:
+        reason = f"{failed[0].id}: {failed[0].detail}"
+        return replace(found, refused=reason, refused_by="meter")
+    try:
+        site = site_in(power)
+        found = replace(found, boundary=site.boundary, channels=site.channels)
+        clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
+        sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
+        found = replace(found, sync=_stored_sync(sync))
+        if sync.best is None:
+            reason = f"synchronisation: {sync.refusal}"
+            return replace(found, refused=reason, refused_by="energy_sync")
+        return _with_numbers(found, View(power, site, sync.best), record, timed, request)
+    except MeasurementError as exc:
+        return replace(found, refused=str(exc), refused_by="energy")
+    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
+        # Whatever is wrong with a recording or with us: it costs no latency.
+        logger.exception("energy of run %s", record.run_id)
+        reason = f"energy cannot be computed: {type(exc).__name__}: {exc}"
+        return replace(found, refused=reason, refused_by="energy")
+
+
+def _stored_sync(sync: Sync) -> EnergySync:
+    best = sync.best
+    if best is None:
+        return EnergySync(asked=sync.wanted, tried=sync.tried)
+    return EnergySync(
+        method=best.method,
+        asked=sync.wanted,
+        error_ns=best.error_ns,
+        residual_ns=best.residual_ns,
+        mark_count=best.mark_count,
+        slope_ppm=best.line.slope * 1e6,
+        reference_ns=best.line.reference_ns,
+        offset_ns=best.line.offset_ns,
+        tried=sync.tried,
     )
 
 
@@ -147,40 +150,57 @@ def _steady_window(view: View, timed: Timed) -> EnergyWindow:
         raise MeasurementError(f"{exc}; {settling}") from None
 
 
-def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbers:
+def _with_numbers(
+    found: EnergyResult, view: View, record: RunRecord, timed: Timed, request: EnergyRequest
+) -> EnergyResult:
+    """The result with every number that the trace gives.
+
+    Raises:
+        MeasurementError: the timed window has no energy, or a negative one.
+    """
     errors = MeterErrors(view.power.header.uncertainty)
     window = _steady_window(view, timed)
     gross = errors.gross_per_inference(window, timed.count)
     if gross.value + gross.u95_absolute < 0:
         raise MeasurementError(
-            f"energy is negative, {gross.value:.3g} J an inference: power flows back from the "
+            f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "
             "device, or the meter's wires are the other way round"
         )
     power_w, peak_w = errors.mean_power(window), view.peak_w(*timed.window_ns)
-    found = Numbers(
+    per_s = timed.count / window.duration_s
+    found = replace(
+        found,
+        gross_j_per_inference=gross.value,
+        u95_absolute_j=gross.u95_absolute,
+        u95_comparative_j=gross.u95_comparative,
+        components_j=gross.components,
+        common_j=gross.common,
+        coverage_factor=COVERAGE,
+        power_w_mean=power_w.value,
+        power_w_mean_u95_absolute=power_w.u95_absolute,
+        inferences_per_j=1 / gross.value if gross.value > 0 else None,
+        inferences_per_s_per_w=per_s / power_w.value if power_w.value > 0 else None,
         duration_s=window.duration_s,
         inference_count=timed.count,
-        gross=gross,
-        power_w=power_w,
         power_w_peak=peak_w,
         power_w_peak_u95_absolute=None if peak_w is None else errors.sample_u95_w(peak_w, window),
         energy_delay_js=gross.value * timed.mean_s,
         energy_delay_u95_absolute_js=gross.u95_absolute * timed.mean_s,
         phases=_phases(view, errors, record, timed, window),
         per_query=_per_query(view, errors, record, timed),
-        battery=_battery(gross, power_w, asked.battery_capacity_j),
+        battery=_battery(gross, power_w, request.battery_capacity_j),
     )
     return _with_net(found, view, errors, window, record.events)
 
 
 def _with_net(
-    found: Numbers,
+    found: EnergyResult,
     view: View,
     errors: MeterErrors,
     window: EnergyWindow,
     events: Sequence[Event],
-) -> Numbers:
-    """With what the device takes when idle, and without it."""
+) -> EnergyResult:
+    """The result with the idle power, and with the energy that is net of it."""
     try:
         idles = [view.window(*times) for times in idle_windows(events)]
     except MeasurementError as exc:
@@ -197,10 +217,17 @@ def _with_net(
         power_w_idle_before=powers_w[0],
         power_w_idle_after=powers_w[-1],
     )
-    net = errors.net_per_inference(window, idle, found.inference_count)
+    net = errors.net_per_inference(window, idle, found.inference_count or 1)
     if net.value + net.u95_absolute < 0:
         return replace(found, net_refused="the device took more when it was idle than in the run")
-    return replace(found, net=net)
+    return replace(
+        found,
+        net_j_per_inference=net.value,
+        net_u95_absolute_j=net.u95_absolute,
+        net_u95_comparative_j=net.u95_comparative,
+        net_components_j=net.components,
+        net_common_j=net.common,
+    )
 
 
 def _phases(
@@ -243,7 +270,7 @@ def _phase_of(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
 
 def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed) -> QueryEnergy:
     """Each inference on its own, or why only their mean is known."""
-    if record.spec.scenario is not Scenario.SINGLE_STREAM:
+    if not record.spec.scenario.traits.is_single:
         return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
     begin_ns = timed.queries.start_ns[timed.first_row :]
     end_ns = timed.queries.end_ns[timed.first_row :]
@@ -283,10 +310,10 @@ def _percentiles(
     return [errors.gross_per_inference(window, 1) for window in windows]
 
 
-def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> Battery | None:
+def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> BatteryLife | None:
     if capacity_j is None or gross.value <= 0 or power_w.value <= 0:
         return None
-    return Battery(
+    return BatteryLife(
         capacity_j=capacity_j,
         inference_count=capacity_j / gross.value,
         duration_s=capacity_j / power_w.value,

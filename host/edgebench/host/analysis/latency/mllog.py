@@ -9,29 +9,12 @@ Source: mlcommons/inference, loadgen/logging.cc and results.cc.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from edgebench.host.result.latency import LoadgenResult
 from edgebench.protocol.errors import MeasurementError
 
 PREFIX = ":::MLLOG"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadgenResult:
-    """What LoadGen itself says of a run; None where the scenario has no such number."""
-
-    is_valid: bool
-    invalid_reason: str | None
-    query_count: int | None
-    p50_ns: int | None
-    p90_ns: int | None
-    p99_ns: int | None
-    early_stopping_p90_ns: int | None
-    early_stopping_p99_ns: int | None
-    samples_per_s: float | None
-    """Offline and server."""
-    error_count: int
 
 
 def read_result(log: str) -> LoadgenResult | None:

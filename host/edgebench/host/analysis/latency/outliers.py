@@ -10,11 +10,10 @@ limit of 3.5, with 0.6745 the 0.75 quantile of the normal distribution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.result.latency import Outliers
 from edgebench.protocol.errors import MeasurementError
 
 MILD_RANGES = 1.5
@@ -23,34 +22,6 @@ SCORE_FACTOR = 0.6745
 SCORE_LIMIT = 3.5
 
 Values = NDArray[np.int64] | NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Outliers:
-    """How many latencies lie outside of the fences, and where those are, nanoseconds."""
-
-    count: int
-    """Of all latencies."""
-    low_mild_count: int
-    low_severe_count: int
-    high_mild_count: int
-    high_severe_count: int
-    mild_fences: tuple[float, float]
-    severe_fences: tuple[float, float]
-    score_max: float | None
-    """The largest modified score; None where more than half of the latencies are equal."""
-    score_outlier_count: int | None
-    """Latencies with a modified score above 3.5."""
-
-    @property
-    def mild_count(self) -> int:
-        """Between the fences, on both sides."""
-        return self.low_mild_count + self.high_mild_count
-
-    @property
-    def severe_count(self) -> int:
-        """Beyond the outer fences, on both sides."""
-        return self.low_severe_count + self.high_severe_count
 
 
 def label_outliers(latency_ns: Values) -> Outliers:

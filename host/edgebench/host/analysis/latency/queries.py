@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.spec import RunSpec, Scenario, samples_per_query
+from edgebench.protocol.spec import RunSpec, samples_per_query
 
 Nanoseconds = NDArray[np.int64]
 
@@ -68,7 +68,7 @@ class Queries:
 
         Source: mlcommons/inference, loadgen/README.md, table of scenarios.
         """
-        if spec.scenario is Scenario.OFFLINE:
+        if spec.scenario.traits.is_one_query:
             return None
         group = samples_per_query(spec)
         ends, due = self.end_ns[first_row:], self.scheduled_ns[first_row:]

@@ -14,45 +14,14 @@ queries the interval of p90 covers 92 %, where there are more 95 %.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.dependence import effective_count
+from edgebench.host.result.latency import EffectiveCount, Interval, LatencySummary
 from edgebench.protocol.errors import MeasurementError
 
 LEVEL = 0.95
-Interval = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveCount:
-    """How many independent queries the queries are worth, by what is asked of them."""
-
-    mean: int
-    p50: int
-    p90: int
-    p99: int
-
-
-@dataclass(frozen=True, slots=True)
-class LatencySummary:
-    """Summary of latencies, nanoseconds."""
-
-    count: int
-    min: int
-    mean: float
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    p99_9: int | None
-    max: int
-    p50_ci95: Interval | None
-    p90_ci95: Interval | None
-    p99_ci95: Interval | None
-    mean_ci95: tuple[float, float] | None
-    effective_count: EffectiveCount
 
 
 def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:

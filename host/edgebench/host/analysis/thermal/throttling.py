@@ -22,12 +22,11 @@ Source: benchexec (counters); node_exporter; the combination with the latency is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 import numpy as np
 
-from edgebench.host.analysis.latency.summary import LatencySummary, summarize
+from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import find_steady_state
 from edgebench.host.analysis.thermal.heat_signals import (
     Flags,
@@ -44,6 +43,8 @@ from edgebench.host.analysis.thermal.timeline import (
     cut_into_windows,
     window_length_s,
 )
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
@@ -51,64 +52,9 @@ SUSTAINED_SHARE = 0.2
 """The last part of a run, which stands for what the device can sustain."""
 
 
-class ThermalState(str, Enum):
-    """What can be said of a run."""
-
-    THROTTLED = "throttled"
-    FREQUENCY_LIMITED = "frequency_limited"
-    INTERFERENCE = "interference"
-    NOT_THROTTLED = "not_throttled"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Throttling:
-    """The answer, with its numbers; None where the run is too short for them."""
-
-    state: ThermalState
-    cause: str | None
-    """thermal, undervoltage, overcurrent, power_limit, hidden, unknown; None without throttling."""
-    is_certain: bool
-    """The device itself says so."""
-    reason: str
-    """One line."""
-    start_temp_c: float | None = None
-    throttle_temp_c: float | None = None
-    """Where the device throttles; None: nobody knows."""
-    max_temp_c: float | None = None
-    onset_s: float | None = None
-    """From the start of the measurement to the first sign."""
-    peak_latency_ns: float | None = None
-    """The lower quartile of the baseline's windows; None where that is throttled already."""
-    sustained_latency_ns: float | None = None
-    """Median of the windows in the last fifth."""
-    peak_throughput_per_s: float | None = None
-    """Inferences a second in the first 5 s, with what lies between them."""
-    sustained_throughput_per_s: float | None = None
-    """In the last fifth."""
-    retention_ratio: float | None = None
-    """Peak latency over sustained latency: the share of the speed that is kept."""
-    throttled_ratio: float | None = None
-    """Share of the windows with a sign."""
-    latency_ns_before: LatencySummary | None = None
-    """The headline, before the onset."""
-    latency_ns_after: LatencySummary | None = None
-    """After it; only the steady part, where it became steady."""
-    is_baseline_cool: bool | None = None
-    """Whether the run began below where the device throttles; None: nobody knows."""
-    baseline_freq_hz: float | None = None
-    nominal_freq_hz: float | None = None
-    """What the device should run at; below it from the start is a slow governor, no onset."""
-
-    @property
-    def verdict(self) -> str:
-        """State and cause as one word."""
-        return f"{self.state.value}:{self.cause}" if self.cause else self.state.value
-
-
 def find_throttling(
     timeline: Timeline, telemetry: Telemetry, expected: Expectation, *, threads: int = 1
-) -> Throttling:
+) -> ThermalResult:
     """Judge one run; `timeline` without the warm-up."""
     windows = cut_into_windows(timeline)
     signals = find_signals(timeline, telemetry, expected, windows, threads=threads)
@@ -119,7 +65,7 @@ def find_throttling(
     return _with_conditions(found, signals, find_temperatures(telemetry, expected, windows))
 
 
-def _too_short(signals: Signals, timeline: Timeline, windows: Windows) -> Throttling:
+def _too_short(signals: Signals, timeline: Timeline, windows: Windows) -> ThermalResult:
     """Of a run of seconds only an indicator says anything."""
     if signals.indications:
         return _indicated(signals)
@@ -129,14 +75,14 @@ def _too_short(signals: Signals, timeline: Timeline, windows: Windows) -> Thrott
     )
 
 
-def _indicated(signals: Signals) -> Throttling:
+def _indicated(signals: Signals) -> ThermalResult:
     first = signals.indications[0]
     others = sorted({one.cause for one in signals.indications} - {first.cause})
     more = f"; also {', '.join(others)}" if others else ""
-    return Throttling(ThermalState.THROTTLED, first.cause, True, f"{first.detail}{more}")
+    return ThermalResult(ThermalState.THROTTLED, first.cause, True, f"{first.detail}{more}")
 
 
-def _decide(signals: Signals, windows: Windows) -> Throttling:
+def _decide(signals: Signals, windows: Windows) -> ThermalResult:
     if signals.indications:
         return _indicated(signals)
     if not signals.sources:
@@ -149,7 +95,7 @@ def _decide(signals: Signals, windows: Windows) -> Throttling:
     return _slower_without_heat(signals)
 
 
-def _not_slower(signals: Signals, windows: Windows) -> Throttling:
+def _not_slower(signals: Signals, windows: Windows) -> ThermalResult:
     everywhere = np.ones(windows.count, np.bool_)
     looked = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
     if not looked:
@@ -161,7 +107,7 @@ def _not_slower(signals: Signals, windows: Windows) -> Throttling:
     reason = f"the latency did not grow; looked at {', '.join(looked)}"
     if signals.elsewhere_ratio > 0:
         reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another kind of core"
-    return Throttling(ThermalState.NOT_THROTTLED, None, False, reason)
+    return ThermalResult(ThermalState.NOT_THROTTLED, None, False, reason)
 
 
 def _ends_slower(signals: Signals) -> bool:
@@ -170,16 +116,16 @@ def _ends_slower(signals: Signals) -> bool:
     return bool(signals.slower[-1] and any(signs))
 
 
-def _hot(signals: Signals) -> Throttling:
+def _hot(signals: Signals) -> ThermalResult:
     reason, cause, clock = "hot, and the latency grew", "thermal", signals.clock
     if clock is not None and clock.explains(signals.latency):
         reason += " as the clock fell"
     elif clock is not None and clock.is_measured and clock.covers(signals.latency):
         reason, cause = f"{reason}, while the clock that is told did not fall", "hidden"
-    return Throttling(ThermalState.THROTTLED, cause, False, reason)
+    return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
 
 
-def _slower_without_heat(signals: Signals) -> Throttling:
+def _slower_without_heat(signals: Signals) -> ThermalResult:
     clock, slow = signals.clock, signals.latency
     tells_of_heat = any(
         signal is not None and signal.covers(slow)
@@ -189,20 +135,20 @@ def _slower_without_heat(signals: Signals) -> Throttling:
         cause = "power_limit" if tells_of_heat else "unknown"
         what = "it is not heat" if tells_of_heat else "no temperature tells why"
         reason = f"the clock fell, and {what}"
-        return Throttling(ThermalState.FREQUENCY_LIMITED, cause, False, reason)
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, reason)
     if clock is None or not clock.is_measured or not clock.covers(slow):
         return _unknown("the latency grew, and no frequency that can be believed tells why")
     if not tells_of_heat:
         return _unknown("the latency grew, and nothing here tells of heat")
     reason = "the latency grew, without heat and without a slower clock"
-    return Throttling(ThermalState.INTERFERENCE, None, False, reason)
+    return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
 
 
-def _unknown(reason: str) -> Throttling:
-    return Throttling(ThermalState.UNKNOWN, None, False, reason)
+def _unknown(reason: str) -> ThermalResult:
+    return ThermalResult(ThermalState.UNKNOWN, None, False, reason)
 
 
-def _with_conditions(found: Throttling, signals: Signals, temps: Temperatures) -> Throttling:
+def _with_conditions(found: ThermalResult, signals: Signals, temps: Temperatures) -> ThermalResult:
     """Temperatures and clock, however short the run."""
     heat, clock = signals.temperature, signals.clock
     is_cool = None
@@ -220,8 +166,8 @@ def _with_conditions(found: Throttling, signals: Signals, temps: Temperatures) -
 
 
 def _with_numbers(
-    found: Throttling, signals: Signals, timeline: Timeline, windows: Windows
-) -> Throttling:
+    found: ThermalResult, signals: Signals, timeline: Timeline, windows: Windows
+) -> ThermalResult:
     is_slowed = found.state in (ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED)
     signs = _signs(signals) if is_slowed else np.zeros(windows.count, np.bool_)
     onset = int(np.argmax(signs)) if signs.any() else None

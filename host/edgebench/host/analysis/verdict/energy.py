@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.result.energy import SyncMethod
 
 _NO_METER = "no meter was asked for"
 IDLE_LIMIT_RATIO = 0.1

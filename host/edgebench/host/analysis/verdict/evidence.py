@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
-from edgebench.host.analysis.energy.result import RunEnergy
-from edgebench.host.analysis.measurement import HostFacts, Measurement
+from edgebench.host.analysis.measurement import Measurement
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import HostFacts
 from edgebench.protocol.record import RunRecord, WorkerRecord
-from edgebench.protocol.spec import Scenario
-
-
-class State(str, Enum):
-    """The verdict of a run."""
-
-    VALID = "valid"
-    SUSPECT = "suspect"
-    INVALID = "invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +19,7 @@ class Evidence:
     worker: WorkerRecord
     measured: Measurement
     facts: HostFacts
-    energy: RunEnergy | None = None
+    energy: EnergyResult | None = None
     """None: no meter was asked for."""
 
     @property
@@ -42,9 +33,9 @@ class Evidence:
         return (self.worker.after.monotonic_ns - self.worker.before.monotonic_ns) / 1e9
 
     @property
-    def is_server(self) -> bool:
+    def is_scheduled(self) -> bool:
         """The queries arrived by a schedule."""
-        return self.record.spec.scenario is Scenario.SERVER
+        return self.record.spec.scenario.traits.is_scheduled
 
 
 Rule = Callable[[Evidence], tuple[bool | None, str]]

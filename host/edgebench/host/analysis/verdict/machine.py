@@ -110,7 +110,7 @@ def cpu_share(evidence: Evidence) -> tuple[bool | None, str]:
     worker = evidence.worker
     loop_s = evidence.loop_s
     computes_here = {"cpu", "builtin", "xnnpack"} >= {part.place for part in worker.placement}
-    if loop_s < MIN_JUDGED_S or evidence.is_server or not computes_here:
+    if loop_s < MIN_JUDGED_S or evidence.is_scheduled or not computes_here:
         return None, "the worker may wait: for arrivals, or for an accelerator"
     share = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
     return share >= CPU_SHARE_LIMIT_RATIO, (

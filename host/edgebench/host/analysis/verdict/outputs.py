@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.measurement import ReferenceAccuracy
-from edgebench.host.analysis.outputs import ERROR_METRICS, Accuracy
+from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.verdict.evidence import Evidence, Rule
+from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 
 AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the answers. Measured on 59 pairs of

@@ -8,7 +8,7 @@ from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.latency.warmup import SteadyClass
 from edgebench.host.analysis.verdict.evidence import Evidence, Rule
 from edgebench.protocol.record import TOO_HOT, Outcome
-from edgebench.protocol.spec import MLPERF_PRESET, Engine, Scenario, samples_per_query
+from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 HARNESS_SUSPECT_RATIO = 0.01
@@ -41,8 +41,7 @@ def enough_queries(evidence: Evidence) -> tuple[bool | None, str]:
     """As many as were asked for were issued; what a warm-up takes of them is another rule's."""
     spec = evidence.record.spec
     need, count = spec.min_query_count, evidence.issued_rows // samples_per_query(spec)
-    what = "samples" if spec.scenario is Scenario.OFFLINE else "queries"
-    return count >= need, f"{count} {what}, at least {need}"
+    return count >= need, f"{count} {spec.scenario.traits.counted}, at least {need}"
 
 
 def enough_time(evidence: Evidence) -> tuple[bool | None, str]:
@@ -89,7 +88,7 @@ def keeps_up(evidence: Evidence) -> tuple[bool | None, str]:
     Its queue grows until the run ends: the latency tells how long the run was.
     """
     spec = evidence.record.spec
-    if not evidence.is_server or spec.target_qps is None:
+    if not evidence.is_scheduled or spec.target_qps is None:
         return True, "queries do not arrive by a schedule"
     mean_ns = float(np.mean(evidence.measured.invoke_ns))
     share = mean_ns * spec.target_qps / 1e9
@@ -102,7 +101,7 @@ def keeps_up(evidence: Evidence) -> tuple[bool | None, str]:
 def latency_target(evidence: Evidence) -> tuple[bool | None, str]:
     """The server scenario met its target latency."""
     spec, found = evidence.record.spec, evidence.measured.early_stopping
-    if not evidence.is_server or spec.target_latency_s is None:
+    if not evidence.is_scheduled or spec.target_latency_s is None:
         return True, "no target latency was asked for"
     if found.is_target_met is None:
         return None, "when a query was due is known to LoadGen alone: see its log"
@@ -150,7 +149,7 @@ def harness_share(limit: float) -> Rule:
 def _harness(evidence: Evidence) -> tuple[float, float, str]:
     """What the loop costs, and of what: of what the scenario is about."""
     spec, measured, harness = evidence.record.spec, evidence.measured, evidence.worker.harness
-    if spec.scenario is Scenario.SINGLE_STREAM or measured.query_ns is None:
+    if spec.scenario.traits.is_single or measured.query_ns is None:
         return harness.p50_ns, float(np.median(measured.invoke_ns)), "latency"
     own_ns = harness.end_to_end_p50_ns * samples_per_query(spec)
     return own_ns, float(np.median(measured.query_ns)), "query"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from edgebench.host.analysis.verdict import energy, machine, placement, run, thermal
 from edgebench.host.analysis.verdict import outputs as answers
-from edgebench.host.analysis.verdict.evidence import Rule, State
+from edgebench.host.analysis.verdict.evidence import Rule
+from edgebench.host.result.verdict import State
 
 RULES: tuple[tuple[str, State, Rule], ...] = (
     ("complete", State.INVALID, run.complete),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from edgebench.host.analysis.thermal.heat_signals import FREQ_LIMIT_RATIO
-from edgebench.host.analysis.thermal.throttling import ThermalState
 from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.result.thermal import ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
 SAMPLER_LIMIT_RATIO = 0.01

@@ -15,7 +15,7 @@ from edgebench.host.analysis.compare.comparability import (
     differences,
     fingerprint,
 )
-from edgebench.host.result.document import build_document
+from edgebench.host.analysis.run import analyse_run
 from edgebench.protocol.errors import UsageError
 
 Document = dict[str, Any]
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 def document() -> Document:
     """The document of the made-up run."""
     record = run_record(worker_record(latencies()))
-    return build_document(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+    return analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
 
 
 def changed(path: tuple[str, ...], value: object) -> Document:

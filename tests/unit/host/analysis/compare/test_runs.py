@@ -11,11 +11,11 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
 from edgebench.host.analysis.compare.runs import compare_groups, split_sides
-from edgebench.host.result.document import build_document
+from edgebench.host.analysis.run import analyse_run
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 Document = dict[str, Any]
-GOOD = build_document(
+GOOD = analyse_run(
     run_record(worker_record(latencies())),
     traces_of(latencies()),
     created_utc=CREATED_UTC,

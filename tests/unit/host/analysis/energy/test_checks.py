@@ -9,14 +9,15 @@ import pytest
 from support.energy import header
 from support.ppk2 import CALIBRATION, words_for
 
-from edgebench.host.analysis.energy.checks import Check, check_recording
+from edgebench.host.analysis.energy.checks import check_recording
+from edgebench.host.result.energy import MeterCheck
 from edgebench.meters.base import Gap, LossReport, Packet
 from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
 
 GAP = Gap(0, 1, 3, "words lost")
 
 
-def loss_check(loss: LossReport, **capability: Any) -> Check:
+def loss_check(loss: LossReport, **capability: Any) -> MeterCheck:
     """What is said of the losses."""
     checks = check_recording(header(**capability), loss, 0)
     (found,) = [check for check in checks if check.id == "loss"]

@@ -13,9 +13,11 @@ from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps,
 from support.records import run_record, worker_record
 
 from edgebench.host.analysis.energy.power_trace import PowerTrace
-from edgebench.host.analysis.energy.result import Numbers, RunEnergy
-from edgebench.host.analysis.energy.run import Asked, find_energy
-from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.analysis.energy.result import Numbers
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.analysis.energy.run import find_energy
+from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.windows import Timed
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.store.power_file import PowerFile
@@ -48,24 +50,24 @@ def found_in(
     *,
     timed: Queries | None = None,
     first_row: int = WARMUP_COUNT,
-    asked: Asked | None = None,
+    asked: EnergyRequest | None = None,
     clock: ClockModel | None = SAME_CLOCK,
     scenario: Scenario = Scenario.SINGLE_STREAM,
     **fields: Any,
-) -> RunEnergy:
+) -> EnergyResult:
     """The energy of the run above, by this recording."""
     ours = timed or queries()
     worker = worker_record(np.full(len(ours), 1000))
     made = run_record(worker)
     record = replace(made, events=EVENTS, **fields)
     record = replace(record, spec=replace(record.spec, scenario=scenario))
-    wanted = asked or Asked(meter="synthetic")
+    wanted = asked or EnergyRequest(meter="synthetic")
     found = find_energy(record, worker, Timed(ours, first_row), power, clock, wanted)
     assert found is not None
     return found
 
 
-def numbers_of(found: RunEnergy) -> Numbers:
+def numbers_of(found: EnergyResult) -> Numbers:
     """They are there."""
     assert found.numbers is not None, found.refused
     return found.numbers
@@ -185,7 +187,7 @@ def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
         Timed(queries(), WARMUP_COUNT),
         trace(tmp_path),
         SAME_CLOCK,
-        Asked(meter="synthetic"),
+        EnergyRequest(meter="synthetic"),
     )
     assert found is not None
     assert numbers_of(found).net is None
@@ -363,7 +365,7 @@ def test_clocks_are_known_to_the_end_of_the_last_window(
 
 def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
     """Watt-hours are taken for joules."""
-    asked = Asked(meter="synthetic", battery_capacity_j=3600.0)
+    asked = EnergyRequest(meter="synthetic", battery_capacity_j=3600.0)
     battery = numbers_of(found_in(trace(tmp_path), asked=asked)).battery
     assert battery is not None
     assert battery.inference_count == pytest.approx(3600 / (WORK_W * QUERY_S), rel=1e-3)
@@ -409,11 +411,11 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
             "window reaches 4 s before what the meter recorded",
         ),
         (
-            {"asked": Asked(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
+            {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
             "synchronisation: coded_load: the device played no code of work and rest",
         ),
         (
-            {"asked": Asked(meter="synthetic", sync=SyncMethod.ARRIVAL)},
+            {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.ARRIVAL)},
             "synchronisation: arrival: not a way for a meter with the clock host:monotonic",
         ),
     ],

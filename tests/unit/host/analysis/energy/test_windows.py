@@ -15,7 +15,8 @@ from support.energy import SECOND_NS, header, recorded, steps, with_term
 from support.tools import need_shared
 
 from edgebench.host.analysis.energy.site import site_of
-from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine, SyncMethod
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
 from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, View
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit

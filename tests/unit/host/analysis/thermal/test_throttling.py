@@ -31,11 +31,9 @@ from edgebench.agent.simulation.controllers import (
     UnderVoltage,
 )
 from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
-from edgebench.host.analysis.thermal.throttling import (
-    ThermalState,
-    Throttling,
-    find_throttling,
-)
+from edgebench.host.analysis.thermal.throttling import find_throttling
+from edgebench.host.result.thermal import ThermalState
+from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.analysis.thermal.timeline import Timeline, cut_into_windows
 from edgebench.protocol.thermal import Expectation
 
@@ -149,7 +147,7 @@ UNDISTURBED: dict[str, Case] = {
 }
 
 
-def found(case: Case, seed: int) -> Throttling:
+def found(case: Case, seed: int) -> ThermalResult:
     """What the detector says of a run."""
     make, expected, seconds, load, _ = case
     made = simulate(make(seed), seconds=seconds, seed=seed, load=load)

@@ -10,23 +10,31 @@ import numpy as np
 import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.energy.checks import Check
-from edgebench.host.analysis.energy.result import Numbers, QueryEnergy, RunEnergy
-from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine, SyncMethod
-from edgebench.host.analysis.energy.sync.choose import Sync, Tried
+from edgebench.host.result.energy import MeterCheck
+from edgebench.host.analysis.energy.result import Numbers
+from edgebench.host.result.energy import QueryEnergy
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.result.energy import SyncMethod
+from edgebench.host.analysis.energy.sync.choose import Sync
+from edgebench.host.result.energy import SyncAttempt
 from edgebench.host.analysis.energy.uncertainty import Uncertain
-from edgebench.host.analysis.latency.mllog import LoadgenResult
+from edgebench.host.result.latency import LoadgenResult
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
-from edgebench.host.analysis.measurement import (
-    EarlyStopping,
-    HostFacts,
-    ReferenceAccuracy,
-    measure_traces,
-)
-from edgebench.host.analysis.outputs import Accuracy, Agreement
-from edgebench.host.analysis.thermal.throttling import ThermalState, Throttling
-from edgebench.host.analysis.verdict.evidence import Evidence, State
-from edgebench.host.analysis.verdict.judge import RuleOutcome, RuleResult, Verdict, judge
+from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.result.latency import EarlyStopping
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.outputs import ReferenceAccuracy
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.outputs import Agreement
+from edgebench.host.result.thermal import ThermalState
+from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.result.verdict import State
+from edgebench.host.analysis.verdict.judge import judge
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.result.verdict import Finding
+from edgebench.host.result.verdict import Verdict
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
 from edgebench.host.analysis.verdict.table import MILDER, RULES
 from edgebench.protocol.record import (
@@ -49,7 +57,7 @@ Change = Callable[[Evidence], Evidence]
 
 
 WARM = CooldownFacts(CooldownOutcome.TIMED_OUT, 600.0, 85.1, 59.3, 45.0, -0.2)
-COOL = Throttling(
+COOL = ThermalResult(
     state=ThermalState.NOT_THROTTLED,
     cause=None,
     is_certain=False,
@@ -92,9 +100,9 @@ ALWAYS_THE_SAME = replace(
 )
 """A device that idles as it works: only rounding tells its powers apart."""
 _ALIGNED = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), 1e5)
-ENERGY = RunEnergy(
+ENERGY = EnergyResult(
     meter="Example Meter",
-    checks=(Check("complete", True, "1000 samples"), Check("rate", None, "too short")),
+    checks=(MeterCheck("complete", True, "1000 samples"), MeterCheck("rate", None, "too short")),
     sync=Sync(_ALIGNED, ()),
     numbers=NUMBERS,
 )
@@ -109,7 +117,7 @@ def unseen(evidence: Evidence) -> Evidence:
     """A code was played, and the meter did not see it."""
     code = LoadCode((0, 1, 2), (True, False))
     by_arrival = Alignment(SyncMethod.ARRIVAL, ClockLine(0, 0.0), 2e6)
-    tried = (Tried(SyncMethod.CODED_LOAD, None, "not seen"),)
+    tried = (SyncAttempt(SyncMethod.CODED_LOAD, None, "not seen"),)
     return worker(sync=SyncFacts(codes=(code,)))(energy(sync=Sync(by_arrival, tried))(evidence))
 
 
@@ -362,7 +370,7 @@ FAILING: list[tuple[str, State, Change]] = [
         "meter",
         State.SUSPECT,
         energy(
-            checks=(Check("complete", False, "port /dev/x is gone"),),
+            checks=(MeterCheck("complete", False, "port /dev/x is gone"),),
             sync=None,
             numbers=None,
             refused="complete: port /dev/x is gone",
@@ -372,7 +380,7 @@ FAILING: list[tuple[str, State, Change]] = [
         "energy_sync",
         State.SUSPECT,
         energy(
-            sync=Sync(None, (Tried(SyncMethod.EDGE, None, "no line"),)),
+            sync=Sync(None, (SyncAttempt(SyncMethod.EDGE, None, "no line"),)),
             numbers=None,
             refused="synchronisation: edge: no line",
         ),
@@ -455,7 +463,7 @@ PASSING: list[tuple[str, Change]] = [
 ]
 
 
-def rule_of(verdict: Verdict, name: str) -> RuleResult:
+def rule_of(verdict: Verdict, name: str) -> Finding:
     """One rule's answer."""
     (found,) = [rule for rule in verdict.rules if rule.id == name]
     return found
@@ -495,7 +503,7 @@ def test_code_that_was_seen_need_not_be_the_best_way() -> None:
         changed = unseen(evidence)
         assert changed.energy is not None
         assert changed.energy.sync is not None
-        tried = (Tried(SyncMethod.CODED_LOAD, 5e6),)
+        tried = (SyncAttempt(SyncMethod.CODED_LOAD, 5e6),)
         sync = replace(changed.energy.sync, tried=tried)
         return replace(changed, energy=replace(changed.energy, sync=sync))
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.measurement import HostFacts, measure_traces
+from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.result.facts import HostFacts
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.thermal import telemetry
 from edgebench.protocol.record import Scheduling

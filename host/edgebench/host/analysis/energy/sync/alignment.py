@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.protocol.clock import ClockModel
-
-
-class SyncMethod(Enum):
-    """How the two clocks were laid over each other; best first where all can be had.
-
-    Not a str: it is stored with the facts of a run, and would come back as one.
-    """
-
-    SHARED_CLOCK = "shared_clock"
-    """The meter's samples have times of the device's own clock."""
-    EDGE = "edge"
-    """A wire from the device to a digital input of the meter."""
-    PROBES = "probes"
-    """The samples have times of the host's clock; two-way probes tell the device's."""
-    CODED_LOAD = "coded_load"
-    """A code of work and rest that is seen in the power itself."""
-    ARRIVAL = "arrival"
-    """When the samples came to the host."""
 
 
 @dataclass(frozen=True, slots=True)

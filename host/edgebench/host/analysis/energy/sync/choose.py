@@ -21,12 +21,12 @@ from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.sync.alignment import (
     Alignment,
     ClockLine,
-    SyncMethod,
     after_arrival,
     host_line,
 )
 from edgebench.host.analysis.energy.sync.edges import align_edges
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT, align_code
+from edgebench.host.result.energy import SyncAttempt, SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
@@ -39,21 +39,11 @@ RESIDUAL_FACTOR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """One method, and what came of it."""
-
-    method: SyncMethod
-    error_ns: float | None
-    reason: str | None = None
-    """Why it gave nothing."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sync:
     """The best alignment, and all that were tried."""
 
     best: Alignment | None
-    tried: tuple[Tried, ...]
+    tried: tuple[SyncAttempt, ...]
     wanted: SyncMethod | None = None
 
     @property
@@ -90,17 +80,23 @@ def find_sync(
     """
     methods = _Methods(power, channel, marks, clocks)
     found: list[Alignment] = []
-    tried: list[Tried] = []
+    tried: list[SyncAttempt] = []
     if wanted is not None and wanted not in dict(methods.all()):
         domain = power.header.capability.clock_domain
-        tried.append(Tried(wanted, None, f"not a way for a meter with the clock {domain}"))
+        tried.append(
+            SyncAttempt(
+                method=wanted,
+                error_ns=None,
+                reason=f"not a way for a meter with the clock {domain}",
+            )
+        )
     for method, attempt in methods.all():
         try:
             alignment = attempt()
         except MeasurementError as exc:
-            tried.append(Tried(method, None, str(exc)))
+            tried.append(SyncAttempt(method, None, str(exc)))
             continue
-        tried.append(Tried(method, alignment.error_ns))
+        tried.append(SyncAttempt(method, alignment.error_ns))
         found.append(alignment)
     found, tried = _without_contradicted(found, tried)
     usable = [one for one in found if wanted in (None, one.method)]
@@ -109,8 +105,8 @@ def find_sync(
 
 
 def _without_contradicted(
-    found: list[Alignment], tried: list[Tried]
-) -> tuple[list[Alignment], list[Tried]]:
+    found: list[Alignment], tried: list[SyncAttempt]
+) -> tuple[list[Alignment], list[SyncAttempt]]:
     """Drop what another method shows to be wrong.
 
     A wire is believed before a pattern in the power, and either before arrivals, since a buffer on

@@ -28,10 +28,10 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.sync.alignment import (
     Alignment,
     ClockLine,
-    SyncMethod,
     fit_line,
     residuals_ns,
 )
+from edgebench.host.result.energy import SyncMethod
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 

@@ -1,0 +1,210 @@
+"""A run, computed from the agent's record and the traces.
+
+Pure: the same record and traces give the same run, which is how `edgebench verify` finds out that
+a stored one was changed.
+"""
+
+from __future__ import annotations
+
+from edgebench.host.analysis.energy.run import find_energy
+from edgebench.host.analysis.energy.windows import Timed
+from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.judge import judge
+from edgebench.host.analysis.verdict.machine import background_busy_ratio
+from edgebench.host.analysis.verdict.outputs import accuracy_drop
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.latency import WarmupCut
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import (
+    SCHEMA_VERSION,
+    ColdStartNs,
+    Conditions,
+    HarnessNs,
+    MemoryBytes,
+    Metrics,
+    ProfileResult,
+    Run,
+    RuntimeUse,
+    TelemetrySummary,
+)
+from edgebench.protocol.clock import ClockModel, ClockProbe, fit
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.spec import RunSpec
+
+
+def analyse_run(
+    record: RunRecord, traces: Traces, *, created_utc: str, clock: ClockModel | None
+) -> Run:
+    """The result of a run that measured something.
+
+    Raises:
+        MeasurementError: the trace is empty or cannot be true.
+    """
+    worker = record.worker
+    if worker is None:
+        raise MeasurementError("the run measured nothing")
+    facts = traces.facts
+    try:
+        measured = measure_traces(record, worker, traces)
+        energy = _energy(record, worker, traces, measured, clock)
+        verdict = judge(Evidence(record, worker, measured, facts, energy))
+    except MeasurementError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
+        # Whatever a device sends: what cannot be computed is not stored, and blocks nobody.
+        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+    runtime = worker.runtime
+    return Run(
+        schema_version=SCHEMA_VERSION,
+        run_id=record.run_id,
+        created_utc=created_utc,
+        kind="profile" if record.spec.is_profiled else "measurement",
+        pair=facts.pair,
+        simulated=record.simulated,
+        emulated=record.emulated,
+        spec=record.spec,
+        model=worker.model,
+        device=record.device,
+        runtime=RuntimeUse(
+            name=runtime.name,
+            version=runtime.version,
+            delegates_requested=runtime.delegates_requested,
+            delegates_used=runtime.delegates_used,
+            placement=worker.placement,
+        ),
+        metrics=_metrics(record.spec, worker, measured, facts, energy),
+        environment=record.environment,
+        conditions=_conditions(record, worker, facts, clock),
+        verdict=verdict,
+    )
+
+
+def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
+    """The clock model of a run; None when no probe was taken (the host was away)."""
+    if not any(probes):
+        return None
+    return fit(
+        probes, host_domain=f"host:{record.owner}", device_domain=f"device:{record.device.id}"
+    )
+
+
+def _energy(
+    record: RunRecord,
+    worker: WorkerRecord,
+    traces: Traces,
+    measured: Measurement,
+    clock: ClockModel | None,
+) -> EnergyResult | None:
+    """The energy of a run that asked for it, from a meter of the host or of the agent."""
+    request, served = traces.facts.energy, record.spec.meter
+    if request is None and served is not None:
+        request = EnergyRequest(meter=served)
+    if request is None:
+        return None
+    timed = Timed(traces.queries, measured.first_row)
+    return find_energy(record, worker, timed, traces.power, clock, request)
+
+
+def _metrics(
+    spec: RunSpec,
+    worker: WorkerRecord,
+    measured: Measurement,
+    facts: HostFacts,
+    energy: EnergyResult | None,
+) -> Metrics:
+    # A profile slows its own run down: its latencies are no headline.
+    is_headline = not spec.is_profiled
+    start, memory, harness = worker.cold_start, worker.memory, worker.harness
+    steady_class = measured.steady.steady_class
+    return Metrics(
+        latency_ns=measured.invoke if is_headline else None,
+        end_to_end_ns=measured.query if is_headline else None,
+        throughput_per_s=measured.throughput_per_s if is_headline else None,
+        early_stopping=measured.early_stopping if is_headline else None,
+        outliers=measured.outliers,
+        warmup=WarmupCut(
+            steady_class=steady_class.value if steady_class else None,
+            query_count=measured.first_row,
+            duration_ns=measured.warmup_ns,
+        ),
+        cold_start_ns=ColdStartNs(start.import_ns, start.load_ns, start.first_inference_ns),
+        memory_bytes=MemoryBytes(
+            peak_rss=memory.peak_rss_bytes,
+            steady_rss=memory.steady_rss_bytes,
+            steady_pss=memory.steady_pss_bytes,
+            model=memory.model_bytes,
+            arena=memory.arena_bytes,
+        ),
+        harness_ns=HarnessNs(harness.p50_ns, harness.per_query_ns, harness.end_to_end_p50_ns),
+        accuracy=_accuracy(measured, facts),
+        agreement=measured.agreement,
+        loadgen=measured.loadgen,
+        thermal=measured.throttling,
+        profile=_profile(worker, measured) if spec.is_profiled else None,
+        energy=energy,
+    )
+
+
+def _accuracy(measured: Measurement, facts: HostFacts) -> Accuracy | None:
+    found = measured.accuracy
+    if found is None:
+        return None
+    return Accuracy(
+        metric=found.metric,
+        value=found.value,
+        ci95=found.ci95,
+        sample_count=found.sample_count,
+        dataset=facts.dataset,
+        drop_vs_reference=accuracy_drop(found, facts.reference),
+        reference=facts.reference,
+    )
+
+
+def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
+    """The operators, and what the profiler itself costs beside the unprofiled pass before it."""
+    check = worker.check
+    total_ns = sum(operator.total_ns for operator in check.operators)
+    per_run_ns = total_ns / check.profile_run_count if check.profile_run_count else None
+    return ProfileResult(
+        run_count=check.profile_run_count,
+        operators=check.operators,
+        sum_ns_per_inference=per_run_ns,
+        unprofiled_p50_ns=measured.invoke.p50,
+        error=check.profile_error,
+    )
+
+
+def _conditions(
+    record: RunRecord, worker: WorkerRecord, facts: HostFacts, clock: ClockModel | None
+) -> Conditions:
+    sampled = record.telemetry
+    return Conditions(
+        load_1m_before=record.environment.load_1m,
+        load_1m_after=record.load_1m_after,
+        before=worker.before,
+        after=worker.after,
+        scheduling=worker.scheduling,
+        background_busy_ratio=background_busy_ratio(worker),
+        sample_count=worker.sample_count,
+        expected=record.expected,
+        cooldown=record.cooldown,
+        telemetry=TelemetrySummary(
+            sensors=sampled.sensors,
+            constants=sampled.constants,
+            rate_hz=sampled.rate_hz,
+            reading_count=sampled.reading_count,
+            sampler_cpu_ratio=sampled.cpu_s / sampled.wall_s if sampled.wall_s > 0 else None,
+        ),
+        telemetry_absent={item.sensor: item.reason for item in sampled.absent},
+        clock=clock,
+        marks=worker.sync,
+        metered=record.metered,
+        output_sha256=worker.output.sha256,
+        inputs=worker.inputs,
+        outputs=worker.outputs,
+        power_source=None,
+        ambient_c=facts.ambient_c,
+    )

@@ -1,0 +1,39 @@
+"""A model file on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.host.digests import file_sha256
+from edgebench.protocol.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model file on the host."""
+
+    path: Path
+    name: str
+    sha256: str
+    size_bytes: int
+
+    @property
+    def format(self) -> str:
+        """File suffix without its dot: tflite or onnx."""
+        return self.path.suffix.lower().lstrip(".")
+
+
+def open_model(path: Path, name: str | None = None) -> Model:
+    """Look at a model file.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"model is not a file: {path}")
+        digest, size_bytes = file_sha256(path), path.stat().st_size
+    except OSError as exc:
+        raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
+    return Model(path, name or printable(path.name), digest, size_bytes)

@@ -1,0 +1,107 @@
+"""Latency of a run: percentiles with intervals, outliers, the warm-up, MLPerf's own estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgebench.host.result.keys import key
+
+Interval = tuple[int, int]
+"""Bounds of a 95 % confidence interval, nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveCount:
+    """Number of independent queries that a sample is worth, by what is estimated from it."""
+
+    mean: int
+    p50: int
+    p90: int
+    p99: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Summary of latencies, nanoseconds."""
+
+    count: int
+    min: int
+    mean: float
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    p99_9: int | None
+    max: int
+    p50_ci95: Interval | None = None
+    p90_ci95: Interval | None = None
+    p99_ci95: Interval | None = None
+    mean_ci95: tuple[float, float] | None = None
+    effective_count: EffectiveCount | None = None
+    """None in runs that were stored before intervals were corrected for autocorrelation."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """MLPerf's early-stopping estimates, computed as LoadGen does."""
+
+    p90_ns: int | None = None
+    p99_ns: int | None = None
+    over_latency_count: int | None = None
+    """Server: queries over the target."""
+    is_target_met: bool | None = None
+    """Server: whether the percentile is within the target, with LoadGen's confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outliers:
+    """Number of latencies outside of the fences, and where those are, nanoseconds."""
+
+    count: int
+    """All latencies, outliers or not."""
+    low_mild_count: int
+    low_severe_count: int
+    high_mild_count: int
+    high_severe_count: int
+    mild_fences: tuple[float, float]
+    severe_fences: tuple[float, float]
+    score_max: float | None
+    """Largest modified score; None where more than half of the latencies are equal."""
+    score_outlier_count: int | None
+    """Latencies with a modified score above 3.5."""
+
+    @property
+    def mild_count(self) -> int:
+        """Number between the fences, on both sides."""
+        return self.low_mild_count + self.high_mild_count
+
+    @property
+    def severe_count(self) -> int:
+        """Number beyond the outer fences, on both sides."""
+        return self.low_severe_count + self.high_severe_count
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupCut:
+    """Inferences before the first one that counts."""
+
+    steady_class: str | None = field(metadata=key("class"))
+    """flat, warmup, slowdown or no_steady_state; None where there are too few queries to tell."""
+    query_count: int
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadgenResult:
+    """LoadGen's own result; None where the scenario has no such number."""
+
+    is_valid: bool
+    invalid_reason: str | None
+    query_count: int | None
+    p50_ns: int | None
+    p90_ns: int | None
+    p99_ns: int | None
+    early_stopping_p90_ns: int | None
+    early_stopping_p99_ns: int | None
+    samples_per_s: float | None
+    """Offline and server."""
+    error_count: int

@@ -1,0 +1,182 @@
+"""Every number of a run that has a name: its place, its unit, and which direction is good.
+
+Tables, comparisons, the list of runs and the exporters ask here; a metric is added by one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+
+from edgebench.host.result.keys import key_of
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.run import Run
+
+
+class Better(Enum):
+    """Which direction of a metric is good."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class Quantity(Enum):
+    """What a number is a number of; its unit is the one of the suffix."""
+
+    DURATION_NS = "ns"
+    DURATION_S = "s"
+    SIZE_BYTES = "bytes"
+    RATIO = "ratio"
+    COUNT = "count"
+    RATE = "per_s"
+    ENERGY_J = "j"
+    POWER_W = "w"
+    ENERGY_DELAY_JS = "js"
+    EFFICIENCY = "per_j"
+    PLAIN = ""
+    """In the unit of the model's outputs, or of a data set's metric."""
+
+
+class Budget(Enum):
+    """Whose uncertainty an energy has."""
+
+    GROSS = ""
+    NET = "net_"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number under `metrics` of run.json."""
+
+    path: str
+    """Keys, joined by dots, as `latency_ns.p50`."""
+    quantity: Quantity
+    better: Better
+    budget: Budget | None = None
+    """The meter's share in its uncertainty; None where no meter has one."""
+    short: str | None = None
+    """Name for those who type."""
+    column: str | None = None
+    """Key in the list of runs."""
+
+    def value(self, run: Run) -> float | None:
+        """The number of a run; None where it was not measured."""
+        found = value_at(run.metrics, self.path)
+        return float(found) if isinstance(found, (int, float)) else None
+
+    def interval(self, run: Run) -> tuple[float, float] | None:
+        """Its 95 % confidence interval; None where it has none."""
+        place, _, name = self.path.rpartition(".")
+        owner = value_at(run.metrics, place) if place else run.metrics
+        bounds = getattr(owner, f"{name}_ci95", None)
+        return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, as p50."""
+        return self.path.rpartition(".")[2]
+
+
+class NoSuchPath(LookupError):
+    """A document has no such key."""
+
+
+def value_at(owner: object, path: str) -> object:
+    """What stands at a path of keys below a part of a run; None where an owner of it is absent.
+
+    Raises:
+        NoSuchPath: there is no such key.
+    """
+    for name in path.split("."):
+        if owner is None:
+            return None
+        if isinstance(owner, Mapping):
+            if name not in owner:
+                raise NoSuchPath(path)
+            owner = owner[name]
+        elif is_dataclass(owner):
+            attributes = {key_of(one.metadata, one.name): one.name for one in fields(owner)}
+            if not name or name not in attributes:
+                raise NoSuchPath(path)
+            owner = getattr(owner, attributes[name])
+        else:
+            raise NoSuchPath(path)
+    return owner
+
+
+def headline_latency(run: Run) -> LatencySummary | None:
+    """The latencies that a run is about; None for a profile, which is about its operators."""
+    found = value_at(run.metrics, run.spec.scenario.traits.headline)
+    return found if isinstance(found, LatencySummary) else run.metrics.latency_ns
+
+
+def headline(run: Run) -> Metric:
+    """The number that a run is about."""
+    metric = METRICS[run.spec.scenario.traits.compared]
+    return metric if metric.value(run) is not None else METRICS["latency_ns.p50"]
+
+
+def _latencies() -> list[Metric]:
+    listed = ("p50", "p90", "p99")
+    return [
+        Metric(
+            f"{span}.{name}",
+            Quantity.DURATION_NS,
+            Better.LOWER,
+            column=f"{span}_{name}" if name in listed else None,
+        )
+        for span in ("latency_ns", "end_to_end_ns")
+        for name in ("min", "mean", *listed, "p99_9", "max")
+    ]
+
+
+def _lower(quantity: Quantity, group: str, *names: str) -> list[Metric]:
+    return [Metric(f"{group}.{name}", quantity, Better.LOWER) for name in names]
+
+
+_ALL = (
+    *_latencies(),
+    Metric("throughput_per_s", Quantity.RATE, Better.HIGHER, column="throughput_per_s"),
+    *_lower(Quantity.DURATION_NS, "early_stopping", "p90_ns", "p99_ns"),
+    *_lower(Quantity.DURATION_NS, "cold_start_ns", "import", "load", "first_inference"),
+    Metric("memory_bytes.peak_rss", Quantity.SIZE_BYTES, Better.LOWER, column="peak_rss_bytes"),
+    *_lower(Quantity.SIZE_BYTES, "memory_bytes", "steady_rss", "steady_pss", "model", "arena"),
+    *_lower(Quantity.DURATION_NS, "harness_ns", "p50", "per_query", "end_to_end_p50"),
+    *_lower(Quantity.DURATION_NS, "loadgen", "p50_ns", "p90_ns", "p99_ns"),
+    *_lower(Quantity.DURATION_NS, "loadgen", "early_stopping_p90_ns", "early_stopping_p99_ns"),
+    Metric("loadgen.samples_per_s", Quantity.RATE, Better.HIGHER),
+    Metric("accuracy.value", Quantity.PLAIN, Better.HIGHER),
+    Metric("accuracy.drop_vs_reference", Quantity.PLAIN, Better.LOWER),
+    Metric("agreement.fraction_equal", Quantity.RATIO, Better.HIGHER),
+    Metric("agreement.top1_equal_ratio", Quantity.RATIO, Better.HIGHER),
+    *_lower(Quantity.PLAIN, "agreement", "max_abs_diff", "relative_rms", "relative_rms_best"),
+    # All energies but the net one are the gross energy, or its inverse, times what the meter has
+    # no share in: the number of inferences, times on the device's clock, a capacity.
+    Metric(
+        "energy.gross_j_per_inference",
+        Quantity.ENERGY_J,
+        Better.LOWER,
+        Budget.GROSS,
+        short="energy_j",
+        column="energy_j_per_inference",
+    ),
+    Metric(
+        "energy.net_j_per_inference",
+        Quantity.ENERGY_J,
+        Better.LOWER,
+        Budget.NET,
+        short="net_energy_j",
+    ),
+    Metric("energy.energy_delay_js", Quantity.ENERGY_DELAY_JS, Better.LOWER, Budget.GROSS),
+    Metric("energy.power_w_mean", Quantity.POWER_W, Better.LOWER, Budget.GROSS),
+    Metric("energy.inferences_per_j", Quantity.EFFICIENCY, Better.HIGHER, Budget.GROSS),
+    Metric("energy.inferences_per_s_per_w", Quantity.EFFICIENCY, Better.HIGHER, Budget.GROSS),
+    Metric("energy.battery.inference_count", Quantity.COUNT, Better.HIGHER, Budget.GROSS),
+    Metric("energy.battery.duration_s", Quantity.DURATION_S, Better.HIGHER, Budget.GROSS),
+)
+
+METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
+"""Every metric that two runs can be compared by, by its path."""
+BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
+"""The metrics that may be called by less than their path."""

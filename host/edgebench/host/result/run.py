@@ -1,0 +1,179 @@
+"""The result of a run: these types are the schema of run.json.
+
+Keys may be added with a higher `SCHEMA_VERSION`, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import Pair
+from edgebench.host.result.keys import key
+from edgebench.host.result.latency import (
+    EarlyStopping,
+    LatencySummary,
+    LoadgenResult,
+    Outliers,
+    WarmupCut,
+)
+from edgebench.host.result.outputs import Accuracy, Agreement
+from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.result.verdict import Verdict
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.device import DeviceDescription, Environment
+from edgebench.protocol.record import (
+    MeterFacts,
+    ModelFacts,
+    Moment,
+    OperatorPlacement,
+    OperatorTime,
+    RuntimeFacts,
+    Scheduling,
+    SyncFacts,
+    TensorSpec,
+)
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.thermal import CooldownFacts, Expectation
+
+SCHEMA_VERSION = 7
+Path = tuple[str | int, ...]
+"""Keys and positions that lead to a value of a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeUse(RuntimeFacts):
+    """The runtime that ran the model, and where it put the operators."""
+
+    placement: tuple[OperatorPlacement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStartNs:
+    """Time to the first output, in its three parts, nanoseconds."""
+
+    import_: int = field(metadata=key("import"))
+    load: int
+    first_inference: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBytes:
+    """Memory of the worker, bytes; None where it is not told."""
+
+    peak_rss: int
+    steady_rss: int | None
+    """Resident memory after the timed loop."""
+    steady_pss: int | None
+    """Resident memory after the timed loop, shared pages divided among those who share them."""
+    model: int
+    """Growth of the resident set from before the load to after the first inference."""
+    arena: int | None
+    """What the runtime says that its tensors take."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessNs:
+    """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
+
+    p50: int
+    per_query: float
+    end_to_end_p50: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileResult:
+    """Operators of the model, and what the profiler itself costs beside the unprofiled pass."""
+
+    run_count: int
+    operators: tuple[OperatorTime, ...]
+    sum_ns_per_inference: float | None
+    unprofiled_p50_ns: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The computed numbers; null where a quantity was not measured."""
+
+    latency_ns: LatencySummary | None
+    """Latency of invocations; None for a profile, which slows its own run down."""
+    end_to_end_ns: LatencySummary | None
+    """Latency of queries; None where the scenario has only one, and for a profile."""
+    throughput_per_s: float | None
+    early_stopping: EarlyStopping | None
+    outliers: Outliers | None = None
+    warmup: WarmupCut
+    cold_start_ns: ColdStartNs
+    memory_bytes: MemoryBytes
+    harness_ns: HarnessNs
+    accuracy: Accuracy | None
+    agreement: Agreement | None
+    loadgen: LoadgenResult | None
+    thermal: ThermalResult | None = None
+    profile: ProfileResult | None
+    energy: EnergyResult | None = None
+    """None: no meter was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySummary:
+    """What was sampled beside the run, and what that cost."""
+
+    sensors: tuple[str, ...]
+    constants: dict[str, float]
+    rate_hz: float
+    reading_count: int
+    sampler_cpu_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The machine before, during and after the run."""
+
+    load_1m_before: float
+    load_1m_after: float | None
+    before: Moment
+    after: Moment
+    scheduling: Scheduling
+    background_busy_ratio: float | None
+    sample_count: int
+    expected: Expectation = field(default_factory=Expectation)
+    cooldown: CooldownFacts = field(default_factory=CooldownFacts)
+    telemetry: TelemetrySummary | None = None
+    telemetry_absent: dict[str, str] = field(default_factory=dict[str, str])
+    """Sensors that are not there, and why."""
+    clock: ClockModel | None
+    marks: SyncFacts = field(default_factory=SyncFacts)
+    metered: MeterFacts | None = None
+    output_sha256: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    power_source: str | None
+    ambient_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One model on one device in one configuration, with one verdict."""
+
+    schema_version: int
+    run_id: str
+    created_utc: str
+    kind: Literal["measurement", "profile"] = "measurement"
+    pair: Pair | None = None
+    simulated: bool
+    emulated: bool
+    spec: RunSpec
+    model: ModelFacts
+    device: DeviceDescription
+    runtime: RuntimeUse
+    metrics: Metrics
+    environment: Environment
+    conditions: Conditions
+    verdict: Verdict
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of every other file of the run, by path inside it."""
+    unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
+    """Keys of a newer version, which are kept as they are."""
