@@ -18,7 +18,7 @@ from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.host.store.verify import verify
+from edgebench.host.bench.verify import verify
 
 pytestmark = pytest.mark.alone
 

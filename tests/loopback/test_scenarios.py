@@ -27,7 +27,7 @@ from support.watchers import At, worker_pid
 
 from edgebench.host.bench.run import Interrupted
 from edgebench.host.lab import Run
-from edgebench.host.store.verify import verify
+from edgebench.host.bench.verify import verify
 from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; to import it from typing takes 5 ms
 if TYPE_CHECKING:
-    from edgebench.host.lab import Lab, Run
+    from edgebench.host.lab import Lab, StoredRun
 
-__all__ = ["Lab", "Run"]
+__all__ = ["Lab", "StoredRun"]
 
 
 def __getattr__(name: str) -> object:

@@ -6,9 +6,12 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from edgebench.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Scenario(Enum):
@@ -25,7 +28,6 @@ class Scenario(Enum):
     """One sample a query, arriving by a Poisson process; latency counts from the arrival."""
     OFFLINE = "offline"
     """All samples at once; what counts is how many are complete in a second."""
-
 
     @property
     def traits(self) -> ScenarioTraits:
@@ -139,8 +141,9 @@ class Limits:
 class RunSpec:
     """One run: how a model is loaded, how long it is measured, and within which limits."""
 
-    runtime: str
-    """Name of the runtime driver on the device: tflite, litert, onnx."""
+    runtime: str = ""
+    """Name of the runtime driver on the device: tflite, litert, onnx; empty until a device has been
+    asked which of them it has."""
     scenario: Scenario = Scenario.SINGLE_STREAM
     preset: str = "default"
     """Name of the preset that the settings started from; informative."""
@@ -362,7 +365,40 @@ def samples_per_query(spec: RunSpec) -> int:
     return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
 
 
-def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
+class SpecChanges(TypedDict, total=False):
+    """Fields of `RunSpec` that differ from the preset; None leaves the preset's value.
+
+    What a meter needs is not among them: it follows from the meter.
+    """
+
+    scenario: Scenario | str | None
+    engine: Engine | str | None
+    duration_s: float | None
+    min_query_count: int | None
+    max_query_count: int | None
+    warmup_query_count: int | None
+    warmup_duration_s: float | None
+    samples_per_query: int | None
+    target_qps: float | None
+    target_latency_s: float | None
+    target_percentile: float | None
+    sample_count: int | None
+    threads: int | None
+    delegate: str | None
+    seed: int | None
+    cpus: tuple[int, ...] | None
+    priority: Priority | str | None
+    governor: str | None
+    is_profiled: bool | None
+    is_checked: bool | None
+    dataset_sha256: str | None
+    telemetry_rate_hz: float | None
+    is_sustained: bool | None
+    cooldown_timeout_s: float | None
+    limits: Limits | None
+
+
+def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges]) -> RunSpec:
     """The run specification of a preset, with the given fields changed.
 
     Raises:
@@ -370,10 +406,10 @@ def from_preset(preset: str, *, runtime: str, **overrides: Any) -> RunSpec:
     """
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: there are {', '.join(sorted(PRESETS))}")
-    given = {name: value for name, value in overrides.items() if value is not None}
-    unknown = given.keys() - RunSpec.__dataclass_fields__.keys()
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    unknown = given.keys() - SpecChanges.__annotations__.keys()
     if unknown:
-        known = ", ".join(RunSpec.__dataclass_fields__)
+        known = ", ".join(SpecChanges.__annotations__)
         raise UsageError(f"unknown setting {', '.join(sorted(unknown))}: there are {known}")
     given |= {name: _member(kind, name, given[name]) for name, kind in _ENUMS if name in given}
     scenario = given.get("scenario", Scenario.SINGLE_STREAM)

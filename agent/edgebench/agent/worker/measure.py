@@ -25,7 +25,7 @@ from edgebench.protocol.record import (
     SyncFacts,
 )
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
-from edgebench.protocol.spec import Engine, RunSpec, Scenario
+from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor

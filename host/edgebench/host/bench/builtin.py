@@ -9,7 +9,7 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from edgebench.host.bench.run import Model, open_model
+from edgebench.host.bench.model import Model, open_model
 
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.client import Client
 from edgebench.host.result.document import created_utc
+from edgebench.host.result.run import Run
+from edgebench.host.show.sentences import described
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
@@ -18,8 +19,8 @@ from edgebench.host.store.files import (
     read_traces,
     unpack_traces,
     write_clock,
-    write_document,
     write_events,
+    write_run,
 )
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import remove_power
@@ -36,14 +37,14 @@ from edgebench.protocol.traces import METER_FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What the host itself recorded while a run went on; nothing, when it was away."""
+class HostRecord:
+    """What the host itself recorded during a run; nothing, when it was away."""
 
     probes: list[list[ClockProbe]]
     recording: Recording | None = None
 
 
-def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[str, Any] | None:
+def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run | None:
     """Store a finished run that waits on the device; None when it had measured nothing.
 
     The device forgets the run only after it is safe here.
@@ -59,17 +60,17 @@ def collect(client: Client, store: Store, run_id: str, beside: Beside) -> dict[s
         record = read_record(directory)
         if record.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        document = None
+        run = None
         if record.worker is not None:
-            document = _put_together(directory, record, beside)
+            run = _put_together(directory, record, beside)
     client.acknowledge(run_id)
-    return document
+    return run
 
 
 def collect_waiting(
     client: Client, store: Store, on_doubt: Callable[[str, EdgebenchError], None]
-) -> list[dict[str, Any]]:
-    """Store the runs that finished while no host was there; their documents.
+) -> list[Run]:
+    """Store the runs that finished while no host was there.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
     and `on_doubt` hears of it: it must not keep anybody from measuring.
@@ -77,21 +78,21 @@ def collect_waiting(
     Raises:
         TransportError: the link failed.
     """
-    documents = []
+    runs = []
     for run_id in client.list_runs().finished:
         try:
-            document = collect(client, store, run_id, Beside([]))
+            run = collect(client, store, run_id, HostRecord([]))
         except TransportError:
             raise
         except EdgebenchError as exc:
             on_doubt(run_id, exc)
             continue
-        if document is not None:
-            documents.append(document)
-    return documents
+        if run is not None:
+            runs.append(run)
+    return runs
 
 
-def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[str, Any]:
+def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:
     queries = unpack_traces(directory, record)
     # A run that another command started left its first probes and its facts here, if it was ours.
     probes = beside.probes or read_clock(directory)
@@ -101,15 +102,15 @@ def _put_together(directory: Path, record: RunRecord, beside: Beside) -> dict[st
         write_power(directory, recording)
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    document = analyse_run(
+    run = analyse_run(
         record,
         read_traces(directory, record, queries),
         created_utc=created_utc(record.run_id) or now,
         clock=fit_clock(probes, record),
     )
-    document |= {"files": file_digests(directory)}
-    write_document(directory, document)
-    return document
+    run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
+    write_run(directory, run)
+    return run
 
 
 def _kept_recording(directory: Path, record: RunRecord) -> Recording | None:

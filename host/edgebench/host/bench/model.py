@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgebench.host.digests import file_sha256
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.text import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
-"""What to measure on a device, step by step, and the walk through it."""
+"""The runs that a request makes on a device, step by step, and the walk through them."""
 
 from __future__ import annotations
 
 import random
 import secrets
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from edgebench.host.bench.dataset import Dataset
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
-from edgebench.host.bench.run import Model, measure
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest
+from edgebench.host.bench.run import RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
-from edgebench.host.power.metering import Metering
+from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.facts import Pair
+from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
@@ -24,7 +25,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from edgebench.protocol.spec import RunSpec, from_preset
+from edgebench.protocol.spec import RunSpec
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
@@ -45,130 +46,118 @@ class Step:
     runtime: str
     pair: Pair | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run on each device."""
-
-    models: list[Model]
-    runtime: str | None
-    """Name of a runtime, "all", or None for the preferred one of each format."""
-    preset: str
-    settings: dict[str, Any]
-    """Fields of `RunSpec`."""
-    metering: Metering | None = None
-    dataset: Dataset | None = None
-    references: dict[Model, Model] = field(default_factory=dict[Model, Model])
-    against: Model | None = None
-    """A candidate that the only model is compared with."""
-    pair_count: int = 0
-    ambient_c: float | None = None
-    is_across_runtimes: bool = False
-    """Baseline and candidate may run on different runtimes."""
-
-    def steps(self, system: SystemDescription) -> list[Step]:
-        """The runs on this device, in order.
-
-        Raises:
-            UsageError: the wanted runtime does not exist, or does not load a model.
-            RuntimeUnavailable: it is not usable there.
-        """
-        if self.against is None:
-            return [
-                Step(model, runtime)
-                for model in self.models
-                for runtime in runtimes_for(model, self.runtime, system)
-            ]
-        baseline, candidate = self.models[0], self.against
-        before = runtimes_for(baseline, self.runtime, system)
-        after = runtimes_for(candidate, self.runtime, system)
-        shared = [(runtime, runtime) for runtime in before if runtime in after]
-        if not shared and not self.is_across_runtimes:
-            raise UsageError(
-                f"no runtime loads both {baseline.name} and {candidate.name}; "
-                "to compare them on different ones: --allow runtime"
-            )
-        sides = shared or [(before[0], after[0])]
-        return [
-            step
-            for runtimes in sides
-            for step in self._pairs(Step(baseline, runtimes[0]), Step(candidate, runtimes[1]))
-        ]
-
-    def spec(self, step: Step) -> RunSpec:
-        """The specification of one of the runs.
+    def spec(self, spec: RunSpec) -> RunSpec:
+        """The specification of this run.
 
         Of a comparison only the first pair is checked: the models do not change meanwhile, and
         reference kernels may take longer than a run.
         """
-        made = from_preset(self.preset, runtime=step.runtime, **self.settings)
-        is_repeated = step.pair is not None and step.pair.number > 0
-        return replace(made, is_checked=False) if is_repeated else made
-
-    def _pairs(self, baseline: Step, candidate: Step) -> list[Step]:
-        """Baseline and candidate side by side, in random order, each first as often as the other.
-
-        Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
-        order is drawn from the comparison's id, which is kept with every run.
-        """
-        comparison_id = secrets.token_hex(4)
-        chance = random.Random(comparison_id)
-        is_swapped = [number % 2 == 1 for number in range(self.pair_count)]
-        chance.shuffle(is_swapped)
-        steps: list[Step] = []
-        for number in range(self.pair_count):
-            sides = [(BASELINE, baseline), (CANDIDATE, candidate)]
-            if is_swapped[number]:
-                sides.reverse()
-            steps += [replace(step, pair=Pair(comparison_id, number, side)) for side, step in sides]
-        return steps
+        is_repeated = self.pair is not None and self.pair.number > 0
+        is_checked = spec.is_checked and not is_repeated
+        return replace(spec, runtime=self.runtime, is_checked=is_checked)
 
 
-def run_plan(client: Client, store: Store, plan: Plan, watcher: Watcher) -> list[dict[str, Any]]:
-    """Make every run of a plan on one device; the documents of those that did not fail.
+def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
+    """The runs of a request on this device, in order.
+
+    Raises:
+        UsageError: the wanted runtime does not exist, or does not load a model.
+        RuntimeUnavailable: it is not usable there.
+    """
+    if request.against is None:
+        return [
+            Step(model, runtime)
+            for model in request.models
+            for runtime in runtimes_for(model, request.runtime, system)
+        ]
+    baseline, candidate = request.models[0], request.against.candidate
+    before = runtimes_for(baseline, request.runtime, system)
+    after = runtimes_for(candidate, request.runtime, system)
+    shared = [(runtime, runtime) for runtime in before if runtime in after]
+    if not shared and not request.against.is_across_runtimes:
+        raise UsageError(
+            f"no runtime loads both {baseline.name} and {candidate.name}; "
+            "to compare them on different ones: --allow runtime"
+        )
+    return [
+        step
+        for runtimes in shared or [(before[0], after[0])]
+        for step in _pairs(
+            Step(baseline, runtimes[0]), Step(candidate, runtimes[1]), request.against
+        )
+    ]
+
+
+def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[Step]:
+    """Baseline and candidate side by side, in random order, each first as often as the other.
+
+    Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
+    order is drawn from the comparison's id, which is kept with every run.
+    """
+    comparison_id = secrets.token_hex(4)
+    chance = random.Random(comparison_id)
+    is_swapped = [number % 2 == 1 for number in range(against.pair_count)]
+    chance.shuffle(is_swapped)
+    steps: list[Step] = []
+    for number in range(against.pair_count):
+        sides = [(BASELINE, baseline), (CANDIDATE, candidate)]
+        if is_swapped[number]:
+            sides.reverse()
+        steps += [replace(step, pair=Pair(comparison_id, number, side)) for side, step in sides]
+    return steps
+
+
+def run_all(
+    client: Client,
+    store: Store,
+    request: BenchRequest,
+    meter: OpenMeter | None,
+    watcher: Watcher,
+) -> list[Run]:
+    """Make every run of a request on one device; those that did not fail.
 
     Raises:
         Interrupted: the user pressed Ctrl-C.
         EdgebenchError: something that ends all runs, not only one.
     """
-    steps = _steps_on(client, plan, watcher)
-    documents: list[dict[str, Any]] = []
+    steps = _steps_on(client, request, meter, watcher)
+    accuracy = request.accuracy
+    runs: list[Run] = []
     for number, step in enumerate(steps, 1):
         model, runtime = step.model, step.runtime
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
-        spec = plan.spec(step)
+        reference = accuracy.references.get(model) if accuracy else None
+        run_request = RunRequest(
+            model=model,
+            spec=step.spec(request.spec),
+            dataset=accuracy.dataset if accuracy else None,
+            reference=reference_accuracy(reference, runtime, runs),
+            pair=step.pair,
+            ambient_c=request.ambient_c,
+            meter=meter,
+        )
         try:
-            document = measure(
-                client,
-                store,
-                model,
-                spec,
-                dataset=plan.dataset,
-                reference=reference_accuracy(plan.references.get(model), runtime, documents),
-                pair=step.pair,
-                ambient_c=plan.ambient_c,
-                metering=plan.metering,
-                on_notice=watcher.notice,
-                on_bytes=watcher.pushed,
-            )
+            run = measure(client, store, run_request, watcher)
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
         else:
-            watcher.finished(document)
-            documents.append(document)
-    return documents
+            watcher.finished(run)
+            runs.append(run)
+    return runs
 
 
-def _steps_on(client: Client, plan: Plan, watcher: Watcher) -> list[Step]:
+def _steps_on(
+    client: Client, request: BenchRequest, meter: OpenMeter | None, watcher: Watcher
+) -> list[Step]:
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
-    if plan.metering:
-        plan.metering.require_served(system)
+    if meter is not None:
+        meter.require_served(system)
     for report in system.runtimes:
-        if plan.runtime == ALL_RUNTIMES and not report.is_usable:
+        if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
-    return plan.steps(system)
+    return plan_steps(request, system)
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from edgebench.host.bench.builtin import builtin_models, find_model
-from edgebench.host.bench.run import Model
+from edgebench.host.bench.model import Model
 from edgebench.host.result.outputs import ReferenceAccuracy
+from edgebench.host.result.run import Run
 
 
 def find_references(models: Sequence[Model], named: str | Path | None) -> dict[Model, Model]:
@@ -24,7 +24,9 @@ def find_references(models: Sequence[Model], named: str | Path | None) -> dict[M
     return {model: sibling for model, sibling in pairs if sibling is not None}
 
 
-def with_references_first(models: Sequence[Model], references: dict[Model, Model]) -> list[Model]:
+def with_references_first(
+    models: Sequence[Model], references: Mapping[Model, Model]
+) -> list[Model]:
     """The models to measure, the references before those who are held against them."""
     first = list(dict.fromkeys(references.values()))
     digests = {model.sha256 for model in first}
@@ -32,7 +34,7 @@ def with_references_first(models: Sequence[Model], references: dict[Model, Model
 
 
 def reference_accuracy(
-    reference: Model | None, runtime: str, documents: Sequence[dict[str, Any]]
+    reference: Model | None, runtime: str, runs: Sequence[Run]
 ) -> ReferenceAccuracy | None:
     """What the reference has achieved a moment ago; None if it has not.
 
@@ -41,16 +43,15 @@ def reference_accuracy(
     if reference is None:
         return None
     achieved = [
-        document
-        for document in documents
-        if document["model"]["sha256"] == reference.sha256
-        and document["metrics"]["accuracy"]
-        and document["verdict"]["state"] != "invalid"  # then that is not to be trusted either
+        (run, run.metrics.accuracy.value)
+        for run in runs
+        if run.model.sha256 == reference.sha256
+        and run.metrics.accuracy is not None
+        and not run.verdict.is_refused  # then its accuracy is not to be trusted either
     ]
-    here = [document for document in achieved if document["runtime"]["name"] == runtime]
-    for document in reversed(here or achieved):
-        value = document["metrics"]["accuracy"]["value"]
-        return ReferenceAccuracy(document["run_id"], reference.name, value)
+    here = [(run, value) for run, value in achieved if run.runtime.name == runtime]
+    for run, value in reversed(here or achieved):
+        return ReferenceAccuracy(run.run_id, reference.name, value)
     return None
 
 

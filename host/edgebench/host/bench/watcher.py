@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from edgebench.host.bench.run import Model
+from edgebench.host.bench.model import Model
+from edgebench.host.result.run import Run
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Progress, Telemetry
@@ -45,13 +45,13 @@ class Watcher:
     def pushed(self, done: int, total: int) -> None:
         """So many bytes of the model are on the device."""
 
-    def collected(self, document: dict[str, Any]) -> None:
+    def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
 
-    def finished(self, document: dict[str, Any]) -> None:
+    def finished(self, run: Run) -> None:
         """A run is stored."""
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:

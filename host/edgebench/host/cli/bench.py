@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
@@ -27,10 +27,12 @@ from edgebench.host.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from edgebench.host.analysis.compare.runs import Compared
+    from edgebench.host.analysis.compare.runs import RunComparison
+    from edgebench.host.bench.request import BenchRequest
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
-    from edgebench.protocol.spec import Limits
+    from edgebench.host.result.run import Run
+    from edgebench.protocol.spec import SpecChanges
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,24 +132,27 @@ def run(options: argparse.Namespace) -> int:
     from edgebench.host.cli import main as codes
     from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.cli.progress import ProgressWatcher
-    from edgebench.host.lab import Lab
+    from edgebench.host.lab import Lab, compare_pairs
     from edgebench.protocol.errors import EdgebenchError
 
     lab = Lab(options.store)
-    compared: list[Compared] = []
+    compared: list[RunComparison] = []
     is_interrupted = False
     with ProgressWatcher() as watcher:
         try:
-            compared = _measure(options, lab, watcher)
+            request = _request(options)
+            runs = lab.measure(request, watcher)
+            if request.against is not None:
+                compared = compare_pairs(request.against, runs)
         except Interrupted as exc:
             is_interrupted = True
-            if exc.document is not None:
-                watcher.documents.append(exc.document)
+            if exc.run is not None:
+                watcher.runs.append(exc.run)
         except (EdgebenchError, KeyboardInterrupt):
             _report(options, lab, watcher)  # what was measured before is not lost from sight
             raise
     if compared:
-        report(compared, is_json=options.json, documents=watcher.documents)
+        report(compared, is_json=options.json, runs=watcher.runs)
         _report_losses(options, compared, watcher)
         return exit_code(compared)
     _report(options, lab, watcher)
@@ -156,54 +161,61 @@ def run(options: argparse.Namespace) -> int:
         return codes.INTERRUPTED
     if watcher.failures:
         return codes.FAILED
-    return codes.INVALID if any(map(_is_refused, watcher.documents)) else codes.DONE
+    return codes.INVALID if any(map(_is_refused, watcher.runs)) else codes.DONE
 
 
-def _is_refused(document: dict[str, Any]) -> bool:
+def _is_refused(run: Run) -> bool:
     """Whether a number that was asked for is not there: all of them, or the energy."""
-    energy = document["metrics"]["energy"]
-    is_energy_refused = energy is not None and energy["refused"] is not None
-    return document["verdict"]["state"] == "invalid" or is_energy_refused
+    energy = run.metrics.energy
+    return run.verdict.is_refused or (energy is not None and energy.refused is not None)
 
 
-def _measure(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> list[Compared]:
-    """Measure the models, or the pairs of a comparison."""
-    shared: dict[str, Any] = {
-        "on": options.on or ["local"],
-        "runtime": options.runtime,
-        "preset": _preset(options),
-        "limits": _limits(options),
-        "meter": options.meter,
-        "sync": options.sync,
-        "battery_capacity_j": options.battery,
-        "idle_duration_s": options.idle,
-        "ambient_c": options.ambient,
-        "watcher": watcher,
-        **_settings(options),
-    }
+def _request(options: argparse.Namespace) -> BenchRequest:
+    """What was asked for: the models, or the pairs of a comparison."""
+    from edgebench.host.bench.builtin import find_model
+    from edgebench.host.bench.request import DEFAULT_PAIRS, ComparisonRequest, new_request
+    from edgebench.protocol.errors import UsageError
+
+    against = None
     if options.against is None:
-        _refuse_without_against(options)
-        lab.bench(*options.models, accuracy=options.accuracy, reference=options.reference, **shared)
-        return []
-    found, _ = lab.bench_against(
-        _only_model(options),
-        options.against,
-        metrics=options.metric,
-        margin_ratio=options.fail_on,
-        allowed=options.allow or (),
-        **({"pairs": options.pairs} if options.pairs is not None else {}),
-        **shared,
+        for name in ("pairs", "metric", "fail_on", "allow"):
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name.replace('_', '-')} needs --against B")
+    else:
+        if len(options.models) != 1:
+            count = len(options.models)
+            raise UsageError(f"--against compares one model with another, got {count}")
+        against = ComparisonRequest(
+            candidate=find_model(options.against),
+            pair_count=DEFAULT_PAIRS if options.pairs is None else options.pairs,
+            metrics=tuple(options.metric or ()),
+            margin_ratio=options.fail_on,
+            allowed=tuple(options.allow or ()),
+        )
+    return new_request(
+        options.models,
+        on=options.on or ["local"],
+        runtime=options.runtime,
+        preset=_preset(options),
+        accuracy=options.accuracy,
+        reference=options.reference,
+        meter=options.meter,
+        sync=options.sync,
+        battery_capacity_j=options.battery,
+        idle_duration_s=options.idle,
+        ambient_c=options.ambient,
+        against=against,
+        **_changes(options),
     )
-    return found
 
 
 def _report_losses(
-    options: argparse.Namespace, compared: list[Compared], watcher: ProgressWatcher
+    options: argparse.Namespace, compared: list[RunComparison], watcher: ProgressWatcher
 ) -> None:
     """Say which pairs are missing, and why."""
-    from edgebench.host.lab import DEFAULT_PAIRS
+    from edgebench.host.bench.request import DEFAULT_PAIRS
 
-    watcher.show_doubts([d for d in watcher.documents if d["verdict"]["state"] == "invalid"])
+    watcher.show_doubts([run for run in watcher.runs if run.verdict.is_refused])
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
     wanted = options.pairs or DEFAULT_PAIRS
@@ -213,55 +225,38 @@ def _report_losses(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
-def _only_model(options: argparse.Namespace) -> str:
-    from edgebench.protocol.errors import UsageError
-
-    if len(options.models) != 1:
-        raise UsageError(f"--against compares one model with another, got {len(options.models)}")
-    if options.accuracy or options.reference or options.profile:
-        raise UsageError("--against compares latencies; measure accuracy and profile on their own")
-    return str(options.models[0])
-
-
-def _refuse_without_against(options: argparse.Namespace) -> None:
-    from edgebench.protocol.errors import UsageError
-
-    for name in ("pairs", "metric", "fail_on", "allow"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} needs --against B")
-
-
 def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
+    from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.tables import console, results_table
 
-    documents = watcher.documents
+    runs = watcher.runs
     if options.json:
-        json.dump({"runs": documents}, sys.stdout, indent=1)
+        json.dump({"runs": [to_document(run) for run in runs]}, sys.stdout, indent=1)
         print()
-    elif documents:
+    elif runs:
         out = console()
-        out.print(results_table(documents, out.width))
-        for document in documents:
-            if document["metrics"]["profile"] is not None:
-                out.print(operators_table(document))
-            if document["spec"]["is_sustained"] and document["verdict"]["state"] != "invalid":
-                for line in heat_lines(document["metrics"]["thermal"]):
-                    print(f"sustained: {document['model']['name']}: {line}")
-    watcher.show_doubts(documents)
+        out.print(results_table(runs, out.width))
+        for run in runs:
+            if run.metrics.profile is not None:
+                out.print(operators_table(run.metrics.profile))
+            if run.spec.is_sustained and not run.verdict.is_refused:
+                for line in heat_lines(run.metrics.thermal):
+                    print(f"sustained: {run.model.name}: {line}")
+    watcher.show_doubts(runs)
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
     if watcher.failures and (hint := hint_for(watcher.failures[-1][1])):
         print(f"hint: {hint}", file=sys.stderr)
-    if documents and not options.json:
+    if runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        print(f"next: edgebench show {documents[-1]['run_id']}{store}", file=sys.stderr)
+        print(f"next: edgebench show {runs[-1].run_id}{store}", file=sys.stderr)
 
 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
-    kept = len(watcher.documents)
+    kept = len(watcher.runs)
     runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
     print(f"interrupted: {runs}" if kept else "interrupted: nothing was kept", file=sys.stderr)
 
@@ -275,48 +270,39 @@ def _preset(options: argparse.Namespace) -> str:
     return "quick" if options.quick else options.preset or DEFAULT_PRESET
 
 
-def _limits(options: argparse.Namespace) -> Limits:
-    from edgebench.protocol.spec import Limits
+def _changes(options: argparse.Namespace) -> SpecChanges:
+    """What the options change of the preset; None leaves it."""
+    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES, Limits, SpecChanges
 
     limits = Limits(memory_bytes=options.memory_limit)
-    return limits if options.timeout is None else replace(limits, load_timeout_s=options.timeout)
-
-
-def _sustained(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that --sustained stands for."""
-    from edgebench.protocol.errors import UsageError
-    from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES
-
-    if options.sustained is None:
-        return {}
-    if options.duration is not None:
-        raise UsageError("--sustained and --duration contradict each other")
-    return {
-        "duration_s": options.sustained,
-        "is_sustained": True,
-        "max_query_count": MAX_SUSTAINED_QUERIES,
-    }
-
-
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "scenario": options.scenario,
-        "engine": options.engine,
-        "priority": options.priority,
-        "governor": options.governor,
-        "cpus": options.cpus,
-        "target_qps": options.qps,
-        "target_latency_s": options.target_latency,
-        "samples_per_query": options.samples_per_query,
-        "is_profiled": options.profile or None,
-        "cooldown_timeout_s": options.cooldown,
-        "telemetry_rate_hz": options.telemetry_rate,
-        "is_checked": False if options.no_check else None,
-        "duration_s": options.duration,
-        "min_query_count": options.min_queries,
-        "warmup_query_count": options.warmup,
-        "threads": options.threads,
-        "delegate": options.delegate,
-        "seed": options.seed,
-        **_sustained(options),
-    }
+    if options.timeout is not None:
+        limits = replace(limits, load_timeout_s=options.timeout)
+    changes = SpecChanges(
+        scenario=options.scenario,
+        engine=options.engine,
+        priority=options.priority,
+        governor=options.governor,
+        cpus=options.cpus,
+        target_qps=options.qps,
+        target_latency_s=options.target_latency,
+        samples_per_query=options.samples_per_query,
+        is_profiled=options.profile or None,
+        cooldown_timeout_s=options.cooldown,
+        telemetry_rate_hz=options.telemetry_rate,
+        is_checked=False if options.no_check else None,
+        duration_s=options.duration,
+        min_query_count=options.min_queries,
+        warmup_query_count=options.warmup,
+        threads=options.threads,
+        delegate=options.delegate,
+        seed=options.seed,
+        limits=limits,
+    )
+    if options.sustained is not None:
+        if options.duration is not None:
+            raise UsageError("--sustained and --duration contradict each other")
+        changes["duration_s"] = options.sustained
+        changes["is_sustained"] = True
+        changes["max_query_count"] = MAX_SUSTAINED_QUERIES
+    return changes

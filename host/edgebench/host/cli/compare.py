@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgebench.host.analysis.compare.runs import Compared
+    from edgebench.host.analysis.compare.runs import RunComparison
+    from edgebench.host.result.run import Run
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,19 +60,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def report(
-    found: Sequence[Compared],
+    found: Sequence[RunComparison],
     *,
     is_json: bool,
-    documents: Sequence[dict[str, Any]] | None = None,
+    runs: Sequence[Run] | None = None,
 ) -> None:
-    """Print what was found; with the documents of runs that were made for it."""
+    """Print what was found; with the runs that were made for it."""
+    from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console
     from edgebench.protocol.codec import to_plain
 
     if is_json:
-        runs = {} if documents is None else {"runs": list(documents)}
-        print(json.dumps(runs | {"comparisons": to_plain(tuple(found))}, indent=1))
+        made = {} if runs is None else {"runs": [to_document(run) for run in runs]}
+        print(json.dumps(made | {"comparisons": to_plain(tuple(found))}, indent=1))
         return
     out = console()
     out.print(comparisons_table(found, out.width))
@@ -79,7 +81,7 @@ def report(
         print(line)
 
 
-def exit_code(found: Sequence[Compared]) -> int:
+def exit_code(found: Sequence[RunComparison]) -> int:
     """4 when anything is worse, else 5 when anything is undecided, else 0."""
     from edgebench.host.analysis.compare.comparison import ComparisonOutcome
     from edgebench.host.cli import main as codes

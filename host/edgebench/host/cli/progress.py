@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -10,12 +10,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
-from edgebench.host.bench.run import Model
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
-from edgebench.host.result.document import headline_ns
+from edgebench.host.result.metrics import headline
+from edgebench.host.result.run import Run
 from edgebench.host.show.tables import REFUSED, console, safe, verdict_lines
-from edgebench.host.show.units import format_bytes, format_duration, format_ns
-from edgebench.host.store.index import INVALID
+from edgebench.host.show.units import format_bytes, format_duration, format_metric
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
@@ -99,7 +99,7 @@ class ProgressWatcher(Watcher):
         self._phase = ""
         self._title = ""
         self.failures: list[tuple[str, EdgebenchError]] = []
-        self.documents: list[dict[str, Any]] = []
+        self.runs: list[Run] = []
 
     def __enter__(self) -> ProgressWatcher:
         self._bar.start()
@@ -148,34 +148,32 @@ class ProgressWatcher(Watcher):
             what = f"sending {format_bytes(done)} of {format_bytes(total)}"
             self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)
 
-    def collected(self, document: dict[str, Any]) -> None:
+    def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
-        self._say(
-            f"note: run {document['run_id']} had finished while no host was there; stored here"
-        )
+        self._say(f"note: run {run.run_id} had finished while no host was there; stored here")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
         self._say(f"warning: run {run_id} stays on the device: {error}")
 
-    def finished(self, document: dict[str, Any]) -> None:
+    def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
-        self.documents.append(document)
+        self.runs.append(run)
         if not self._console.is_terminal:
-            state = document["verdict"]["state"]
-            p50 = REFUSED if state == INVALID else format_ns(headline_ns(document).get("p50"))
-            self._say(f"done: {self._title}: p50 {p50}, {state}")
+            metric = headline(run)
+            value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
+            self._say(f"done: {self._title}: {metric.name} {value}, {run.verdict.state.value}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
         self._clear()
         self.failures.append((f"{model.name} on {runtime}", error))
 
-    def show_doubts(self, documents: list[dict[str, Any]]) -> None:
+    def show_doubts(self, runs: Sequence[Run]) -> None:
         """Say why runs are not valid."""
-        for document in documents:
-            for line in verdict_lines(document):
+        for run in runs:
+            for line in verdict_lines(run):
                 self._say(line)
 
     def _clear(self) -> None:

@@ -47,18 +47,12 @@ def _session(options: argparse.Namespace, directory: Path) -> int:
 def _run(options: argparse.Namespace, store: Store) -> int:
     from edgebench.host.show.page import run_page
     from edgebench.host.show.tables import console
-    from edgebench.protocol.errors import StoreError
 
     run_id = store.resolve(options.run)
-    document = store.document(run_id)
     if options.json:
-        print(json.dumps(document, indent=1))
-    else:
-        out = console()
-        try:
-            page = run_page(document, out.width)
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise StoreError(f"run {run_id} is damaged: {type(exc).__name__} {exc}") from exc
-        out.print(page)
-        out.print(str(store.directory(run_id)), soft_wrap=True)
+        print(json.dumps(store.document(run_id), indent=1))
+        return DONE
+    out = console()
+    out.print(run_page(store.run(run_id), out.width))
+    out.print(str(store.directory(run_id)), soft_wrap=True)
     return DONE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 
 if TYPE_CHECKING:
-    from edgebench.host.store.verify import Difference
+    from edgebench.host.bench.verify import Difference
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,9 +28,9 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Verify it; exit code 1 when anything differs."""
+    from edgebench.host.bench.verify import verify, verify_session
     from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
-    from edgebench.host.store.verify import verify, verify_session
 
     store = Store(options.store)
     directory = find_session(store, options.run)

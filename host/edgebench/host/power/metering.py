@@ -1,10 +1,9 @@
-"""How runs are metered: which meter, what the device has to do for it, and what is asked of it."""
+"""How runs are metered: what is asked of a meter, and what the device has to do for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from edgebench.host.analysis.energy.windows import (
     IDLE_BEGIN_RATIO,
@@ -14,40 +13,100 @@ from edgebench.host.analysis.energy.windows import (
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.power.session import open_meter
 from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Header, Meter
 from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed, UsageError
+from edgebench.protocol.spec import RunSpec
 
 AGENT_PREFIX = "agent:"
 """Before the name of a meter that the device's own agent serves."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""In an idle window, of which a quarter is left out."""
+"""Samples in an idle window, a quarter of which is left out."""
 LOOP_WINDOWS = 2
 """Shortest windows of the meter in a timed loop, half of which may go before it is steady."""
 _TYPICAL_RATE_HZ = 10.0
-"""Of a meter that only the device's agent knows."""
+"""Rate of a meter that only the device's agent knows."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
 """Samples of the meter in a chip: the change is in the middle of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metering:
-    """A meter that is ready, and what goes with it."""
+def new_energy_request(
+    meter: str | None,
+    devices: Sequence[str],
+    *,
+    sync: str | None = None,
+    battery_capacity_j: float | None = None,
+    idle_duration_s: float | None = None,
+) -> EnergyRequest | None:
+    """What is asked of the meter that `--meter` names; None where none is named.
 
-    name: str
-    """As the user wrote it."""
+    Raises:
+        UsageError: there is no such meter, it measures another machine, or only one of several; or
+            something was asked that needs a meter.
+    """
+    if meter is None:
+        given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(f"{option} needs a meter: --meter METER")
+        return None
+    method = _method(sync)
+    # A meter that no driver has is told here, before a connection is opened for it.
+    is_outside = is_external(meter.removeprefix(AGENT_PREFIX))
+    if not meter.startswith(AGENT_PREFIX):
+        if len(set(devices)) > 1:
+            raise UsageError(
+                f"meter {meter} is wired to one device, not to {', '.join(devices)}; agent:METER "
+                "takes the meter of each"
+            )
+        elsewhere = [device for device in devices if device != LOCAL_NAME]
+        if elsewhere and not is_outside:
+            raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
+    return EnergyRequest(
+        meter=meter,
+        sync=method,
+        battery_capacity_j=battery_capacity_j,
+        idle_duration_s=idle_duration_s,
+    )
+
+
+def _method(sync: str | None) -> SyncMethod | None:
+    if sync in (None, "auto"):
+        return None
+    try:
+        return SyncMethod(sync)
+    except ValueError:
+        names = ", ".join(method.value for method in SyncMethod)
+        raise UsageError(f"unknown synchronisation {sync!r}: there are auto, {names}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMeter:
+    """A meter that is open, with what is asked of it."""
+
+    request: EnergyRequest
     meter: Meter | None
     """None: the agent has it."""
     header: Header | None
-    sync: SyncMethod | None = None
-    battery_capacity_j: float | None = None
-    idle_duration_s: float | None = None
-    """None: as the meter needs it."""
+
+    @classmethod
+    def of(cls, request: EnergyRequest) -> OpenMeter:
+        """Open the meter of a request; one of the agent's is opened there, at each run.
+
+        Raises:
+            UsageError: it cannot be used.
+            TargetError: its driver fails.
+        """
+        if request.meter.startswith(AGENT_PREFIX):
+            return cls(request=request, meter=None, header=None)
+        meter, header = open_meter(request.meter)
+        return cls(request=request, meter=meter, header=header)
 
     def close(self) -> None:
         """Let go of the meter."""
@@ -56,8 +115,8 @@ class Metering:
 
     @property
     def served_name(self) -> str | None:
-        """Of a meter of the agent's, as the agent knows it; None for one of the host's."""
-        return self.name.removeprefix(AGENT_PREFIX) if self.meter is None else None
+        """Name by which the agent knows its meter; None for a meter of the host's."""
+        return self.request.meter.removeprefix(AGENT_PREFIX) if self.meter is None else None
 
     def require_served(self, system: SystemDescription) -> None:
         """Check that an agent has the meter, if it is to be the agent's.
@@ -74,24 +133,32 @@ class Metering:
                 meant=meant_of(wanted, system.meters),
             )
 
-    def settings(self) -> dict[str, Any]:
-        """Fields of `RunSpec`: what the device does for the meter."""
-        agents = self.served_name
-        return {
-            "meter": agents,
-            "idle_duration_s": self._idle_s(),
-            "load_code_chip_s": self._chip_s() if self._is_code_wanted(agents) else None,
-        }
+    def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
+        """The specification with what the device does for the meter.
 
-    def loop_s(self, preset_s: float) -> float:
-        """How long to measure where nobody said it: as the preset, or longer for the meter."""
+        How long arrivals are waited for is not the meter's to say.
+
+        Raises:
+            UsageError: no run takes such an idle time, or such a code.
+        """
+        may_be_longer = not is_duration_fixed and not spec.scenario.traits.is_scheduled
+        return replace(
+            spec,
+            meter=self.served_name,
+            idle_duration_s=self._idle_s(),
+            load_code_chip_s=self._chip_s() if self._is_code_wanted() else None,
+            duration_s=self._loop_s(spec.duration_s) if may_be_longer else spec.duration_s,
+        )
+
+    def _loop_s(self, preset_s: float) -> float:
+        """Duration of the timed loop: as the preset, or longer for the meter."""
         if self.header is None:
             return preset_s
         return max(preset_s, LOOP_WINDOWS * shortest_window_s(self.header.capability))
 
     def _idle_s(self) -> float:
-        if self.idle_duration_s is not None:
-            return self.idle_duration_s
+        if self.request.idle_duration_s is not None:
+            return self.request.idle_duration_s
         if self.header is None:
             return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ)
         capability = self.header.capability
@@ -99,12 +166,13 @@ class Metering:
         shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
         return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 
-    def _is_code_wanted(self, agents: str | None) -> bool:
-        """Of a meter with a clock of its own; the others need no code."""
-        if self.sync is not None:
-            return self.sync is SyncMethod.CODED_LOAD
+    def _is_code_wanted(self) -> bool:
+        """Whether the meter has a clock of its own; the others need no code."""
+        served, sync = self.served_name, self.request.sync
+        if sync is not None:
+            return sync is SyncMethod.CODED_LOAD
         if self.header is None:
-            return agents is not None and is_external(agents)
+            return served is not None and is_external(served)
         capability = self.header.capability
         # Of a meter that smears it, the code would tell less than the samples' arrival.
         smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
@@ -117,61 +185,3 @@ class Metering:
         capability = self.header.capability
         smoothing_s = capability.smoothing_s or 0.0
         return max(CHIP_S, CHIP_SAMPLES / capability.rate_hz, 4 * smoothing_s)
-
-
-def open_metering(
-    name: str | None,
-    on: Sequence[str],
-    *,
-    sync: str | None = None,
-    battery_capacity_j: float | None = None,
-    idle_duration_s: float | None = None,
-) -> Metering | None:
-    """Open the meter that `--meter` names; None where none is named.
-
-    Raises:
-        UsageError: there is no such meter, it cannot be used, or it measures another machine, or
-            only one of several; or something was asked that needs a meter.
-    """
-    if name is None:
-        given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
-        for option, value in given.items():
-            if value is not None:
-                raise UsageError(f"{option} needs a meter: --meter METER")
-        return None
-    wanted = _method(sync)
-    meter, header = None, None
-    if name.startswith(AGENT_PREFIX):
-        is_external(name.removeprefix(AGENT_PREFIX))  # an unknown name is told here
-    else:
-        _refuse_elsewhere(name, on)
-        meter, header = open_meter(name)
-    return Metering(
-        name=name,
-        meter=meter,
-        header=header,
-        sync=wanted,
-        battery_capacity_j=battery_capacity_j,
-        idle_duration_s=idle_duration_s,
-    )
-
-
-def _method(sync: str | None) -> SyncMethod | None:
-    if sync in (None, "auto"):
-        return None
-    try:
-        return SyncMethod(sync)
-    except ValueError:
-        names = ", ".join(method.value for method in SyncMethod)
-        raise UsageError(f"unknown synchronisation {sync!r}: there are auto, {names}") from None
-
-
-def _refuse_elsewhere(name: str, on: Sequence[str]) -> None:
-    if len(set(on)) > 1:
-        raise UsageError(
-            f"meter {name} is wired to one device, not to {', '.join(on)}; agent:METER takes the "
-            "meter of each"
-        )
-    elsewhere = [device for device in on if device != LOCAL_NAME]
-    if elsewhere and not is_external(name):
-        raise UsageError(f"meter {name} measures this machine, not {elsewhere[0]}")

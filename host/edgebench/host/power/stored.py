@@ -16,10 +16,10 @@ from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
 from edgebench.host.result.energy import MeterCheck
+from edgebench.host.store.decode import decode_into
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile, read_power_facts
-from edgebench.host.store.verify import decode_into
 from edgebench.meters.base import Header
 from edgebench.protocol.errors import MeasurementError, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE

@@ -60,10 +60,10 @@ class Metric:
     column: str | None = None
     """Key in the list of runs."""
 
-    def value(self, run: Run) -> float | None:
+    def value(self, run: Run) -> float | int | None:
         """The number of a run; None where it was not measured."""
         found = value_at(run.metrics, self.path)
-        return float(found) if isinstance(found, (int, float)) else None
+        return found if isinstance(found, (int, float)) else None
 
     def interval(self, run: Run) -> tuple[float, float] | None:
         """Its 95 % confidence interval; None where it has none."""

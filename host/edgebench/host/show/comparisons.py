@@ -8,17 +8,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.compare.comparison import Better, ComparisonOutcome
-from edgebench.host.analysis.compare.runs import Compared
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome
+from edgebench.host.analysis.compare.runs import RunComparison
+from edgebench.host.result.metrics import METRICS, Better
 from edgebench.host.show.tables import PIPE_WIDTH, safe
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
-    format_duration,
-    format_joules,
-    format_ns,
+    format_metric,
     format_ratio,
-    format_watts,
     half_width_of,
 )
 
@@ -32,7 +30,7 @@ _STYLES = {
 }
 
 
-def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Table:
+def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
     """One row a metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
@@ -45,8 +43,8 @@ def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Tab
         result = compared.result
         names = [compared.device, compared.metric, compared.runtime]
         numbers = [
-            _value(compared.metric, result.baseline_median),
-            _value(compared.metric, result.candidate_median),
+            format_metric(METRICS[compared.metric], result.baseline_median),
+            format_metric(METRICS[compared.metric], result.candidate_median),
             _change(result.ratio, half_width_of(result.ratio_interval, result.ratio)),
             _interval(result.ratio_interval),
             _detectable(result.minimum_detectable_ratio),
@@ -59,7 +57,7 @@ def comparisons_table(found: Sequence[Compared], width: int = PIPE_WIDTH) -> Tab
     return table
 
 
-def comparison_lines(found: Sequence[Compared]) -> list[str]:
+def comparison_lines(found: Sequence[RunComparison]) -> list[str]:
     """What a person has to know beside the numbers."""
     lines = []
     for compared in found:
@@ -93,7 +91,7 @@ def comparison_lines(found: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _words(compared: Compared) -> str:
+def _words(compared: RunComparison) -> str:
     outcome, better = compared.result.outcome, compared.result.rules.better
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
@@ -101,16 +99,6 @@ def _words(compared: Compared) -> str:
         return "neither better nor worse for certain than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"
-
-
-def _value(metric: str, value: float) -> str:
-    if metric.endswith("_j_per_inference"):
-        return format_joules(value)
-    if "power_w_" in metric:
-        return format_watts(value)
-    if metric.endswith("duration_s"):
-        return format_duration(value)
-    return format_ns(value) if "_ns" in metric.split(".")[0] else f"{value:.5g}"
 
 
 def _change(ratio: float, half_width_ratio: float) -> str:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
+from edgebench.host.result.energy import (
+    BatteryLife,
+    EnergyResult,
+    EnergySync,
+    PhaseEnergy,
+    QueryEnergy,
+)
 from edgebench.host.show.units import (
     format_joules,
     format_joules_within,
@@ -22,122 +29,112 @@ _MANY = 1e6
 """More than this is not counted to the last one."""
 
 
-def energy_lines(energy: dict[str, Any] | None) -> list[tuple[str, str]]:
+def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     """Name and text of each line; none where no meter was asked for."""
     if energy is None:
         return []
-    if energy["refused"] is not None:
-        return [("energy", f"refused: {energy['refused']}"), ("meter", energy["meter"])]
-    return [
-        ("energy", _gross(energy)),
+    if energy.refused is not None or energy.gross_j_per_inference is None:
+        return [("energy", f"refused: {energy.refused}"), ("meter", energy.meter)]
+    lines = [
+        ("energy", _gross(energy, energy.gross_j_per_inference)),
         ("", _net(energy)),
         ("power", _power(energy)),
         ("uncertainty", _uncertainty(energy)),
-        ("per inference", _per_query(energy["per_query"])),
-        ("phases", _phases(energy["phases"])),
-        *_battery(energy["battery"]),
-        ("meter", _meter(energy)),
-        ("clocks", _sync(energy["sync"])),
     ]
+    if energy.per_query is not None:
+        lines.append(("per inference", _per_query(energy.per_query)))
+    if energy.phases is not None:
+        lines.append(("phases", _phases(energy.phases)))
+    if energy.battery is not None:
+        lines.append(("battery", _battery(energy.battery)))
+    supply = "" if energy.supply_v is None else f", {energy.supply_v:g} V as given or set"
+    lines.append(("meter", f"{energy.meter}{supply}; inside: {energy.boundary}"))
+    if energy.sync is not None:
+        lines.append(("clocks", _sync(energy.sync)))
+    return lines
 
 
-def _meter(energy: dict[str, Any]) -> str:
-    supply_v = energy["supply_v"]
-    supply = "" if supply_v is None else f", {supply_v:g} V as given or set"
-    return f"{energy['meter']}{supply}; inside: {energy['boundary']}"
+def _gross(energy: EnergyResult, gross_j: float) -> str:
+    parts = [f"{format_joules_within(gross_j, energy.u95_absolute_j)} an inference, gross"]
+    if energy.inferences_per_j is not None and energy.u95_absolute_j is not None:
+        ratio = energy.u95_absolute_j / abs(gross_j)
+        per_j = format_rate(energy.inferences_per_j, ratio * energy.inferences_per_j)
+        parts.append(f"{per_j} inferences/J")
+    parts.append(f"over {energy.inference_count} in {energy.duration_s or 0:.3g} s")
+    return ", ".join(parts)
 
 
-def _gross(energy: dict[str, Any]) -> str:
-    value = format_joules_within(energy["gross_j_per_inference"], energy["u95_absolute_j"])
-    parts = [f"{value} an inference, gross"]
-    if energy["inferences_per_j"] is not None:
-        per_j = energy["inferences_per_j"]
-        ratio = energy["u95_absolute_j"] / abs(energy["gross_j_per_inference"])
-        parts.append(f"{format_rate(per_j, ratio * per_j)} inferences/J")
-    count, duration_s = energy["inference_count"], energy["duration_s"]
-    return ", ".join([*parts, f"over {count} in {duration_s:.3g} s"])
-
-
-def _net(energy: dict[str, Any]) -> str:
-    if energy["net_j_per_inference"] is None:
-        return f"net: none, {energy['net_refused']}"
-    value = format_joules_within(energy["net_j_per_inference"], energy["net_u95_absolute_j"])
+def _net(energy: EnergyResult) -> str:
+    if energy.net_j_per_inference is None:
+        return f"net: none, {energy.net_refused}"
+    value = format_joules_within(energy.net_j_per_inference, energy.net_u95_absolute_j)
     return f"{value} an inference, net of idle"
 
 
-def _power(energy: dict[str, Any]) -> str:
-    idle, peak = energy["power_w_idle"], energy["power_w_peak"]
-    mean = format_watts_within(energy["power_w_mean"], energy["power_w_mean_u95_absolute"])
-    rest, highest = "", ""
-    if idle is not None:
-        rest = f", idle {format_watts_within(idle, energy.get('power_w_idle_u95_absolute'))}"
-    if peak is not None:
-        within = format_watts_within(peak, energy.get("power_w_peak_u95_absolute"))
-        highest = f", highest sample {within}"
-    return f"mean {mean}{rest}{highest}"
+def _power(energy: EnergyResult) -> str:
+    parts = []
+    for name, power_w, u95_w in (
+        ("mean", energy.power_w_mean, energy.power_w_mean_u95_absolute),
+        ("idle", energy.power_w_idle, energy.power_w_idle_u95_absolute),
+        ("highest sample", energy.power_w_peak, energy.power_w_peak_u95_absolute),
+    ):
+        if power_w is not None:
+            parts.append(f"{name} {format_watts_within(power_w, u95_w)}")
+    return ", ".join(parts)
 
 
-def _uncertainty(energy: dict[str, Any]) -> str:
+def _uncertainty(energy: EnergyResult) -> str:
     """Both figures, and what they are made of."""
-    absolute, comparative = energy["u95_absolute_j"], energy["u95_comparative_j"]
-    largest = sorted(energy["components_j"].items(), key=lambda item: item[1], reverse=True)
+    components = energy.components_j or {}
+    largest = sorted(components.items(), key=lambda item: item[1], reverse=True)
     names = [f"{name} {format_joules(value, value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
-    off, beside = map(format_uncertainty_joules, (absolute, comparative))
+    off = format_uncertainty_joules(energy.u95_absolute_j or 0.0)
+    beside = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
     return (
         f"{off} absolute, {beside} beside another run with this meter (k = 2); most by "
         f"{', '.join(names) or 'nothing that is known'} (k = 1)"
     )
 
 
-def _per_query(per_query: dict[str, Any]) -> str:
-    if per_query["refused"] is not None:
-        return f"only the mean: {per_query['refused']}"
-    shown = []
-    for name in ("p50", "p90"):
-        u95_j = per_query.get(f"{name}_u95_absolute_j")  # none before schema_version 6
-        shown.append(f"{name} {format_joules_within(per_query[f'{name}_j'], u95_j)}")
-    return ", ".join(shown)
+def _per_query(energy: QueryEnergy) -> str:
+    if energy.p50_j is None or energy.p90_j is None:
+        return f"only the mean: {energy.refused}"
+    return (
+        f"p50 {format_joules_within(energy.p50_j, energy.p50_u95_absolute_j)}, "
+        f"p90 {format_joules_within(energy.p90_j, energy.p90_u95_absolute_j)}"
+    )
 
 
-def _phases(phases: dict[str, Any]) -> str:
+def _phases(phases: Mapping[str, PhaseEnergy]) -> str:
     shown = []
     for name in _PHASES:
         phase = phases[name]
-        if phase["refused"] is None:
-            energy = format_joules_within(phase["energy_j"], phase["u95_absolute_j"])
-            shown.append(f"{name} {energy} at {format_watts(phase['power_w_mean'])}")
+        if phase.energy_j is not None:
+            energy = format_joules_within(phase.energy_j, phase.u95_absolute_j)
+            shown.append(f"{name} {energy} at {format_watts(phase.power_w_mean)}")
         else:
-            shown.append(f"{name} none, {_short(phase['refused'])}")
+            reason = "too short for this meter" if phase.is_too_short else phase.refused
+            shown.append(f"{name} none, {reason}")
     return "; ".join(shown)
 
 
-def _short(reason: str) -> str:
-    """A reason that stands in a list."""
-    return "too short for this meter" if "too short" in reason else reason
-
-
-def _battery(battery: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if battery is None:
-        return []
-    count, ratio = battery["inference_count"], battery["u95_ratio"]
-    lasts = format_lasting(battery["duration_s"], ratio * battery["duration_s"])
+def _battery(life: BatteryLife) -> str:
+    count, ratio = life.inference_count, life.u95_ratio
     shown = f"{count:.3g}" if count >= _MANY else format_rate(count, ratio * count)
+    lasts = format_lasting(life.duration_s, ratio * life.duration_s)
+    of = format_joules(life.capacity_j)
     within = format_ratio(ratio)
-    of = format_joules(battery["capacity_j"])
-    return [
-        (
-            "battery",
-            f"{shown} inferences or {lasts} ({within}) without a pause from {of}, as stated",
-        )
-    ]
+    return f"{shown} inferences or {lasts} ({within}) without a pause from {of}, as stated"
 
 
-def _sync(sync: dict[str, Any]) -> str:
+def _sync(sync: EnergySync) -> str:
     others = [
-        f"{one['method']} {format_ns(one['error_ns'])}" if one["error_ns"] is not None
-        else f"{one['method']}: {one['reason']}"
-        for one in sync["tried"]
-        if one["method"] != sync["method"]
-    ]  # fmt: skip
+        f"{one.method.value} {format_ns(one.error_ns)}"
+        if one.error_ns is not None
+        else f"{one.method.value}: {one.reason}"
+        for one in sync.tried
+        if one.method is not sync.method
+    ]
     rest = f"; not taken: {'; '.join(others)}" if others else ""
-    return f"{sync['method']}, within {format_ns(sync['error_ns'])}{rest}"
+    method = sync.method.value if sync.method else "none"
+    return f"{method}, within {format_ns(sync.error_ns)}{rest}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.result.latency import LoadgenResult
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import Metrics, ProfileResult, Run
+from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import PIPE_WIDTH, plain_table, results_table, text
 from edgebench.host.show.units import (
+    ABSENT,
     format_bytes,
     format_interval_ns,
     format_ns,
@@ -18,223 +22,214 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
-from edgebench.host.store.index import INVALID
+from edgebench.protocol.spec import RunSpec
 
-_PERCENTILES = ("p50", "p90", "p99", "p99_9")
+_PERCENTILES = ("p50", "p90", "p99", "p99.9")
 
 
-def run_page(document: dict[str, Any], width: int = PIPE_WIDTH) -> Group:
+def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
     """Everything about one run that a person wants to see first."""
     facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(document):
+    for name, value in _facts(run):
         facts.add_row(Text(name, style="bold"), text(value))
     rules = plain_table("rule", "outcome", "detail")
-    for rule in document["verdict"]["rules"]:
-        style = {"pass": "green", "fail": "red"}.get(rule["outcome"], "yellow")
-        rules.add_row(rule["id"], Text(rule["outcome"], style=style), text(rule["detail"]))
-    parts: list[Any] = [facts, "", results_table([document], width), ""]
-    if document["metrics"]["profile"] is not None:
-        parts += [operators_table(document), ""]
-    elif document["verdict"]["state"] != INVALID:
-        parts += [_percentiles_table(document["metrics"]), ""]
+    for rule in run.verdict.rules:
+        outcome = rule.outcome.value
+        style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
+        rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
+    parts: list[RenderableType] = [facts, "", results_table([run], width), ""]
+    if run.metrics.profile is not None:
+        parts += [operators_table(run.metrics.profile), ""]
+    elif not run.verdict.is_refused:
+        parts += [_percentiles_table(run.metrics), ""]
     return Group(*parts, rules, "")
 
 
-def operators_table(document: dict[str, Any]) -> Table:
+def operators_table(profile: ProfileResult) -> Table:
     """The operators of a profile in the order of execution, with their share of the time."""
-    profile = document["metrics"]["profile"]
-    total_ns = sum(operator["total_ns"] for operator in profile["operators"]) or 1
+    total_ns = sum(operator.total_ns for operator in profile.operators) or 1
     table = plain_table("#", "operator", "place", "mean time", "share", "name")
-    for operator in profile["operators"]:
+    for operator in profile.operators:
         table.add_row(
-            str(operator["index"]),
-            text(operator["operator"]),
-            text(operator["place"]),
-            format_ns(operator["total_ns"] / max(1, operator["count"])),
-            f"{operator['total_ns'] / total_ns:.1%}",
-            text(operator["name"]),
+            str(operator.index),
+            text(operator.operator),
+            text(operator.place),
+            format_ns(operator.total_ns / max(1, operator.count)),
+            f"{operator.total_ns / total_ns:.1%}",
+            text(operator.name),
         )
     return table
 
 
-def _percentiles_table(metrics: dict[str, Any]) -> Table:
+def _percentiles_table(metrics: Metrics) -> Table:
     """Both spans with every percentile and its interval; without an interval, no number."""
-    table = plain_table("latency", *(name.replace("_", ".") for name in _PERCENTILES))
-    for label, key in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
-        latency = metrics[key]
-        if latency is not None:
-            table.add_row(label, *(_percentile(latency, name) for name in _PERCENTILES))
+    table = plain_table("latency", *_PERCENTILES)
+    spans = ("invocation", metrics.latency_ns), ("query", metrics.end_to_end_ns)
+    for label, latency in spans:
+        if latency is None:
+            continue
+        p50 = format_interval_ns(latency.p50, latency.p50_ci95)
+        if latency.p50 is not None and latency.p50_ci95 is None:
+            # A tail without an interval is no number; the headline is that of the table above.
+            p50 = f"{format_ns(latency.p50)} (no interval)"
+        p90 = format_interval_ns(latency.p90, latency.p90_ci95)
+        p99 = format_interval_ns(latency.p99, latency.p99_ci95)
+        table.add_row(label, p50, p90, p99, ABSENT)
     return table
 
 
-def _percentile(latency: dict[str, Any], name: str) -> str:
-    """A tail without an interval is no number; the headline is the one of the table above."""
-    value_ns, interval = latency.get(name), latency.get(f"{name}_ci95")
-    if name == "p50" and value_ns is not None and interval is None:
-        return f"{format_ns(value_ns)} (no interval)"
-    return format_interval_ns(value_ns, interval)
-
-
-def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    model, device, runtime = document["model"], document["device"], document["runtime"]
-    environment, metrics = document["environment"], document["metrics"]
-    delegates = ", ".join(runtime["delegates_used"]) or "none"
+def _facts(run: Run) -> list[tuple[str, str]]:
+    model, device, runtime, environment = run.model, run.device, run.runtime, run.environment
+    delegates = ", ".join(runtime.delegates_used) or "none"
+    scheduling = run.conditions.scheduling
+    cpus = ",".join(map(str, scheduling.cpus))
     facts = [
-        ("run", f"{document['run_id']}, {document['created_utc']}"),
-        ("model", f"{model['name']}, {format_bytes(model['size_bytes'])}, {model['sha256'][:12]}"),
-        ("runtime", f"{runtime['name']} {runtime['version']}, delegates used: {delegates}"),
-        ("kind", _kind(document)),
-        ("scenario", _scenario(document["spec"])),
-        ("process", _process(document)),
+        ("run", f"{run.run_id}, {run.created_utc}"),
+        ("model", f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"),
+        ("runtime", f"{runtime.name} {runtime.version}, delegates used: {delegates}"),
+        ("kind", _kind(run)),
+        ("scenario", _scenario(run.spec)),
+        ("process", f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"),
     ]
-    if document["verdict"]["state"] != INVALID:
-        facts += _numbers(metrics)
-    return [
-        *facts,
-        ("device", f"{device['name']}, {device['soc']}, {device['os']}"),
-        ("virtual", environment["virtualization"] or "no sign of it"),
-        ("governor", environment["cpu"]["governor"] or "not told by the kernel"),
-        ("load average", f"{environment['load_1m']:.2f} before the run"),
-        *_ambient(document["conditions"]["ambient_c"]),
+    if not run.verdict.is_refused:
+        facts += _numbers(run.metrics)
+    facts += [
+        ("device", f"{device.name}, {device.soc}, {device.os}"),
+        ("virtual", environment.virtualization or "no sign of it"),
+        ("governor", environment.cpu.governor or "not told by the kernel"),
+        ("load average", f"{environment.load_1m:.2f} before the run"),
     ]
+    if run.conditions.ambient_c is not None:
+        facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, as the operator says"))
+    return facts
 
 
-def _ambient(temp_c: float | None) -> list[tuple[str, str]]:
-    return [] if temp_c is None else [("ambient", f"{temp_c:g} °C, as the operator says")]
-
-
-def _kind(document: dict[str, Any]) -> str:
-    profile = document["metrics"]["profile"]
-    if document["simulated"]:
+def _kind(run: Run) -> str:
+    profile = run.metrics.profile
+    if run.simulated:
         return "SIMULATED device: its times are made up"
     if profile is None:
         return "measurement"
-    p50 = format_ns(profile["unprofiled_p50_ns"])
-    return f"profile over {profile['run_count']} inferences; without the profiler p50 is {p50}"
+    p50 = format_ns(profile.unprofiled_p50_ns)
+    return f"profile over {profile.run_count} inferences; without the profiler p50 is {p50}"
 
 
-def _scenario(spec: dict[str, Any]) -> str:
+def _scenario(spec: RunSpec) -> str:
     """What was asked for."""
     parts = [
-        spec["scenario"],
-        f"preset {spec['preset']}",
-        f"at least {spec['duration_s']:g} s and {spec['min_query_count']} queries",
+        spec.scenario.value,
+        f"preset {spec.preset}",
+        f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
-    if spec["scenario"] == "multi_stream":
-        parts.append(f"{spec['samples_per_query']} samples a query")
-    if spec["target_qps"] is not None:
-        parts.append(f"{spec['target_qps']:g} arrivals a second")
-    if spec["target_latency_s"] is not None:
-        parts.append(f"target latency {format_ns(spec['target_latency_s'] * 1e9)}")
-    return ", ".join([*parts, f"engine {spec['engine']}", f"seed {spec['seed']}"])
+    if spec.scenario.traits.is_grouped:
+        parts.append(f"{spec.samples_per_query} samples a query")
+    if spec.target_qps is not None:
+        parts.append(f"{spec.target_qps:g} arrivals a second")
+    if spec.target_latency_s is not None:
+        parts.append(f"target latency {format_ns(spec.target_latency_s * 1e9)}")
+    return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
 
 
-def _process(document: dict[str, Any]) -> str:
-    spec, scheduling = document["spec"], document["conditions"]["scheduling"]
-    cpus = ",".join(map(str, scheduling["cpus"]))
-    return f"{spec['threads']} thread(s), CPU {cpus}, policy {scheduling['policy']}"
-
-
-def _numbers(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     """What was measured beside the latency."""
-    warmup, cold, memory = metrics["warmup"], metrics["cold_start_ns"], metrics["memory_bytes"]
+    warmup, cold, memory = metrics.warmup, metrics.cold_start_ns, metrics.memory_bytes
     facts = [
-        ("warm-up", f"{warmup['class'] or 'unknown'}, {warmup['query_count']} inferences cut"),
+        ("warm-up", f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences cut"),
         (
             "cold start",
-            f"import {format_ns(cold['import'])}, load {format_ns(cold['load'])}, first inference "
-            f"{format_ns(cold['first_inference'])}; seen once",
+            f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "
+            f"{format_ns(cold.first_inference)}; seen once",
         ),
         (
             "memory",
-            f"peak {format_bytes(memory['peak_rss'])}, then {format_bytes(memory['steady_rss'])} "
-            f"resident; {format_bytes(memory['model'])} of it came with the model",
+            f"peak {format_bytes(memory.peak_rss)}, then {format_bytes(memory.steady_rss)} "
+            f"resident; {format_bytes(memory.model)} of it came with the model",
         ),
     ]
-    if metrics["throughput_per_s"] is not None:
-        facts.append(("throughput", f"{format_rate(metrics['throughput_per_s'])} inferences/s"))
-    return [
-        *facts,
-        *_loadgen(metrics["loadgen"]),
-        *_accuracy(metrics["accuracy"]),
-        *[("heat", line) for line in heat_lines(metrics["thermal"])],
-        *energy_lines(metrics.get("energy")),
-    ]
+    if metrics.throughput_per_s is not None:
+        facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
+    if metrics.loadgen is not None:
+        facts.append(("LoadGen says", _loadgen(metrics.loadgen)))
+    if metrics.accuracy is not None:
+        facts.append(("accuracy", _accuracy(metrics.accuracy)))
+    facts += [("heat", line) for line in heat_lines(metrics.thermal)]
+    return facts + energy_lines(metrics.energy)
 
 
-def heat_lines(thermal: dict[str, Any] | None) -> list[str]:
+def heat_lines(thermal: ThermalResult | None) -> list[str]:
     """What the device kept up, and what it did not; or why nobody can tell."""
     if thermal is None:
         return []
-    if thermal["sustained_latency_ns"] is None:
-        return [f"{thermal['verdict']}: {thermal['reason']}"]
+    last_ns, last_per_s = thermal.sustained_latency_ns, thermal.sustained_throughput_per_s
+    if last_ns is None or last_per_s is None:
+        return [f"{thermal.verdict}: {thermal.reason}"]
     return [
-        "; ".join([thermal["verdict"], *_heat_facts(thermal)]),
-        *_speeds(thermal),
+        "; ".join([thermal.verdict, *_heat_facts(thermal)]),
+        *_speeds(thermal, last_ns, last_per_s),
         *_around_onset(thermal),
     ]
 
 
-def _heat_facts(thermal: dict[str, Any]) -> list[str]:
+def _heat_facts(thermal: ThermalResult) -> list[str]:
     facts = []
-    if thermal["onset_s"] is not None:
-        share = f"for {thermal['throttled_ratio']:.0%} of the run"
-        facts.append(f"from {thermal['onset_s']:.0f} s on, {share}")
-    if thermal["max_temp_c"] is not None:
-        facts.append(f"{thermal['start_temp_c']:.1f} °C at first, {thermal['max_temp_c']:.1f} most")
-    if thermal["baseline_freq_hz"] is not None:
-        nominal = thermal["nominal_freq_hz"]
+    if thermal.onset_s is not None:
+        share = f"for {thermal.throttled_ratio or 0:.0%} of the run"
+        facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
+    if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
+        facts.append(f"{thermal.start_temp_c:.1f} °C at first, {thermal.max_temp_c:.1f} most")
+    if thermal.baseline_freq_hz is not None:
+        nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
-        facts.append(f"{thermal['baseline_freq_hz'] / 1e9:.2f}{of} GHz at first")
+        facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at first")
     return facts
 
 
-def _speeds(thermal: dict[str, Any]) -> list[str]:
+def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
     """Latency and throughput apart: a busy machine changes one of them without the other."""
-    last_ns, last = thermal["sustained_latency_ns"], thermal["sustained_throughput_per_s"]
-    at_end = f"{format_ns(last_ns)} at the end, {format_rate(last)} inferences/s"
-    if thermal["retention_ratio"] is None:
+    at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"
+    if thermal.retention_ratio is None or thermal.peak_throughput_per_s is None:
         since = "throttled from the start"
-        if thermal["latency_ns_before"] is not None:
+        if thermal.latency_ns_before is not None:
             since = "throttled almost from the start"
         return [f"{at_end}; {since}, so nothing tells what it could do"]
-    first = format_rate(thermal["peak_throughput_per_s"])
+    first = format_rate(thermal.peak_throughput_per_s)
     return [
-        f"latency {format_ns(thermal['peak_latency_ns'])} at first, {format_ns(last_ns)} at the "
-        f"end: {thermal['retention_ratio']:.1%} of the speed kept",
-        f"throughput {first}/s at first, {format_rate(last)}/s at the end",
+        f"latency {format_ns(thermal.peak_latency_ns)} at first, {format_ns(last_ns)} at the "
+        f"end: {thermal.retention_ratio:.1%} of the speed kept",
+        f"throughput {first}/s at first, {format_rate(last_per_s)}/s at the end",
     ]
 
 
-def _around_onset(thermal: dict[str, Any]) -> list[str]:
+def _around_onset(thermal: ThermalResult) -> list[str]:
     """The headline twice; without an interval, no number."""
-    before, after = thermal["latency_ns_before"], thermal["latency_ns_after"]
     known = [
-        f"{format_interval_ns(part['p50'], part['p50_ci95'])} {where} the onset"
-        for part, where in ((before, "before"), (after, "after"))
-        if part is not None and part["p50_ci95"] is not None
+        f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
+        for part, where in (
+            (thermal.latency_ns_before, "before"),
+            (thermal.latency_ns_after, "after"),
+        )
+        if part is not None and part.p50_ci95 is not None
     ]
     return [f"p50 {', '.join(known)}"] if known else []
 
 
-def _loadgen(result: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if result is None:
-        return []
-    names = ("p50", "p90", "p99")
-    shown = [f"{name} {format_ns(result[f'{name}_ns'])}" for name in names if result[f"{name}_ns"]]
-    if result["samples_per_s"] is not None:
-        shown.append(f"{format_rate(result['samples_per_s'])} samples/s")
-    return [("LoadGen says", ", ".join(["VALID" if result["is_valid"] else "INVALID", *shown]))]
+def _loadgen(result: LoadgenResult) -> str:
+    shown = ["VALID" if result.is_valid else "INVALID"]
+    spans = ("p50", result.p50_ns), ("p90", result.p90_ns), ("p99", result.p99_ns)
+    shown += [f"{name} {format_ns(value)}" for name, value in spans if value]
+    if result.samples_per_s is not None:
+        shown.append(f"{format_rate(result.samples_per_s)} samples/s")
+    return ", ".join(shown)
 
 
-def _accuracy(accuracy: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if accuracy is None:
-        return []
-    half_width = half_width_of(accuracy["ci95"], accuracy["value"])
-    low, high = (format_plain(one, half_width) for one in accuracy["ci95"] or (0.0, 0.0))
-    between = f", 95 % between {low} and {high}" if accuracy["ci95"] else ""
-    drop = accuracy["drop_vs_reference"]
-    worse = "" if drop is None else f", {format_plain(drop, half_width)} worse than its reference"
-    count, shown = accuracy["sample_count"], format_plain(accuracy["value"], half_width)
-    value = f"{accuracy['metric']} {shown} of {count} samples{between}{worse}"
-    return [("accuracy", value)]
+def _accuracy(accuracy: Accuracy) -> str:
+    half_width = half_width_of(accuracy.ci95, accuracy.value)
+    shown = format_plain(accuracy.value, half_width)
+    value = f"{accuracy.metric} {shown} of {accuracy.sample_count} samples"
+    if accuracy.ci95:
+        low, high = (format_plain(one, half_width) for one in accuracy.ci95)
+        value += f", 95 % between {low} and {high}"
+    if accuracy.drop_vs_reference is not None:
+        drop = format_plain(accuracy.drop_vs_reference, half_width)
+        value += f", {drop} worse than its reference"
+    return value

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.verdict.table import MILDER
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.devices.discovery import Access, Found
-from edgebench.host.result.document import headline_ns
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.metrics import headline_latency
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.sentences import sentence
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
@@ -25,9 +28,11 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.store.index import DAMAGED, INVALID, Row
+from edgebench.protocol.text import printable
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
+FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
@@ -35,8 +40,6 @@ SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
-_BEFORE_ENERGY = ("meter", "energy_sync")
-"""Rules that say why there is no energy, where they failed for that reason."""
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -44,7 +47,7 @@ PIPE_WIDTH = 160
 
 def safe(value: object) -> str:
     """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
-    return "".join(char if char.isprintable() or char == "\n" else "?" for char in str(value))
+    return printable(value, keep_lines=True)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -62,39 +65,39 @@ class _Column:
     name: str
     least_width: int
     """Shown on terminals of at least so many columns; a number is never cut to make room."""
-    cell: Callable[[dict[str, Any]], str | Text]
+    cell: Callable[[Run], str | Text]
     is_number: bool = True
-    only_for: Callable[[dict[str, Any]], bool] | None = None
+    only_for: Callable[[Run], bool] | None = None
     """Shown when any run is of this kind; None: always."""
     is_asked_for: bool = False
     """The run was made for it: where the run is invalid, it says that it is refused."""
 
 
-def results_table(documents: Sequence[dict[str, Any]], width: int = PIPE_WIDTH) -> Table:
+def results_table(runs: Sequence[Run], width: int = PIPE_WIDTH) -> Table:
     """The runs that were just made, as far as they fit into the width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    room = width - (ENERGY_WIDTH if any(map(_is_metered, documents)) else 0)
+    room = width - (ENERGY_WIDTH if any(map(_is_metered, runs)) else 0)
     columns = [
         column
         for column in _RESULT_COLUMNS
         if room >= column.least_width
-        and (column.only_for is None or any(map(column.only_for, documents)))
+        and (column.only_for is None or any(map(column.only_for, runs)))
     ]
     for column in columns:
         if column.is_number:
             table.add_column(column.name, justify="right", no_wrap=True)
         else:
             table.add_column(column.name, overflow="fold")
-    for document in documents:
-        table.add_row(*(_cell(column, document) for column in columns))
+    for run in runs:
+        table.add_row(*(_cell(column, run) for column in columns))
     return table
 
 
-def _cell(column: _Column, document: dict[str, Any]) -> str | Text:
+def _cell(column: _Column, run: Run) -> str | Text:
     """No number of an invalid run."""
-    if document["verdict"]["state"] != INVALID or not column.is_number:
-        return column.cell(document)
-    is_its_kind = column.only_for is None or column.only_for(document)
+    if not run.verdict.is_refused or not column.is_number:
+        return column.cell(run)
+    is_its_kind = column.only_for is None or column.only_for(run)
     return _refused() if column.is_asked_for and is_its_kind else ABSENT
 
 
@@ -145,91 +148,104 @@ def devices_table(found: Sequence[Found]) -> Table:
     return table
 
 
-def verdict_lines(document: dict[str, Any]) -> list[str]:
+def verdict_lines(run: Run) -> list[str]:
     """Why a run is not valid, on one line; nothing for a valid one."""
-    failed = {r["id"]: r["detail"] for r in document["verdict"]["rules"] if r["outcome"] == "fail"}
-    _name_energy(failed, document)
-    for stricter, milder in MILDER.items():
-        if stricter in failed:
-            failed.pop(milder, None)
-    if not failed:
+    lines = {one.id: sentence(one) for one in run.verdict.rules if one.outcome is FAIL}
+    if not lines:
         return []
-    model, runtime = document["model"]["name"], document["runtime"]["name"]
-    state = document["verdict"]["state"]
-    return [safe(f"{state}: {model} on {runtime}: {'; '.join(failed.values())}")]
+    _name_refused_energy(lines, run.metrics.energy)
+    for rule in RULES:
+        if rule.id in lines and rule.includes is not None:
+            lines.pop(rule.includes, None)
+    first: dict[Cause, str] = {}
+    for name in list(lines):
+        cause = BY_ID[name].cause if name in BY_ID else None
+        if cause in first:  # the same cause, seen by another rule
+            del lines[name]
+            lines[first[cause]] += f"; {name} too"
+        elif cause is not None:
+            first[cause] = name
+    what = f"{run.verdict.state.value}: {run.model.name} on {run.runtime.name}"
+    return [safe(f"{what}: {'; '.join(lines.values())}")]
 
 
-def _name_energy(failed: dict[str, str], document: dict[str, Any]) -> None:
-    """Say of the reason why there is no energy that it is that, once.
-
-    A rule about the meter or the clocks may have failed for that reason, or for another one.
-    """
-    reason = (document["metrics"].get("energy") or {}).get("refused")
-    if reason is None or "energy" not in failed:
+def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
+    """Say once why there is no energy: by the rule that the refusal follows from."""
+    if "energy" not in lines or energy is None or energy.refused is None:
         return
-    del failed["energy"]
-    same = [
-        rule
-        for rule in _BEFORE_ENERGY
-        if rule in failed and (failed[rule] in reason or reason in failed[rule])
-    ]
-    rule = same[0] if same else REFUSED
-    failed[rule] = f"energy refused: {failed.get(rule, reason)}"
+    refused_by = energy.refused_by or "energy"
+    why = lines.get(refused_by, energy.refused) if refused_by != "energy" else energy.refused
+    lines[refused_by] = f"energy refused: {why}"
+    if refused_by != "energy":
+        del lines["energy"]
 
 
-def _latency(name: str) -> Callable[[dict[str, Any]], str]:
-    """A percentile; a tail that so few queries cannot bound is no number."""
+def _percentile(name: str) -> Callable[[Run], str]:
+    """A percentile of the headline; a tail that so few queries cannot bound is no number."""
 
-    def cell(document: dict[str, Any]) -> str:
-        latency = headline_ns(document)
-        interval = latency.get(f"{name}_ci95")
-        is_bounded = name == "p50" or interval is not None
-        value_ns = latency.get(name) if is_bounded else None
+    def cell(run: Run) -> str:
+        latency = headline_latency(run)
+        if latency is None:
+            return ABSENT
+        value_ns, interval = getattr(latency, name), getattr(latency, f"{name}_ci95")
+        if name != "p50" and interval is None:
+            return ABSENT
         return format_ns(value_ns, half_width_of(interval, value_ns))
 
     return cell
 
 
-def _is_offline(document: dict[str, Any]) -> bool:
-    return bool(document["spec"]["scenario"] == "offline")
+def _half_width(run: Run) -> str:
+    latency = headline_latency(run)
+    return format_half_width(latency.p50, latency.p50_ci95) if latency else ABSENT
 
 
-def _throughput(document: dict[str, Any]) -> str:
-    per_s = document["metrics"]["throughput_per_s"]
-    return ABSENT if per_s is None or not _is_offline(document) else format_rate(per_s)
+def _query_count(run: Run) -> str:
+    latency = headline_latency(run)
+    return str(latency.count) if latency else ABSENT
 
 
-def _has_accuracy(document: dict[str, Any]) -> bool:
-    return document["metrics"]["accuracy"] is not None
+def _is_offline(run: Run) -> bool:
+    return run.spec.scenario.traits.is_one_query
 
 
-def _accuracy(document: dict[str, Any]) -> str:
-    accuracy = document["metrics"]["accuracy"]
+def _throughput(run: Run) -> str:
+    per_s = run.metrics.throughput_per_s
+    return ABSENT if per_s is None or not _is_offline(run) else format_rate(per_s)
+
+
+def _accuracy(run: Run) -> str:
+    accuracy = run.metrics.accuracy
     if accuracy is None:
         return ABSENT
-    half_width = half_width_of(accuracy.get("ci95"), accuracy["value"])
-    return f"{accuracy['metric']} {format_plain(accuracy['value'], half_width)}"
+    half_width = half_width_of(accuracy.ci95, accuracy.value)
+    return f"{accuracy.metric} {format_plain(accuracy.value, half_width)}"
 
 
-def _is_metered(document: dict[str, Any]) -> bool:
-    return document["metrics"].get("energy") is not None
+def _is_metered(run: Run) -> bool:
+    return run.metrics.energy is not None
 
 
-def _energy(document: dict[str, Any]) -> str | Text:
-    """Joules an inference with their absolute uncertainty; refused ones are no number."""
-    energy = document["metrics"].get("energy")
+def _energy(run: Run) -> str | Text:
+    """Joules per inference with their absolute uncertainty; refused ones are no number."""
+    energy = run.metrics.energy
     if energy is None:
         return ABSENT
-    if energy["gross_j_per_inference"] is None:
-        return _refused()
-    return _joules(energy["gross_j_per_inference"], energy["u95_absolute_j"], energy["boundary"])
+    return _joules(energy.gross_j_per_inference, energy.u95_absolute_j, energy.boundary)
 
 
 def _row_energy(row: Row) -> str | Text:
-    """The same of a stored run; one that was refused is told from one that had no meter."""
-    if row.energy_j_per_inference is None or row.energy_u95_absolute_j is None:
-        return _refused() if row.energy_refused else ABSENT
+    """Joules per inference of a stored run; refused ones are told from runs without a meter."""
+    if row.energy_j_per_inference is None and not row.energy_refused:
+        return ABSENT
     return _joules(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
+
+
+def _joules(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
+    if value_j is None or u95_j is None:
+        return _refused()
+    shown = format_joules_within(value_j, u95_j)
+    return f"{shown}, synthetic" if boundary == SYNTHETIC else shown
 
 
 def _refused() -> Text:
@@ -237,43 +253,35 @@ def _refused() -> Text:
     return Text(REFUSED, style="yellow")
 
 
-def _joules(value_j: float, u95_j: float, boundary: str | None) -> str:
-    shown = format_joules_within(value_j, u95_j)
-    return f"{shown}, synthetic" if boundary == SYNTHETIC else shown
-
-
-def _cold_start(name: str) -> Callable[[dict[str, Any]], str]:
-    return lambda document: format_ns(document["metrics"]["cold_start_ns"][name])
-
-
-def _half_width(document: dict[str, Any]) -> str:
-    latency = headline_ns(document)
-    return format_half_width(latency.get("p50"), latency.get("p50_ci95"))
-
-
-def _labelled_verdict(document: dict[str, Any]) -> Text:
+def _verdict_of(run: Run) -> Text:
     """A simulated device is called that in every table."""
-    shown = _verdict(document["verdict"]["state"])
-    return shown.append(", simulated") if document["simulated"] else shown
+    shown = _verdict(run.verdict.state.value)
+    return shown.append(", simulated") if run.simulated else shown
 
 
 _RESULT_COLUMNS = (
-    _Column("device", 100, lambda d: text(d["device"]["name"]), is_number=False),
-    _Column("model", -ENERGY_WIDTH, lambda d: text(d["model"]["name"]), is_number=False),
-    _Column("precision", 100, lambda d: text(d["model"]["precision"] or ABSENT), is_number=False),
-    _Column("runtime", -ENERGY_WIDTH, lambda d: text(d["runtime"]["name"]), is_number=False),
+    _Column("device", 100, lambda run: text(run.device.name), is_number=False),
+    _Column("model", -ENERGY_WIDTH, lambda run: text(run.model.name), is_number=False),
+    _Column("precision", 100, lambda run: text(run.model.precision or ABSENT), is_number=False),
+    _Column("runtime", -ENERGY_WIDTH, lambda run: text(run.runtime.name), is_number=False),
     _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline, is_asked_for=True),
-    _Column("p50", -ENERGY_WIDTH, _latency("p50"), is_asked_for=True),
+    _Column("p50", -ENERGY_WIDTH, _percentile("p50"), is_asked_for=True),
     _Column("± in run", 60, _half_width),
-    _Column("p90", -ENERGY_WIDTH, _latency("p90")),
-    _Column("p99", 70, _latency("p99")),
-    _Column("accuracy", 70, _accuracy, only_for=_has_accuracy, is_asked_for=True),
+    _Column("p90", -ENERGY_WIDTH, _percentile("p90")),
+    _Column("p99", 70, _percentile("p99")),
+    _Column(
+        "accuracy",
+        70,
+        _accuracy,
+        only_for=lambda run: run.metrics.accuracy is not None,
+        is_asked_for=True,
+    ),
     _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
-    _Column("queries", 112, lambda d: str(headline_ns(d).get("count", ABSENT))),
-    _Column("load", 132, _cold_start("load")),
-    _Column("first", 132, _cold_start("first_inference")),
-    _Column("peak memory", 132, lambda d: format_bytes(d["metrics"]["memory_bytes"]["peak_rss"])),
-    _Column("verdict", -ENERGY_WIDTH, _labelled_verdict, is_number=False),
+    _Column("queries", 112, _query_count),
+    _Column("load", 132, lambda run: format_ns(run.metrics.cold_start_ns.load)),
+    _Column("first", 132, lambda run: format_ns(run.metrics.cold_start_ns.first_inference)),
+    _Column("peak memory", 132, lambda run: format_bytes(run.metrics.memory_bytes.peak_rss)),
+    _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+from edgebench.host.result.metrics import Metric, Quantity
+
 ABSENT = "—"
 _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
 """By power of ten, of nanoseconds."""
@@ -27,6 +29,24 @@ _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
 """Of what has no uncertainty that is known."""
 _SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) -> str:
+    """A number of a run in the unit of its metric.
+
+    >>> from edgebench.host.result.metrics import METRICS
+    >>> format_metric(METRICS["latency_ns.p50"], 1_234_567)
+    '1.23 ms'
+    """
+    if value is None:
+        return ABSENT
+    if metric.quantity is Quantity.DURATION_NS:
+        return format_ns(value, half_width)
+    if metric.quantity is Quantity.DURATION_S:
+        return format_duration(value)
+    if metric.quantity is Quantity.ENERGY_J:
+        return format_joules(value, half_width)
+    return format_watts(value) if metric.quantity is Quantity.POWER_W else f"{value:.5g}"
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:

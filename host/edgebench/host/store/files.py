@@ -18,7 +18,10 @@ from edgebench.host.analysis.measurement import Traces
 from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.digests import file_sha256
+from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.migrations import migrated_facts
+from edgebench.host.result.run import Run
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
@@ -180,7 +183,7 @@ def _read_facts(path: Path) -> HostFacts:
     if not path.exists():
         return HostFacts()
     try:
-        return from_plain(json.loads(path.read_bytes()), HostFacts)
+        return from_plain(migrated_facts(json.loads(path.read_bytes())), HostFacts)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"host facts of the run are not readable: {exc}: {path}") from exc
 
@@ -254,9 +257,9 @@ def file_digests(directory: Path) -> dict[str, str]:
     }
 
 
-def write_document(directory: Path, document: dict[str, Any]) -> None:
+def write_run(directory: Path, run: Run) -> None:
     """Write run.json."""
-    (directory / RUN_FILE).write_text(json.dumps(document, indent=1) + "\n")
+    (directory / RUN_FILE).write_text(json.dumps(to_document(run), indent=1) + "\n")
 
 
 def _unpack_telemetry(directory: Path, names: Sequence[str]) -> None:

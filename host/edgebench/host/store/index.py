@@ -8,14 +8,18 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from edgebench.host.result.document import created_utc
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run import Run
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import StoreError
-from edgebench.protocol.spec import Scenario
+from edgebench.protocol.spec import SCENARIOS
+from edgebench.protocol.text import printable
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 5
+_VERSION = 6
 MAX_INTEGER = 2**63
 INVALID = "invalid"
+_BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
 DAMAGED = "damaged"
 """In place of a verdict: there is a directory, but no document that makes sense."""
 
@@ -54,7 +58,7 @@ class Row:
     @property
     def headline_ns(self) -> list[int | None]:
         """P50, p90 and p99 of what the scenario is about."""
-        if self.scenario == Scenario.SINGLE_STREAM.value:
+        if self.scenario in _BY_INVOCATION:
             return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
 
@@ -109,8 +113,8 @@ def _stamp(store: Store, run_id: str) -> str:
 
 def _row(store: Store, run_id: str) -> Row:
     try:
-        row = row_of(store.document(run_id))
-    except (StoreError, KeyError, TypeError, AttributeError):
+        row = row_of(store.run(run_id))
+    except StoreError:
         return _damaged(run_id)
     is_sane = all(_is_sane(field.type, getattr(row, field.name)) for field in fields(Row))
     return row if is_sane and row.run_id == run_id else _damaged(run_id)
@@ -136,49 +140,27 @@ def _damaged(run_id: str) -> Row:
     return Row(**row)
 
 
-def row_of(document: dict[str, Any]) -> Row:
-    """The list entry of a run document."""
-    verdict = document["verdict"]["state"]
-    is_refused = verdict == INVALID
+def row_of(run: Run) -> Row:
+    """The list entry of a run; an invalid one has no numbers in it."""
+    numbers: dict[str, Any] = {one.column: None for one in METRICS.values() if one.column}
+    energy = None
+    if not run.verdict.is_refused:
+        numbers = {one.column: one.value(run) for one in METRICS.values() if one.column}
+        energy = run.metrics.energy
     return Row(
-        run_id=document["run_id"],
-        created_utc=document["created_utc"],
-        device=document["device"]["name"],
-        model=document["model"]["name"],
-        precision=document["model"]["precision"],
-        runtime=document["runtime"]["name"],
-        threads=document["spec"]["threads"],
-        scenario=document["spec"]["scenario"],
-        kind=("simulated " if document["simulated"] else "") + document["kind"],
-        **(_NO_NUMBERS if is_refused else _numbers(document["metrics"])),
-        verdict=verdict,
-    )
-
-
-_SPANS = ("latency_ns", "end_to_end_ns")
-_PERCENTILES = ("p50", "p90", "p99")
-_NO_NUMBERS: dict[str, Any] = dict.fromkeys(
-    [f"{span}_{p}" for span in _SPANS for p in _PERCENTILES]
-    + ["throughput_per_s", "peak_rss_bytes", "energy_j_per_inference", "energy_u95_absolute_j"]
-    + ["energy_boundary", "energy_refused"]
-)
-
-
-def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    found = {f"{span}_{p}": (metrics[span] or {}).get(p) for span in _SPANS for p in _PERCENTILES}
-    return found | {
-        "throughput_per_s": metrics["throughput_per_s"],
-        "peak_rss_bytes": metrics["memory_bytes"]["peak_rss"],
-        **_energy(metrics.get("energy") or {}),
-    }
-
-
-def _energy(energy: dict[str, Any]) -> dict[str, Any]:
-    reason = energy.get("refused")
-    return {
-        "energy_j_per_inference": energy.get("gross_j_per_inference"),
-        "energy_u95_absolute_j": energy.get("u95_absolute_j"),
-        "energy_boundary": energy.get("boundary"),
+        run_id=run.run_id,
+        created_utc=run.created_utc,
+        device=run.device.name,
+        model=run.model.name,
+        precision=run.model.precision,
+        runtime=run.runtime.name,
+        threads=run.spec.threads,
+        scenario=run.spec.scenario.value,
+        kind=("simulated " if run.simulated else "") + run.kind,
+        **numbers,
+        energy_u95_absolute_j=energy.u95_absolute_j if energy else None,
+        energy_boundary=energy.boundary if energy else None,
         # A meter's own words may be in it, which are no reason to doubt the run.
-        "energy_refused": reason and "".join(c if c.isprintable() else "?" for c in reason),
-    }
+        energy_refused=printable(energy.refused) if energy and energy.refused else None,
+        verdict=run.verdict.state.value,
+    )

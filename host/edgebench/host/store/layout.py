@@ -17,8 +17,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from edgebench.host.result.document import Document, from_document
+from edgebench.host.result.run import Run
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
 from edgebench.protocol.paths import user_paths
 from edgebench.protocol.record import RUN_ID
@@ -92,8 +93,19 @@ class Store:
         """
         return self.runs / _checked(run_id)
 
-    def document(self, run_id: str) -> dict[str, Any]:
-        """The run.json of a run.
+    def run(self, run_id: str) -> Run:
+        """A stored run.
+
+        Raises:
+            StoreError: it is not readable, or of a newer version than this one can read.
+        """
+        try:
+            return from_document(self.document(run_id))
+        except RunDamaged as exc:
+            raise RunDamaged(f"{exc}: {self.directory(run_id) / RUN_FILE}") from exc
+
+    def document(self, run_id: str) -> Document:
+        """The run.json of a run, as it is stored.
 
         Raises:
             RunDamaged: it is not readable.

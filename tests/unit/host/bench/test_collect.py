@@ -30,7 +30,7 @@ from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import open_recording, write_power
-from edgebench.host.store.verify import verify
+from edgebench.host.bench.verify import verify
 from edgebench.meters.base import Packet, Recording
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.spool import SpoolWriter

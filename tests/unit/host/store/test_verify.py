@@ -23,7 +23,7 @@ from support.records import RUN_ID, store_run
 from edgebench.host.show.hints import hint_for
 from edgebench.host.store.files import file_digests
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.host.store.verify import verify
+from edgebench.host.bench.verify import verify
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 Path_ = tuple[str | int, ...]

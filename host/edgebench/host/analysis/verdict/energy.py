@@ -2,68 +2,86 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.evidence import (
+    Evidence,
+    Ruling,
+    at_most,
+    holds,
+    not_applicable,
+    unknown,
+)
 from edgebench.host.result.energy import SyncMethod
 
-_NO_METER = "no meter was asked for"
 IDLE_LIMIT_RATIO = 0.1
-"""Of the net power, by which idle before and after may differ …"""
+"""Share of the net power by which idle before and after may differ …"""
 IDLE_STEADY_RATIO = 0.02
 """… or of the idle power itself: where the model takes next to nothing, net says so."""
 
 
-def meter(evidence: Evidence) -> tuple[bool | None, str]:
+def meter(evidence: Evidence) -> Ruling:
     """The recording is complete, calibrated, without losses and not at the end of a range."""
     energy = evidence.energy
     if energy is None:
-        return None, _NO_METER
+        return not_applicable("no_meter")
     if not energy.checks:
-        return False, energy.refused or "nothing was recorded"
+        return holds(
+            False, "nothing_recorded", facts={"why": energy.refused or "nothing was recorded"}
+        )
     failed = [check for check in energy.checks if check.is_passed is False]
-    if failed:
-        return False, "; ".join(f"{check.id}: {check.detail}" for check in failed)
-    return True, "; ".join(f"{check.id}: {check.detail}" for check in energy.checks)
+    checks = "; ".join(f"{check.id}: {check.detail}" for check in failed or energy.checks)
+    return holds(not failed, facts={"checks": checks})
 
 
-def sync(evidence: Evidence) -> tuple[bool | None, str]:
-    """The meter's clock was laid over the device's, and it sees what the device does."""
+def sync(evidence: Evidence) -> Ruling:
+    """The meter's clock is aligned with the device's, and it sees what the device does."""
     energy = evidence.energy
     if energy is None:
-        return None, _NO_METER
-    if energy.sync is None:
-        return None, "not tried, as the recording cannot be used"
-    best = energy.sync.best
-    if best is None:
-        return False, energy.sync.refusal
-    text = f"{best.method.value}, within {best.error_ns / 1e6:.3g} ms"
-    codes = [one for one in energy.sync.tried if one.method is SyncMethod.CODED_LOAD]
+        return not_applicable("no_meter")
+    found = energy.sync
+    if found is None:
+        return unknown("not_tried")
+    if found.method is None or found.error_ns is None:
+        return holds(False, "no_method", facts={"why": energy.refused or ""})
+    codes = [one for one in found.tried if one.method is SyncMethod.CODED_LOAD]
     is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
-    if best.method is SyncMethod.ARRIVAL and is_unseen:
-        return False, f"{text}: the meter does not see the device work; is it wired to this device?"
-    return True, text
+    is_blind = found.method is SyncMethod.ARRIVAL and is_unseen
+    return holds(
+        not is_blind,
+        "not_seen" if is_blind else None,
+        value=found.error_ns / 1e9,
+        unit="s",
+        facts={"method": found.method.value},
+    )
 
 
-def idle(evidence: Evidence) -> tuple[bool | None, str]:
+def idle(evidence: Evidence) -> Ruling:
     """The device took as much when idle before the run as after it."""
-    numbers = evidence.energy.numbers if evidence.energy else None
-    if numbers is None:
-        return None, _NO_METER if evidence.energy is None else "no power can be used"
-    before_w, after_w = numbers.power_w_idle_before, numbers.power_w_idle_after
-    if before_w is None or after_w is None or numbers.power_w_idle is None:
-        return None, numbers.net_refused or "idle was recorded on one side of the run only"
-    net_w = abs(numbers.power_w.value - numbers.power_w_idle)
-    limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * numbers.power_w_idle)
-    text = f"idle took {before_w:.4g} W before and {after_w:.4g} W after, limit {limit_w:.2g} apart"
-    return abs(after_w - before_w) <= limit_w, text
+    energy = evidence.energy
+    if energy is None:
+        return not_applicable("no_meter")
+    before_w, after_w = energy.power_w_idle_before, energy.power_w_idle_after
+    if energy.power_w_mean is None:
+        return unknown("no_power")
+    if before_w is None or after_w is None or energy.power_w_idle is None:
+        return unknown(
+            "one_side",
+            facts={"why": energy.net_refused or "idle was recorded on one side of the run only"},
+        )
+    net_w = abs(energy.power_w_mean - energy.power_w_idle)
+    limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * energy.power_w_idle)
+    return at_most(
+        abs(after_w - before_w), limit_w, "w", facts={"before_w": before_w, "after_w": after_w}
+    )
 
 
-def energy(evidence: Evidence) -> tuple[bool | None, str]:
+def energy(evidence: Evidence) -> Ruling:
     """There is a number, if one was asked for."""
     found = evidence.energy
     if found is None:
-        return None, _NO_METER
-    if found.numbers is None:
-        return False, f"refused: {found.refused}"
-    gross = found.numbers.gross
-    share = f" ±{gross.u95_absolute / gross.value:.2%}" if gross.value > 0 else ""
-    return True, f"{gross.value:.3g} J{share} an inference, gross"
+        return not_applicable("no_meter")
+    gross_j, u95_j = found.gross_j_per_inference, found.u95_absolute_j
+    if gross_j is None or u95_j is None:
+        return holds(False, "refused", facts={"why": found.refused})
+    if gross_j <= 0:
+        return holds(True, "not_positive", value=gross_j, unit="j")
+    return holds(True, value=gross_j, unit="j", facts={"u95_ratio": u95_j / gross_j})

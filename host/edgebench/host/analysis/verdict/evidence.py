@@ -1,13 +1,14 @@
-"""What the rules look at, and what they answer."""
+"""What the rules look at, and what they return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.verdict import Fact, RuleOutcome
 from edgebench.protocol.record import RunRecord, WorkerRecord
 
 
@@ -29,13 +30,71 @@ class Evidence:
 
     @property
     def loop_s(self) -> float:
-        """How long the timed loop took."""
+        """Duration of the timed loop."""
         return (self.worker.after.monotonic_ns - self.worker.before.monotonic_ns) / 1e9
 
     @property
     def is_scheduled(self) -> bool:
-        """The queries arrived by a schedule."""
+        """Whether the queries arrived by a schedule."""
         return self.record.spec.scenario.traits.is_scheduled
 
 
-Rule = Callable[[Evidence], tuple[bool | None, str]]
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What one rule found; `show.sentences` has a sentence for each rule and reason."""
+
+    outcome: RuleOutcome
+    reason: str | None
+    value: float | None
+    limit: float | None
+    unit: str | None
+    facts: Mapping[str, Fact]
+
+
+RuleCheck = Callable[[Evidence], Ruling]
+
+
+def at_most(
+    value: float,
+    limit: float,
+    unit: str,
+    reason: str | None = None,
+    facts: Mapping[str, Fact] | None = None,
+) -> Ruling:
+    """Kept as long as the value is not above the limit."""
+    return holds(value <= limit, reason, facts, value=value, limit=limit, unit=unit)
+
+
+def at_least(
+    value: float,
+    limit: float,
+    unit: str,
+    reason: str | None = None,
+    facts: Mapping[str, Fact] | None = None,
+) -> Ruling:
+    """Kept as long as the value is not below the limit."""
+    return holds(value >= limit, reason, facts, value=value, limit=limit, unit=unit)
+
+
+def holds(
+    is_kept: bool,
+    reason: str | None = None,
+    facts: Mapping[str, Fact] | None = None,
+    *,
+    value: float | None = None,
+    limit: float | None = None,
+    unit: str | None = None,
+) -> Ruling:
+    """Kept, or broken."""
+    outcome = RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
+    return Ruling(outcome, reason, value, limit, unit, facts or {})
+
+
+def unknown(reason: str, facts: Mapping[str, Fact] | None = None) -> Ruling:
+    """Asked, and nobody can tell."""
+    return Ruling(RuleOutcome.UNKNOWN, reason, None, None, None, facts or {})
+
+
+def not_applicable(reason: str, facts: Mapping[str, Fact] | None = None) -> Ruling:
+    """Never asked: the run has nothing that the rule looks at."""
+    return Ruling(RuleOutcome.NOT_APPLICABLE, reason, None, None, None, facts or {})

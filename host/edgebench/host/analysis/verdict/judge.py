@@ -1,7 +1,7 @@
-"""Can the number be trusted? Each rule looks at one thing and says pass, fail or unknown.
+"""Can the number be trusted? Each rule looks at one thing.
 
-A rule that fails makes a run invalid or suspect, as its `severity` says; an unknown one leaves
-it as it is, but is shown.
+A rule that fails makes a run invalid or suspect, as its `severity` says. One that was asked and
+cannot tell is unknown, and shown; one that was never asked is not applicable.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 
 def judge(evidence: Evidence) -> Verdict:
     """Apply every rule."""
-    results = tuple(
-        Finding(id=name, outcome=_outcome(passed), severity=severity, detail=detail)
-        for name, severity, rule in RULES
-        for passed, detail in [rule(evidence)]
-    )
-    failed = {rule.severity for rule in results if rule.outcome is RuleOutcome.FAIL}
+    findings: list[Finding] = []
+    for rule in RULES:
+        ruling = rule.check(evidence)
+        findings.append(
+            Finding(
+                id=rule.id,
+                outcome=ruling.outcome,
+                severity=rule.severity,
+                value=ruling.value,
+                limit=ruling.limit,
+                unit=ruling.unit,
+                reason=ruling.reason,
+                facts=ruling.facts,
+            )
+        )
+    failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
-    return Verdict(state=worst or State.VALID, rules=results)
-
-
-def _outcome(passed: bool | None) -> RuleOutcome:
-    if passed is None:
-        return RuleOutcome.UNKNOWN
-    return RuleOutcome.PASS if passed else RuleOutcome.FAIL
+    return Verdict(state=worst or State.VALID, rules=tuple(findings))

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.evidence import (
+    Evidence,
+    Ruling,
+    at_least,
+    holds,
+    not_applicable,
+    unknown,
+)
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
-"""Of the operators; below, it is not the delegate that was measured."""
+"""Share of the operators; below, it is not the delegate that was measured."""
 
 
-def delegation(evidence: Evidence) -> tuple[bool | None, str]:
+def delegation(evidence: Evidence) -> Ruling:
     """A delegate that was asked for was used."""
     runtime = evidence.worker.runtime
     asked = [name for name in runtime.delegates_requested if name != "none"]
-    ran = _placement_text(evidence.worker)
+    facts = {"asked": ", ".join(asked), "ran": _placement_text(evidence.worker)}
     if not asked:
-        return True, f"no delegate was asked for, {ran}"
-    text = f"asked for {', '.join(asked)}, {ran}"
+        return not_applicable("not_asked", facts=facts)
     places = {part.place for part in evidence.worker.placement}
     used = {_plain_name(name) for name in (*runtime.delegates_used, *places)}
     missing = [name for name in asked if _plain_name(name) not in used]
     if missing and (places or not all("/" in name for name in missing)):
-        return False, text
+        return holds(False, facts=facts)
     if missing or not places:
-        return None, f"{text}; the runtime does not tell whether it was used"
-    return True, text
+        return unknown("not_told", facts=facts)
+    return holds(True, facts=facts)
 
 
-def delegated_share(evidence: Evidence) -> tuple[bool | None, str]:
+def delegated_share(evidence: Evidence) -> Ruling:
     """Most of the model ran where it was meant to run."""
     asked = {_plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
+    if not asked:
+        return not_applicable("not_asked")
     parts = evidence.worker.placement
-    if not asked or not parts:
-        return (True, "no delegate was asked for") if not asked else (None, "not told")
+    if not parts:
+        return unknown("not_told")
     total = sum(part.count for part in parts)
     there = sum(part.count for part in parts if _plain_name(part.place) in asked)
-    return there >= DELEGATED_LIMIT_RATIO * total, (
-        f"{there} of {total} operators ran on it, at least {DELEGATED_LIMIT_RATIO:.0%}"
-    )
+    share = there / total if total else 0.0
+    return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", facts={"count": there, "total": total})
 
 
 def _plain_name(delegate: str) -> str:
@@ -46,7 +53,7 @@ def _plain_name(delegate: str) -> str:
 
 
 def _placement_text(worker: WorkerRecord) -> str:
-    """How many operators ran where, as far as the runtime tells."""
+    """How many operators ran where, as far as the runtime tells: names and counts."""
     counts: dict[str, int] = {}
     for part in worker.placement:
         counts[part.place] = counts.get(part.place, 0) + part.count

@@ -1,65 +1,78 @@
-"""The rules that a run has to keep: each looks at one thing and tells its numbers.
-
-A rule answers True (kept), False (broken) or None (cannot tell), with one line of detail.
-"""
+"""The rules that a run has to keep, in the order in which a person should read them."""
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict import energy, machine, placement, run, thermal
-from edgebench.host.analysis.verdict import outputs as answers
-from edgebench.host.analysis.verdict.evidence import Rule
+from dataclasses import dataclass
+from enum import Enum
+
+from edgebench.host.analysis.verdict import energy, machine, outputs, placement, run, thermal
+from edgebench.host.analysis.verdict.evidence import RuleCheck
 from edgebench.host.result.verdict import State
 
-RULES: tuple[tuple[str, State, Rule], ...] = (
-    ("complete", State.INVALID, run.complete),
-    ("real_time", State.INVALID, run.real_time),
-    ("real_device", State.SUSPECT, run.real_device),
-    ("enough_queries", State.INVALID, run.enough_queries),
-    ("enough_time", State.INVALID, run.enough_time),
-    ("keeps_up", State.INVALID, run.keeps_up),
-    ("latency_target", State.INVALID, run.latency_target),
-    ("loadgen", State.INVALID, run.loadgen),
-    ("finite_outputs", State.INVALID, answers.finite_outputs),
-    ("accuracy_floor", State.INVALID, answers.accuracy(answers.ACCURACY_INVALID_RATIO)),
-    ("accuracy", State.SUSPECT, answers.accuracy(answers.ACCURACY_SUSPECT_RATIO)),
-    ("agreement", State.INVALID, answers.agreement),
-    ("agreement_of_all", State.SUSPECT, answers.agreement_of_all),
-    ("delegation", State.INVALID, placement.delegation),
-    ("delegated_share", State.SUSPECT, placement.delegated_share),
-    ("profile", State.INVALID, run.profiled),
-    ("harness_dominates", State.INVALID, run.harness_share(run.HARNESS_INVALID_RATIO)),
-    ("harness_share", State.SUSPECT, run.harness_share(run.HARNESS_SUSPECT_RATIO)),
-    ("steady_state", State.SUSPECT, run.steady_state),
-    ("steady_share", State.SUSPECT, run.steady_share),
-    ("clock", State.INVALID, machine.clock(machine.CLOCK_INVALID_RATIO)),
-    ("clock_drift", State.SUSPECT, machine.clock(machine.CLOCK_SUSPECT_RATIO)),
-    ("frequency", State.SUSPECT, machine.frequency),
-    ("scheduling", State.SUSPECT, machine.scheduling),
-    ("cpu_share", State.SUSPECT, machine.cpu_share),
-    ("background_load", State.SUSPECT, machine.background_load),
-    ("cpu_pressure", State.SUSPECT, machine.stall("cpu", machine.CPU_STALL_LIMIT_RATIO)),
-    ("memory_pressure", State.SUSPECT, machine.stall("memory", machine.MEMORY_STALL_LIMIT_RATIO)),
-    ("memory", State.SUSPECT, machine.memory),
-    ("swap", State.SUSPECT, machine.swap),
-    ("thermal", State.SUSPECT, thermal.thermal),
-    ("interference", State.SUSPECT, thermal.interference),
-    ("start_temperature", State.SUSPECT, thermal.start_temperature),
-    ("nominal_clock", State.SUSPECT, thermal.nominal_clock),
-    ("cooldown", State.SUSPECT, thermal.cooldown),
-    ("telemetry", State.SUSPECT, thermal.telemetry),
-    ("meter", State.SUSPECT, energy.meter),
-    ("energy_sync", State.SUSPECT, energy.sync),
-    ("energy_idle", State.SUSPECT, energy.idle),
-    ("energy", State.SUSPECT, energy.energy),
+
+class Cause(Enum):
+    """What several rules may be signs of: told once, by the first of them that failed."""
+
+    BUSY_MACHINE = "busy_machine"
+    MEMORY = "memory"
+    HEAT = "heat"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row: what is looked at, and what the run becomes when it fails."""
+
+    id: str
+    severity: State
+    check: RuleCheck
+    includes: str | None = None
+    """Rule with a milder limit on the same number, or one that follows: said once is enough."""
+    cause: Cause | None = None
+
+
+_INVALID, _SUSPECT = State.INVALID, State.SUSPECT
+_BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
+
+RULES: tuple[Rule, ...] = (
+    Rule("complete", _INVALID, run.complete),
+    Rule("real_time", _INVALID, run.real_time),
+    Rule("real_device", _SUSPECT, run.real_device),
+    Rule("enough_queries", _INVALID, run.enough_queries),
+    Rule("enough_time", _INVALID, run.enough_time),
+    Rule("keeps_up", _INVALID, run.keeps_up),
+    Rule("latency_target", _INVALID, run.latency_target),
+    Rule("loadgen", _INVALID, run.loadgen),
+    Rule("finite_outputs", _INVALID, outputs.finite_outputs),
+    Rule("accuracy_floor", _INVALID, outputs.accuracy_floor, includes="accuracy"),
+    Rule("accuracy", _SUSPECT, outputs.accuracy),
+    Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
+    Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
+    Rule("delegation", _INVALID, placement.delegation, includes="delegated_share"),
+    Rule("delegated_share", _SUSPECT, placement.delegated_share),
+    Rule("profile", _INVALID, run.profiled),
+    Rule("harness_dominates", _INVALID, run.harness_dominates, includes="harness_share"),
+    Rule("harness_share", _SUSPECT, run.harness_share),
+    Rule("steady_state", _SUSPECT, run.steady_state),
+    Rule("steady_share", _SUSPECT, run.steady_share),
+    Rule("clock", _INVALID, machine.clock, includes="clock_drift"),
+    Rule("clock_drift", _SUSPECT, machine.clock_drift),
+    Rule("frequency", _SUSPECT, machine.frequency),
+    Rule("scheduling", _SUSPECT, machine.scheduling),
+    Rule("cpu_share", _SUSPECT, machine.cpu_share, cause=_BUSY),
+    Rule("background_load", _SUSPECT, machine.background_load, cause=_BUSY),
+    Rule("cpu_pressure", _SUSPECT, machine.cpu_pressure, cause=_BUSY),
+    Rule("memory_pressure", _SUSPECT, machine.memory_pressure, cause=_MEMORY),
+    Rule("memory", _SUSPECT, machine.memory, cause=_MEMORY),
+    Rule("swap", _SUSPECT, machine.swap, cause=_MEMORY),
+    Rule("thermal", _SUSPECT, thermal.thermal, cause=_HEAT),
+    Rule("interference", _SUSPECT, thermal.interference),
+    Rule("start_temperature", _SUSPECT, thermal.start_temperature, cause=_HEAT),
+    Rule("nominal_clock", _SUSPECT, thermal.nominal_clock),
+    Rule("cooldown", _SUSPECT, thermal.cooldown, cause=_HEAT),
+    Rule("telemetry", _SUSPECT, thermal.telemetry),
+    Rule("meter", _SUSPECT, energy.meter),
+    Rule("energy_sync", _SUSPECT, energy.sync),
+    Rule("energy_idle", _SUSPECT, energy.idle),
+    Rule("energy", _SUSPECT, energy.energy),
 )
-"""Id, severity and rule, in the order in which a person should read them."""
-MILDER = {
-    "harness_dominates": "harness_share",
-    "accuracy_floor": "accuracy",
-    "delegation": "delegated_share",
-    "clock": "clock_drift",
-    "agreement": "agreement_of_all",
-    "meter": "energy",
-    "energy_sync": "energy",
-}
-"""Rules that look at the same number with a milder limit, or follow: said once is enough."""
+BY_ID = {rule.id: rule for rule in RULES}

@@ -1,0 +1,154 @@
+"""What the user asks for, whole: made once, checked once, and passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebench.host.analysis.compare.comparability import check_keys
+from edgebench.host.analysis.compare.runs import check_metrics
+from edgebench.host.bench.builtin import builtin_models, find_model
+from edgebench.host.bench.dataset import Dataset, open_dataset
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.references import find_references, with_references_first
+from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.power.metering import new_energy_request
+from edgebench.host.result.facts import EnergyRequest
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.spec import DEFAULT_PRESET, RunSpec, SpecChanges, from_preset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+DEFAULT_PAIRS = 10
+MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRequest:
+    """A labelled data set that every model answers."""
+
+    dataset: Dataset
+    references: Mapping[Model, Model]
+    """Unquantised sibling of each model that has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """A candidate that the only model is compared with, in pairs of runs."""
+
+    candidate: Model
+    pair_count: int = DEFAULT_PAIRS
+    """Runs of each; below 6 no difference can be significant."""
+    metrics: tuple[str, ...] = ()
+    """Metrics to compare; empty: what the scenario is about."""
+    margin_ratio: float | None = None
+    """Changes smaller than this do not matter; None: 1 %."""
+    allowed: tuple[str, ...] = ()
+    """Keys in which the sides may differ."""
+
+    @property
+    def is_across_runtimes(self) -> bool:
+        """Whether baseline and candidate may run on different runtimes."""
+        return "runtime" in self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """Models on devices, and how they are measured."""
+
+    models: tuple[Model, ...]
+    """In the order of their runs: references before those that are held against them."""
+    devices: tuple[str, ...] = (LOCAL_NAME,)
+    runtime: str | None = None
+    """Name of a runtime, "all", or None for the preferred one of each format."""
+    spec: RunSpec = field(default_factory=RunSpec)
+    """Specification of every run, but for its runtime and what a meter needs."""
+    is_duration_fixed: bool = False
+    """The user chose the duration, and no meter makes it longer."""
+    ambient_c: float | None = None
+    """Temperature of the air around the devices."""
+    energy: EnergyRequest | None = None
+    accuracy: AccuracyRequest | None = None
+    against: ComparisonRequest | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.devices, str):
+            raise UsageError(f"devices must be a list of names, got {self.devices!r}")
+        ambient_c = self.ambient_c
+        if ambient_c is not None and not MIN_AMBIENT_C <= ambient_c <= MAX_AMBIENT_C:
+            raise UsageError(
+                f"ambient temperature must be {MIN_AMBIENT_C} to {MAX_AMBIENT_C} °C, "
+                f"got {ambient_c:g}"
+            )
+        if self.against is not None:
+            self._check_comparison(self.against)
+
+    def _check_comparison(self, against: ComparisonRequest) -> None:
+        """Refuse a comparison that cannot be made, before twenty runs are made for nothing."""
+        if len(self.models) != 1:
+            raise UsageError(f"--against compares one model with another, got {len(self.models)}")
+        if self.accuracy or self.spec.is_profiled:
+            raise UsageError(
+                "--against compares latencies; measure accuracy and profile on their own"
+            )
+        if against.pair_count < 1:
+            raise UsageError(f"pairs must be >= 1, got {against.pair_count}")
+        check_keys(against.allowed)
+        check_metrics(
+            against.metrics,
+            is_metered=self.energy is not None,
+            has_battery=self.energy is not None and self.energy.battery_capacity_j is not None,
+        )
+
+
+def new_request(
+    models: Sequence[str | Path],
+    *,
+    on: Sequence[str] = (LOCAL_NAME,),
+    runtime: str | None = None,
+    preset: str = DEFAULT_PRESET,
+    accuracy: str | None = None,
+    reference: str | Path | None = None,
+    meter: str | None = None,
+    sync: str | None = None,
+    battery_capacity_j: float | None = None,
+    idle_duration_s: float | None = None,
+    ambient_c: float | None = None,
+    against: ComparisonRequest | None = None,
+    **changes: Unpack[SpecChanges],
+) -> BenchRequest:
+    """The request that these words make; the built-in models when none is named.
+
+    Raises:
+        UsageError: a file is not there, a value is out of bounds, or two of them contradict.
+    """
+    opened = [find_model(str(name)) for name in models] or builtin_models()
+    if reference is not None and not accuracy:
+        raise UsageError("a reference model needs a data set that both answer: --accuracy")
+    devices = (on,) if isinstance(on, str) else tuple(on)
+    asked = None
+    if accuracy:
+        dataset = open_dataset(accuracy)
+        asked = AccuracyRequest(dataset=dataset, references=find_references(opened, reference))
+        opened = with_references_first(opened, asked.references)
+        changes["dataset_sha256"] = dataset.sha256
+    return BenchRequest(
+        models=tuple(opened),
+        devices=devices,
+        runtime=runtime,
+        spec=from_preset(preset, **changes),
+        is_duration_fixed=changes.get("duration_s") is not None,
+        ambient_c=ambient_c,
+        energy=new_energy_request(
+            meter,
+            devices,
+            sync=sync,
+            battery_capacity_j=battery_capacity_j,
+            idle_duration_s=idle_duration_s,
+        ),
+        accuracy=asked,
+        against=against,
+    )
