@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, Rules, compare
 from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO
 from edgebench.host.lab import Lab
+from edgebench.host.result.metrics import METRICS
 
 Floats = NDArray[np.float64]
 Gate = tuple[Floats, Floats]
@@ -228,7 +229,7 @@ def lab_run(folder: Path) -> Callable[[], float]:
         (run,) = lab.bench(
             MODEL, runtime=RUNTIME, preset="quick", duration_s=DURATION_S, is_checked=False
         )
-        return float(run.metrics["latency_ns"]["p50"])
+        return float(METRICS["latency_ns.p50"].value(run.result) or 0)
 
     return measure
 

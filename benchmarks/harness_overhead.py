@@ -51,6 +51,7 @@ from common import (
 from overhead_side import NOTHING, Seen
 
 from edgebench.host.lab import Lab
+from edgebench.host.result.metrics import METRICS
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[1] / "shared" / "models"
@@ -132,8 +133,8 @@ class Case:
         )
         metrics = run.metrics
         return Seen(
-            invoke_ns=float(metrics["latency_ns"]["p50"]),
-            harness_ns=float(metrics["harness_ns"]["per_query"]),
+            invoke_ns=float(METRICS["latency_ns.p50"].value(run.result) or 0),
+            harness_ns=metrics.harness_ns.per_query,
         )
 
 

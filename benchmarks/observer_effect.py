@@ -28,6 +28,7 @@ from common import Spread, add_patience, interleave, machine, report, spread, ta
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE
 from edgebench.host.analysis.compare.comparison import Comparison, compare
 from edgebench.host.lab import Lab
+from edgebench.host.result.metrics import METRICS
 
 MODEL, RUNTIME = "digits_fp32.tflite", "litert"
 RATE_HZ = 10.0
@@ -68,7 +69,7 @@ def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Co
             is_checked=False,
             telemetry_rate_hz=rate_hz,
         )
-        return float(run.metrics["latency_ns"]["p50"])
+        return float(METRICS["latency_ns.p50"].value(run.result) or 0)
 
     measure(RATE_HZ)  # starts the agent, warms files and caches
     sides = {"without": lambda: measure(0.0), "with": lambda: measure(RATE_HZ)}

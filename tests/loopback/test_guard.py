@@ -20,8 +20,8 @@ from support.tools import need_runtime
 from support.watchers import At, worker_pid
 
 from edgebench.agent.coolest import COOLEST_FILE
-from edgebench.host.lab import Run
 from edgebench.host.bench.verify import verify
+from edgebench.host.lab import Run
 from edgebench.protocol.errors import TargetError, TooHot, WorkerDied
 from edgebench.protocol.record import Phase
 

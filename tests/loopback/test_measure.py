@@ -12,9 +12,9 @@ from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
 from edgebench.host.bench.run import open_model
+from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.files import read_clock
-from edgebench.host.bench.verify import verify
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase

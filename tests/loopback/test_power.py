@@ -17,8 +17,8 @@ from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 
-from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.bench.verify import verify
+from edgebench.host.store.power_file import read_power_facts
 
 pytestmark = pytest.mark.alone
 

@@ -26,8 +26,8 @@ from support.tools import need_loadgen, need_runtime
 from support.watchers import At, worker_pid
 
 from edgebench.host.bench.run import Interrupted
-from edgebench.host.lab import Run
 from edgebench.host.bench.verify import verify
+from edgebench.host.lab import Run
 from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase
 

@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from edgebench.host.result.energy import SyncMethod
-from edgebench.host.lab import Run
-from edgebench.host.analysis.run import analyse_run
-from edgebench.host.analysis.run import fit_clock
+from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.lab import StoredRun
+from edgebench.host.result.energy import EnergyResult, EnergySync, SyncMethod
 from edgebench.host.store import files
 from edgebench.host.store.layout import Store
 from support.activity import SUPPLY_V, Activity
@@ -96,42 +94,46 @@ class Bench:
             )
         return [self._found(run, method, unit) for method in methods]
 
-    def _found(self, run: Run, method: SyncMethod, unit: Ppk2Emulator) -> Found:
+    def _found(self, run: StoredRun, method: SyncMethod, unit: Ppk2Emulator) -> Found:
         energy = analysed_again(self.host.lab.store, run.id, method)
         queries = run.queries
-        first = run.metrics["warmup"]["query_count"]
+        first = run.metrics.warmup.query_count
         begin_ns, end_ns = int(queries["start_ns"].iloc[first]), int(queries["end_ns"].iloc[-1])
         return Found(
             method=method.value,
-            value_j=energy["gross_j_per_inference"],
-            u95_absolute_j=energy["u95_absolute_j"],
-            u95_comparative_j=energy["u95_comparative_j"],
-            error_ns=energy["sync"]["error_ns"] if energy["sync"] else None,
-            off_ns=_off_ns(energy["sync"], (begin_ns + end_ns) // 2, unit),
+            value_j=energy.gross_j_per_inference,
+            u95_absolute_j=energy.u95_absolute_j,
+            u95_comparative_j=energy.u95_comparative_j,
+            error_ns=energy.sync.error_ns if energy.sync else None,
+            off_ns=_off_ns(energy.sync, (begin_ns + end_ns) // 2, unit),
             truth_j=self.activity.energy_j(begin_ns, end_ns) / (len(queries) - first),
-            refused=energy["refused"],
+            refused=energy.refused,
         )
 
 
-def _off_ns(sync: dict[str, Any] | None, device_ns: int, unit: Ppk2Emulator) -> float | None:
+def _off_ns(sync: EnergySync | None, device_ns: int, unit: Ppk2Emulator) -> float | None:
     """How far a moment is from where it is by the unit's own clock."""
-    if sync is None or sync["offset_ns"] is None:
+    if sync is None or sync.offset_ns is None:
         return None
     assert unit.started_s is not None
     true_ns = (device_ns - unit.started_s * 1e9) * (1 + FAST_PPM * 1e-6)
-    passed_ns = (device_ns - sync["reference_ns"]) * sync["slope_ppm"] * 1e-6
-    return float(device_ns + sync["offset_ns"] + passed_ns - true_ns)
+    assert sync.reference_ns is not None
+    assert sync.slope_ppm is not None
+    passed_ns = (device_ns - sync.reference_ns) * sync.slope_ppm * 1e-6
+    return float(device_ns + sync.offset_ns + passed_ns - true_ns)
 
 
-def analysed_again(store: Store, run_id: str, method: SyncMethod | None) -> dict[str, Any]:
+def analysed_again(store: Store, run_id: str, method: SyncMethod | None) -> EnergyResult:
     """`metrics.energy` of a stored run, by another way to lay the clocks over each other."""
     directory = store.directory(run_id)
     record = files.read_record(directory)
     traces = files.read_traces(directory, record, files.read_queries(directory))
-    traces = replace(traces, facts=replace(traces.facts, sync=method))
+    assert traces.facts.energy is not None
+    request = replace(traces.facts.energy, sync=method)
+    traces = replace(traces, facts=replace(traces.facts, energy=request))
     clock = fit_clock(files.read_clock(directory), record)
-    document = analyse_run(record, traces, created_utc="", clock=clock)
-    energy: dict[str, Any] = document["metrics"]["energy"]
+    energy = analyse_run(record, traces, created_utc="", clock=clock).metrics.energy
+    assert energy is not None
     return energy
 
 

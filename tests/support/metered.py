@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.result.energy import SyncMethod
-from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import EnergyRequest, HostFacts, Pair
 from edgebench.host.store.layout import Store
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.registry import find_meter
@@ -84,7 +83,8 @@ def store_metered_run(
     latency_ns = latencies(COUNT)
     worker = replace(worker_record(latency_ns), sync=SyncFacts(codes=CODES))
     record = replace(run_record(worker, run_id), events=EVENTS)
-    facts = HostFacts(pair=pair, meter=METER, sync=sync, battery_capacity_j=battery_capacity_j)
+    request = EnergyRequest(meter=METER, sync=sync, battery_capacity_j=battery_capacity_j)
+    facts = HostFacts(pair=pair, energy=request)
     powers_w = samples(int(latency_ns.sum()), work_w)
     return put_into_store(
         store,

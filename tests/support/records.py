@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import Traces
+from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.result.document import created_utc
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.outputs import ReferenceAccuracy
-from edgebench.host.result.document import created_utc
-from edgebench.host.analysis.run import analyse_run
-from edgebench.host.analysis.run import fit_clock
+from edgebench.host.show.sentences import described
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import write_power
@@ -249,12 +249,12 @@ def put_into_store(
             write_power(directory, write_recording(directory / RAW_DIRECTORY / traces.METER_FILE))
         files.write_events(directory, record.events)
         files.write_facts(directory, facts, {"y": LABELS} if is_judged else {})
-        document = analyse_run(
+        run = analyse_run(
             record,
             files.read_traces(directory, record, queries),
             created_utc=created_utc(record.run_id) or CREATED_UTC,
             clock=fit_clock(groups, record),
         )
-        document |= {"files": files.file_digests(directory)}
-        files.write_document(directory, document)
+        digests = files.file_digests(directory)
+        files.write_run(directory, replace(run, files=digests, verdict=described(run.verdict)))
     return store.directory(record.run_id)

@@ -24,8 +24,8 @@ from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
 from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
 from edgebench.host.analysis.thermal.throttling import find_throttling
-from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.analysis.thermal.timeline import Timeline
+from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.thermal import Expectation
 
 pytestmark = pytest.mark.slow

@@ -20,8 +20,7 @@ from edgebench.host.analysis.outputs import (
     agreement,
     to_real,
 )
-from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.outputs import Agreement
+from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TensorSpec
 

@@ -23,14 +23,14 @@ from support.metered import (
 )
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
 
-from edgebench.host.result.facts import HostFacts
 from edgebench.host.bench.collect import Beside, collect, collect_waiting
+from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
+from edgebench.host.result.facts import HostFacts
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import open_recording, write_power
-from edgebench.host.bench.verify import verify
 from edgebench.meters.base import Packet, Recording
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.spool import SpoolWriter

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 from support.energy import header
 
-from edgebench.host.result.energy import SyncMethod
 from edgebench.host.power.metering import Metering
+from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed

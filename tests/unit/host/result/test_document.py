@@ -18,9 +18,8 @@ from support.records import (
     worker_record,
 )
 
+from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.result.document import created_utc
-from edgebench.host.analysis.run import analyse_run
-from edgebench.host.analysis.run import fit_clock
 from edgebench.protocol.errors import MeasurementError
 
 KEYS: dict[str, set[str]] = {
@@ -122,15 +121,11 @@ def test_trace_of_another_length_than_the_worker_counted_is_refused() -> None:
 def test_run_that_measured_nothing_has_no_document() -> None:
     """A failed run is stored with numbers."""
     with pytest.raises(MeasurementError, match="measured nothing"):
-        analyse_run(
-            run_record(None), traces_of(latencies()), created_utc=CREATED_UTC, clock=None
-        )
+        analyse_run(run_record(None), traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
     record = run_record(worker_record(latencies()))
     for count in (len(latencies()), len(latencies()) + 5):
         with pytest.raises(MeasurementError, match="no query"):
-            analyse_run(
-                record, traces_of(latencies(), count), created_utc=CREATED_UTC, clock=None
-            )
+            analyse_run(record, traces_of(latencies(), count), created_utc=CREATED_UTC, clock=None)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ import pytest
 from support.metered import store_metered_run
 from support.records import RUN_ID, store_run
 
+from edgebench.host.bench.verify import verify
 from edgebench.host.show.hints import hint_for
 from edgebench.host.store.files import file_digests
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.host.bench.verify import verify
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 Path_ = tuple[str | int, ...]

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgebench.host.analysis.energy.result import Numbers
 from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps, with_term
 from support.records import run_record, worker_record
 
 from edgebench.host.analysis.energy.power_trace import PowerTrace
-from edgebench.host.analysis.energy.result import Numbers
-from edgebench.host.result.energy import EnergyResult
 from edgebench.host.analysis.energy.run import find_energy
-from edgebench.host.result.facts import EnergyRequest
-from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.windows import Timed
 from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.result.energy import EnergyResult, SyncMethod
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Channel, Gap, LossReport
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit

@@ -16,9 +16,9 @@ from support.tools import need_shared
 
 from edgebench.host.analysis.energy.site import site_of
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
-from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
 from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, View
+from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import MeasurementError
 

@@ -32,9 +32,8 @@ from edgebench.agent.simulation.controllers import (
 )
 from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
 from edgebench.host.analysis.thermal.throttling import find_throttling
-from edgebench.host.result.thermal import ThermalState
-from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.analysis.thermal.timeline import Timeline, cut_into_windows
+from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.protocol.thermal import Expectation
 
 SEEDS = range(20)

@@ -8,35 +8,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgebench.host.analysis.energy.result import Numbers
 from support.records import latencies, run_record, traces_of, worker_record
 
-from edgebench.host.result.energy import MeterCheck
-from edgebench.host.analysis.energy.result import Numbers
-from edgebench.host.result.energy import QueryEnergy
-from edgebench.host.result.energy import EnergyResult
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
-from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.sync.choose import Sync
-from edgebench.host.result.energy import SyncAttempt
 from edgebench.host.analysis.energy.uncertainty import Uncertain
-from edgebench.host.result.latency import LoadgenResult
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
-from edgebench.host.result.latency import EarlyStopping
-from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.outputs import ReferenceAccuracy
-from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.outputs import Agreement
-from edgebench.host.result.thermal import ThermalState
-from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.result.verdict import State
 from edgebench.host.analysis.verdict.judge import judge
-from edgebench.host.result.verdict import RuleOutcome
-from edgebench.host.result.verdict import Finding
-from edgebench.host.result.verdict import Verdict
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
 from edgebench.host.analysis.verdict.table import MILDER, RULES
+from edgebench.host.result.energy import (
+    EnergyResult,
+    MeterCheck,
+    QueryEnergy,
+    SyncAttempt,
+    SyncMethod,
+)
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.latency import EarlyStopping, LoadgenResult
+from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
+from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.record import (
     AbsentSensor,
     HarnessFacts,

@@ -8,9 +8,9 @@ import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.measurement import measure_traces
-from edgebench.host.result.facts import HostFacts
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.thermal import telemetry
+from edgebench.host.result.facts import HostFacts
 from edgebench.protocol.record import Scheduling
 
 

@@ -13,10 +13,10 @@ from support.energy import SECOND_NS, header
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
-from edgebench.host.result.energy import SyncMethod
 from edgebench.host.analysis.energy.sync.choose import Clocks, Sync, find_sync
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
+from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import HostFacts
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import USB_ARRIVAL_S, Header, LossReport
