@@ -101,6 +101,7 @@ def promised(
 
 
 _REDEFINED: dict[str, int] = {
+    "conditions.background_busy_ratio": 2,
     "conditions.cpu_affinity": 2,
     "conditions.involuntary_switch_count": 2,
     "metrics.latency_ns.p50_ci95": 2,
