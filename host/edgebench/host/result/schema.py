@@ -1,8 +1,8 @@
 """The JSON Schema of run.json, made from the types.
 
 `run.schema.json` beside this file is what it gives: devtools/write_schema.py writes it, and a test
-holds the two together. Keys that a run may lack are those with a default; keys that are not named here are allowed, as a
-newer version may add some.
+holds the two together. Keys that a run may lack are those with a default; keys that are not named
+here are allowed, as a newer version may add some.
 
 Source: https://json-schema.org/draft/2020-12/json-schema-core
 """
@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -103,7 +104,7 @@ def _field_docstrings(kind: type) -> dict[str, str]:
             continue
         tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for field, text in zip(body, body[1:], strict=False):
+        for field, text in pairwise(body):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(field.target, ast.Name)
