@@ -38,7 +38,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         found.append(popen(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(local.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     return found
 
 
