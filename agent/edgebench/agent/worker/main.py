@@ -94,7 +94,7 @@ def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]
 
     spec, model = job.spec, ready.model
     return WorkerRecord(
-        model=replace(job.model, precision=model.precision),
+        model=replace(job.model, precision=model.precision, quantized=model.quantized),
         runtime=RuntimeFacts(
             name=spec.runtime,
             version=ready.version,
