@@ -21,7 +21,7 @@ from edgebench.host.comparison import (
     split_sides,
 )
 from edgebench.host.dataset import Dataset, open_dataset
-from edgebench.host.devices.discovery import Found, find_devices, open_device
+from edgebench.host.devices.discovery import DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.metering import Metering, open_metering
 from edgebench.host.plan import Plan, run_plan
@@ -116,7 +116,7 @@ class Lab:
         """
         return Run(self.store, self.store.resolve(name))
 
-    def devices(self, timeout_s: float = 3.0) -> list[Found]:
+    def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
         return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.rules.table import MILDER
-from edgebench.host.devices.discovery import Access, Found
+from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.document import headline_ns
 from edgebench.host.show.units import (
     ABSENT,
@@ -128,7 +128,7 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def devices_table(found: Sequence[Found]) -> Table:
+def devices_table(found: Sequence[DiscoveredDevice]) -> Table:
     """All devices, usable or not."""
     table = plain_table("device", "address", "access", "profile", "runtimes", "remark")
     for device in found:
@@ -277,7 +277,7 @@ _RESULT_COLUMNS = (
 )
 
 
-def _missing_runtimes(device: Found) -> str:
+def _missing_runtimes(device: DiscoveredDevice) -> str:
     if device.system is None:
         return ""
     missing = [report for report in device.system.runtimes if not report.is_usable]

@@ -8,6 +8,7 @@ import pytest
 
 from edgebench.host.devices.discovery import open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import Unreachable, UsageError
 
 CLOSED_PORT = 9
@@ -50,6 +51,6 @@ def test_whole_name_unique_part_id_or_pin_finds_a_device(
     files: HostFiles, name: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device cannot be named, or its whole name is ambiguous because another one is longer."""
-    monkeypatch.setattr("edgebench.host.devices.discovery.discover", lambda _: [])
+    monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable, match=rf"{found} \(127\.0\.0\.1:{CLOSED_PORT}\)"):
         open_device(files, name)
