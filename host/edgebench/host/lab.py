@@ -35,7 +35,7 @@ from edgebench.protocol.spec import DEFAULT_PRESET, Limits, Scenario, from_prese
 if TYPE_CHECKING:
     import pandas as pd
 
-    from edgebench.host.devices.deploy import Deployed, Removed, Say
+    from edgebench.host.devices.deploy import DeployReport, OnStep, UninstallReport
 
 DEFAULT_PAIRS = 10
 
@@ -126,17 +126,17 @@ class Lab:
 
         return pair(self._files, text)
 
-    def deploy(self, target: str, say: Say | None = None, **settings: Any) -> Deployed:
-        """Install an agent over SSH, and pair with it; `settings` are fields of `Order`."""
-        from edgebench.host.devices.deploy import deploy, new_order
+    def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
+        """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
+        from edgebench.host.devices.deploy import deploy, deploy_request
 
-        return deploy(self._files, new_order(target, **settings), say)
+        return deploy(self._files, deploy_request(target, **settings), say)
 
-    def undeploy(self, target: str, say: Say | None = None, **settings: Any) -> Removed:
+    def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""
-        from edgebench.host.devices.deploy import new_order, undeploy
+        from edgebench.host.devices.deploy import deploy_request, undeploy
 
-        return undeploy(self._files, new_order(target, **settings), say)
+        return undeploy(self._files, deploy_request(target, **settings), say)
 
     def connect(self, device: str = LOCAL_NAME) -> Client:
         """Open a connection to a device."""
