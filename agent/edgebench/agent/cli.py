@@ -11,13 +11,15 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.agent.simulation.names import BOARD_NAMES
+from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
+    SimulationMissing,
     TargetError,
     Unreachable,
     UsageError,
@@ -35,6 +37,7 @@ METERS_VARIABLE = "EDGEBENCH_METERS"
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
+    (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
 )
@@ -74,6 +77,15 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
 
 
+class _CommandParser(_Parser):
+    """Names the simulated boards, but only in a help text: to find them delays a start."""
+
+    def format_help(self) -> str:
+        with suppress(SimulationMissing):
+            self.epilog = f"boards of --simulate: {', '.join(find_simulator().board_names)}"
+        return super().format_help()
+
+
 def _parser() -> argparse.ArgumentParser:
     paths = user_paths(os.environ)
     parser = _Parser(prog="edgebench-agent", description="Run and measure models on this device.")
@@ -86,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config", type=Path, metavar="DIR",
         help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
     )  # fmt: skip
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_CommandParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
     pair = commands.add_parser("pair", help="print a string that pairs one host")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
@@ -97,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop", help="stop the run in progress, whoever asked for it")
     stop.set_defaults(command=_stop)
     for other in (pair, status, stop):
-        other.add_argument("--simulate", metavar="BOARD", help="of the agent that simulates this")
+        other.add_argument(
+            "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
+        )
     return parser
 
 
@@ -110,7 +124,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
         "--simulate", metavar="BOARD[:SEED]",
-        help=f"pretend to be a board that slows down, for tests: {', '.join(BOARD_NAMES)}",
+        help="simulate a board that slows down, for tests",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
@@ -138,10 +152,7 @@ def _paths(options: argparse.Namespace) -> Paths:
     paths = user_paths(os.environ)
     if options.simulate is None:
         return paths
-    from edgebench.agent.simulation.boards import find_board
-
-    board, _ = find_board(options.simulate)
-    return paths.of_simulated(board.name)
+    return paths.of_simulated(find_simulator().board_name(options.simulate))
 
 
 def _state(options: argparse.Namespace) -> Path:

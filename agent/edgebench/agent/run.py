@@ -54,7 +54,7 @@ from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 if TYPE_CHECKING:
-    from edgebench.agent.simulation.device import SimulatedDevice
+    from edgebench.protocol.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Runner:
         models: ArtifactStore,
         spool: Spool,
         lease: Lease,
-        simulated: SimulatedDevice | None = None,
+        simulated: Simulation | None = None,
         *,
         state: Path,
         wiring: Wiring,

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.simulated import slowed
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
-from edgebench.agent.worker.slowed import slowed
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import (

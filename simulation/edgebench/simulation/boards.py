@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 
-from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
-from edgebench.agent.simulation.controllers import (
+from edgebench.protocol.errors import UsageError
+from edgebench.simulation.board import Policy, SimulatedBoard, Zone
+from edgebench.simulation.controllers import (
     BangBang,
     Fan,
     IdleInjection,
@@ -22,9 +23,8 @@ from edgebench.agent.simulation.controllers import (
     StepWise,
     UnderVoltage,
 )
-from edgebench.agent.simulation.heat import Body
-from edgebench.agent.simulation.n100 import N100_FILES
-from edgebench.protocol.errors import UsageError
+from edgebench.simulation.heat import Body
+from edgebench.simulation.n100 import N100_FILES
 
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
 """Within 4 °C of the published cooling of a Raspberry Pi 5 without a cooler; see its test."""

@@ -11,8 +11,12 @@ from support.simulated import keep_busy, machine
 
 from edgebench.agent.cooldown import find_thermometer
 from edgebench.agent.expectation import expect
-from edgebench.agent.simulation.boards import BARE_BOARD, BOARDS, SMALL_BOARD, find_board
-from edgebench.agent.simulation.controllers import (
+from edgebench.agent.system import identity
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.device_profiles.match import match_profile
+from edgebench.protocol.errors import UsageError
+from edgebench.simulation.boards import BARE_BOARD, BOARDS, SMALL_BOARD, find_board
+from edgebench.simulation.controllers import (
     BangBang,
     Fan,
     IdleInjection,
@@ -20,12 +24,8 @@ from edgebench.agent.simulation.controllers import (
     Progressive,
     StepWise,
 )
-from edgebench.agent.simulation.device import SimulatedDevice
-from edgebench.agent.simulation.heat import Body, Heat, at_rest
-from edgebench.agent.system import identity
-from edgebench.agent.telemetry.job import SamplerJob
-from edgebench.device_profiles.match import match_profile
-from edgebench.protocol.errors import UsageError
+from edgebench.simulation.device import SimulatedDevice
+from edgebench.simulation.heat import Body, Heat, at_rest
 
 PI_5_COOLING = ((30, 69.7), (60, 65.9), (180, 63.1), (300, 60.4), (600, 59.3))
 """A bare Raspberry Pi 5 after a compilation, from 85.1 °C; public observation."""

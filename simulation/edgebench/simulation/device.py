@@ -14,11 +14,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from edgebench.agent.simulation.board import SimulatedBoard
-from edgebench.agent.simulation.controllers import POWER_EXPONENT, Effect
-from edgebench.agent.simulation.files import VCGENCMD, changing_files, fixed_files, links
-from edgebench.agent.simulation.heat import at_rest
-from edgebench.agent.worker.slowed import SHARED
+from edgebench.simulation.board import SimulatedBoard
+from edgebench.simulation.controllers import POWER_EXPONENT, Effect
+from edgebench.simulation.files import VCGENCMD, changing_files, fixed_files, links
+from edgebench.simulation.heat import at_rest
+from edgebench.simulation.slowed import SHARED
 
 TICK_S = 0.1
 CONTROL_S = 0.25

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
-from edgebench.agent.simulation.controllers import RPI_UNDERVOLTAGE, STICKY_SHIFT, Effect
+from edgebench.simulation.board import Policy, SimulatedBoard, Zone
+from edgebench.simulation.controllers import RPI_UNDERVOLTAGE, STICKY_SHIFT, Effect
 
 VCGENCMD = "usr/bin/vcgencmd"
 _VCGENCMD_SCRIPT = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from edgebench.agent.simulation.controllers import Controller
-from edgebench.agent.simulation.heat import Body
+from edgebench.simulation.controllers import Controller
+from edgebench.simulation.heat import Body
 
 Files = Mapping[str, str | bytes]
 

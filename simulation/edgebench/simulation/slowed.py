@@ -20,15 +20,13 @@ PAUSE_NS = 1_000_000
 """A shorter pause between two inferences is the loop's own work, in which no device cools."""
 
 
-def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:
+def slowed(invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
     """`invoke`, and then as much waiting as the simulated device needs more; busy, as it would be.
 
     Args:
         invoke: Runs the model.
-        speed_path: The shared file of a simulated device; None: a real one.
+        speed_path: The file that is shared with the device.
     """
-    if speed_path is None:
-        return invoke
     with open(speed_path, "r+b") as file:
         shared = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
     clock = time.perf_counter_ns
