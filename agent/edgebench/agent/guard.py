@@ -19,8 +19,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from edgebench.agent.telemetry.job import Heat, Watched
-from edgebench.agent.telemetry.process import Lost
+from edgebench.agent.telemetry.job import HeatReport, HeatState
+from edgebench.agent.telemetry.process import SamplerLoss
 from edgebench.protocol.errors import TargetError, TooHot
 from edgebench.protocol.record import TOO_HOT, UNWATCHED
 
@@ -38,21 +38,21 @@ class Guard:
         self._stop = stop
         self._note = note
         self._has_looked = asyncio.Event()
-        self._watched: Watched | None = None
+        self._watched: HeatReport | None = None
         self._lost: str | None = None
         self._is_running = False
         self.error: TargetError | None = None
         """Why the run was stopped, or did not start."""
 
-    def hear(self, said: Watched | Lost) -> None:
+    def hear(self, said: HeatReport | SamplerLoss) -> None:
         """The device's heat has changed, or nobody looks any more."""
         self._has_looked.set()
-        if isinstance(said, Lost):
+        if isinstance(said, SamplerLoss):
             self._lost = said.reason
             self._note(UNWATCHED, said.reason)
         else:
             self._watched = said
-            if said.heat is Heat.BLIND:
+            if said.heat is HeatState.BLIND:
                 self._note(UNWATCHED, f"no zone tells whether it has {said.limit_c:g} °C")
         if self._is_running and self.error is None:
             self._refuse("stopped")
@@ -79,7 +79,7 @@ class Guard:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._has_looked.wait(), FIRST_LOOK_S)
             if not self._has_looked.is_set():
-                self.hear(Lost(f"the sampler told no temperature for {FIRST_LOOK_S:g} s"))
+                self.hear(SamplerLoss(f"the sampler told no temperature for {FIRST_LOOK_S:g} s"))
         self._refuse("not started")
         if self.error is not None:
             raise self.error
@@ -87,7 +87,7 @@ class Guard:
 
     @property
     def _is_hot(self) -> bool:
-        return self._watched is not None and self._watched.heat is Heat.HOT
+        return self._watched is not None and self._watched.heat is HeatState.HOT
 
     def _refuse(self, what: str) -> None:
         """Say why the run may not go on, if it may not."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from edgebench.agent.cooldown import Sleep
 from edgebench.agent.files import disk_errors, sync_file
-from edgebench.agent.running import Run
-from edgebench.agent.worker.process import PhaseBegan, monotonic_ns
+from edgebench.agent.running import ActiveRun
+from edgebench.agent.worker.process import PhaseStart, monotonic_ns
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import IDLE_ENDED, Phase, WorkerRecord
 
@@ -23,7 +23,7 @@ LOOK_S = 0.25
 """Between two looks whether somebody wants the run to end; a look takes 20 µs."""
 
 
-async def work_between_idling(run: Run) -> WorkerRecord:
+async def work_between_idling(run: ActiveRun) -> WorkerRecord:
     """All that a meter is to see: the worker, and doing nothing before and after it.
 
     Raises:
@@ -32,7 +32,7 @@ async def work_between_idling(run: Run) -> WorkerRecord:
     if run.request.spec.idle_duration_s > 0:
         await run.worker.settle()  # the start of its interpreter is work
     await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
-    run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
+    run.enter(PhaseStart(Phase.STARTING, None, monotonic_ns()))
     run.worker.go()
     worker = await run.worker.follow(run.enter)
     was_stopped = worker.is_interrupted or run.worker.is_stopping
@@ -43,11 +43,11 @@ async def work_between_idling(run: Run) -> WorkerRecord:
     return worker
 
 
-async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
+async def _idle(run: ActiveRun, is_over: Callable[[], bool]) -> None:
     """Do nothing for as long as the run asks, or until it is over."""
     duration_s = run.request.spec.idle_duration_s
     if duration_s > 0:
-        run.enter(PhaseBegan(Phase.IDLE, duration_s, monotonic_ns()))
+        run.enter(PhaseStart(Phase.IDLE, duration_s, monotonic_ns()))
         run.note(IDLE_ENDED, await stay_idle(duration_s, is_over=is_over))
 
 

@@ -71,7 +71,7 @@ def why_not_there(meter: str) -> str | None:
     return None
 
 
-class Metering:
+class MeterRecorder:
     """The recording of one run; of nothing, for a run that asks for no meter."""
 
     def __init__(self, meter: str | None, path: Path) -> None:
@@ -87,7 +87,7 @@ class Metering:
         self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
-    async def __aenter__(self) -> Metering:
+    async def __aenter__(self) -> MeterRecorder:
         if self._meter is not None:
             meter = self._meter
             self._trouble = await self._within_limit(lambda: self._start(meter), "open")

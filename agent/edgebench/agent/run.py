@@ -19,15 +19,15 @@ from edgebench.agent.guard import Guard
 from edgebench.agent.idle import work_between_idling
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
-from edgebench.agent.metering import Metering, require_served
-from edgebench.agent.running import Listener, Run
+from edgebench.agent.metering import MeterRecorder, require_served
+from edgebench.agent.running import ActiveRun, Listener
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
-from edgebench.agent.telemetry.job import Live, SamplerJob
-from edgebench.agent.telemetry.process import Said, SamplerProcess
+from edgebench.agent.telemetry.job import LiveReading, SamplerJob
+from edgebench.agent.telemetry.process import SamplerMessage, SamplerProcess
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import default_memory_bytes
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.codec import to_plain
@@ -100,7 +100,7 @@ class Runner:
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self.current: Run | None = None
+        self.current: ActiveRun | None = None
 
     async def start(self, request: RunStart, owner: str, listener: Listener) -> None:
         """Admit a run and let it go; it holds the lease until it is spooled.
@@ -117,7 +117,7 @@ class Runner:
             self._lease.pin()
             self._task = asyncio.create_task(self._finish(run))
 
-    def owned(self, run_id: str, owner: str) -> Run:
+    def owned(self, run_id: str, owner: str) -> ActiveRun:
         """The run in progress, if it has this id and this owner.
 
         Raises:
@@ -142,13 +142,13 @@ class Runner:
         if self._task:
             await asyncio.shield(self._task)
 
-    async def _admit(self, request: RunStart, owner: str) -> Run:
+    async def _admit(self, request: RunStart, owner: str) -> ActiveRun:
         job = await self._job(request)
         directory = self._spool.begin(request.run_id)
         environment = describe_environment(clocks=self._root)
         worker = WorkerProcess(directory, job.spec.limits)
-        metering = Metering(job.spec.meter, directory / METER_FILE)
-        run = Run(request, owner, job.model, environment, worker, metering)
+        metering = MeterRecorder(job.spec.meter, directory / METER_FILE)
+        run = ActiveRun(request, owner, job.model, environment, worker, metering)
         try:
             await worker.start(job)
             if self._simulated:
@@ -191,7 +191,7 @@ class Runner:
     async def _verified(self, sha256: str) -> Path:
         return await asyncio.to_thread(self._models.verified_path, sha256)
 
-    async def _finish(self, run: Run) -> None:
+    async def _finish(self, run: ActiveRun) -> None:
         run_id = run.request.run_id
         try:
             ended = await self._measure(run)
@@ -209,7 +209,7 @@ class Runner:
         run.tell(ended)
         give_back()
 
-    async def _measure(self, run: Run) -> RunEnded:
+    async def _measure(self, run: ActiveRun) -> RunEnded:
         directory = run.worker.directory
         sampler = SamplerProcess(directory)
         guard = Guard(self._expected.abort_c, stop=lambda: self._stop(run), note=run.note)
@@ -238,10 +238,10 @@ class Runner:
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
-    def _stop(self, run: Run) -> None:
+    def _stop(self, run: ActiveRun) -> None:
         self._stopping = asyncio.create_task(run.worker.stop())
 
-    async def _cool_down(self, run: Run, guard: Guard) -> CooldownFacts:
+    async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
         """Wait until the device is cool enough, as its profile and the run say."""
         rules, asked_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
         timeout_s = rules.timeout_s if asked_s is None else asked_s
@@ -249,7 +249,7 @@ class Runner:
             return CooldownFacts()
         if self._thermometer is None:
             return CooldownFacts(CooldownOutcome.NO_SENSOR)
-        run.enter(PhaseBegan(Phase.COOLING, timeout_s, monotonic_ns()))
+        run.enter(PhaseStart(Phase.COOLING, timeout_s, monotonic_ns()))
         gate = Gate(rules, self._coolest.temp_c)
         found = await wait_until_cool(
             gate,
@@ -262,7 +262,7 @@ class Runner:
         self._coolest.see(gate.settled_c)
         return found
 
-    def _sampler_job(self, run: Run) -> SamplerJob:
+    def _sampler_job(self, run: ActiveRun) -> SamplerJob:
         cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
         rate_hz = run.request.spec.telemetry_rate_hz
         if self._expected.abort_c is not None:
@@ -279,7 +279,7 @@ class Runner:
 
     def _record(
         self,
-        run: Run,
+        run: ActiveRun,
         worker: WorkerRecord | None,
         error: EdgebenchError | None,
         telemetry: TelemetryFacts,
@@ -322,15 +322,17 @@ class Runner:
         self._spool.finish(record.run_id)
 
 
-def _hear(run: Run, guard: Guard, said: Said) -> None:
+def _hear(run: ActiveRun, guard: Guard, said: SamplerMessage) -> None:
     """Pass on what the sampler sees."""
-    if isinstance(said, Live):
+    if isinstance(said, LiveReading):
         run.tell(Telemetry(run.request.run_id, said.time_ns, said.temp_c, said.freq_hz))
     else:
         guard.hear(said)
 
 
-def _reason(run: Run, outcome: Outcome, error: EdgebenchError | None) -> EdgebenchError | None:
+def _reason(
+    run: ActiveRun, outcome: Outcome, error: EdgebenchError | None
+) -> EdgebenchError | None:
     """Why a run is not complete; None where somebody asked for that, and something was kept."""
     if outcome is Outcome.COMPLETED:
         return None  # whatever came then came after the measurement

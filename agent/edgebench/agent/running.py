@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgebench.agent.metering import Metering
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.agent.metering import MeterRecorder
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
@@ -21,7 +21,7 @@ Listener = Callable[[Notice], None]
 
 
 @dataclass(slots=True)
-class Run:
+class ActiveRun:
     """A run in progress."""
 
     request: RunStart
@@ -29,7 +29,7 @@ class Run:
     model: ModelFacts
     environment: Environment
     worker: WorkerProcess
-    metering: Metering
+    metering: MeterRecorder
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
@@ -49,7 +49,7 @@ class Run:
         logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
         self.events.append(Event(monotonic_ns(), kind, detail))
 
-    def enter(self, began: PhaseBegan) -> None:
+    def enter(self, began: PhaseStart) -> None:
         """Record and tell that a phase begins."""
         self.events.append(Event(began.time_ns, began.phase.value))
         self.tell(Progress(self.request.run_id, began.phase, began.expected_s))

@@ -14,10 +14,10 @@ from edgebench.device_profiles.positions import Path
 from edgebench.device_profiles.schema import (
     Cluster,
     Cooldown,
+    DeviceLimits,
     Indicator,
-    Limits,
     Memory,
-    RuntimeFacts,
+    RuntimeSupport,
     Zone,
 )
 
@@ -37,11 +37,11 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Indicator, "rate_hz_max"): (0.001, 1000),
     (Indicator, "thermal_now"): _BITS,
     (Indicator, "thermal_sticky"): _BITS,
-    (Limits, "abort_c"): (30, 150),
-    (Limits, "min_free_bytes"): (0, 2**60),
+    (DeviceLimits, "abort_c"): (30, 150),
+    (DeviceLimits, "min_free_bytes"): (0, 2**60),
     (Memory, "variants_bytes"): (1, 2**60),
-    (RuntimeFacts, "threads_default"): (1, 1024),
-    (RuntimeFacts, "threads_max"): (1, 1024),
+    (RuntimeSupport, "threads_default"): (1, 1024),
+    (RuntimeSupport, "threads_max"): (1, 1024),
     (Zone, "critical_c"): _THRESHOLD_C,
     (Zone, "hard_c"): _THRESHOLD_C,
     (Zone, "throttle_c"): _THRESHOLD_C,

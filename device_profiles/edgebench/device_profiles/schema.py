@@ -201,7 +201,7 @@ class Freq:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerMeter:
+class OnboardMeter:
     """A meter on the board."""
 
     kind: str
@@ -215,7 +215,7 @@ class PowerMeter:
 class Power:
     """Meters on the board."""
 
-    meter: tuple[PowerMeter, ...] = ()
+    meter: tuple[OnboardMeter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ class Cooldown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class DeviceLimits:
     """What the agent enforces, also when no host is there."""
 
     abort_c: float | None = None
@@ -258,7 +258,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeFacts:
+class RuntimeSupport:
     """What a runtime can use here."""
 
     delegates: tuple[str, ...] = ()
@@ -300,6 +300,6 @@ class Profile:
     power: Power = field(default_factory=Power)
     control: Control = field(default_factory=Control)
     cooldown: Cooldown = field(default_factory=Cooldown)
-    limits: Limits = field(default_factory=Limits)
-    runtimes: dict[str, RuntimeFacts] = field(default_factory=dict)
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
+    runtimes: dict[str, RuntimeSupport] = field(default_factory=dict)
     fact: tuple[Fact, ...] = ()

@@ -27,7 +27,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class SimulatedZone:
     """A thermal zone; all zones of a board show the same temperature."""
 
     kind: str
@@ -42,7 +42,7 @@ class SimulatedBoard:
     name: str
     compatible: tuple[str, ...] = ()
     """Of its device tree; decides which profile it has. Empty: it has none."""
-    zones: tuple[Zone, ...]
+    zones: tuple[SimulatedZone, ...]
     policies: tuple[Policy, ...]
     controller: Callable[[int], Controller]
     """From a seed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgebench.simulation.board import Policy, SimulatedBoard, Zone
+from edgebench.simulation.board import Policy, SimulatedBoard, SimulatedZone
 from edgebench.simulation.controllers import RPI_UNDERVOLTAGE, STICKY_SHIFT, Effect
 
 VCGENCMD = "usr/bin/vcgencmd"
@@ -96,7 +96,7 @@ def _policy(policy: Policy) -> Mapping[str, str]:
     }
 
 
-def _zone(folder: str, zone: Zone, cooling: tuple[str, ...]) -> Mapping[str, str]:
+def _zone(folder: str, zone: SimulatedZone, cooling: tuple[str, ...]) -> Mapping[str, str]:
     found = {f"{folder}/type": f"{zone.kind}\n"}
     if zone.trip_c is None:
         return found

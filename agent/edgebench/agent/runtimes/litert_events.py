@@ -44,7 +44,7 @@ class RawEvent(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ProfilerEvent:
     """An event, read out of the library's memory."""
 
     tag: str
@@ -57,7 +57,7 @@ class Event:
         return self.type in (_DELEGATE_OPERATOR, _DELEGATE_PROFILED)
 
 
-def operators(events: Sequence[Event]) -> list[Event]:
+def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
     """The operators of a run, none of whose times contains another's."""
     found = [event for event in events if event.type == _OPERATOR or event.is_delegated]
     if any(event.tag in _WITH_GRAPHS for event in found if not event.is_delegated):
@@ -75,7 +75,7 @@ def make_room(count: int) -> ctypes.Array[RawEvent]:
     return room
 
 
-def read_events(room: ctypes.Array[RawEvent], count: int) -> list[Event]:
+def read_events(room: ctypes.Array[RawEvent], count: int) -> list[ProfilerEvent]:
     """Read what the library wrote, when it is what this module takes it for."""
     used = ctypes.sizeof(RawEvent) * count
     beyond = bytes(memoryview(room).cast("B")[used:])
@@ -95,7 +95,7 @@ def read_events(room: ctypes.Array[RawEvent], count: int) -> list[Event]:
     return [_read_event(room[index]) for index in range(count)]
 
 
-def _read_event(event: RawEvent) -> Event:
+def _read_event(event: RawEvent) -> ProfilerEvent:
     tag = ctypes.cast(event.tag, c_char_p).value or b""
     text = tag.decode("utf-8", "replace")
-    return Event(text, int(event.type), int(event.elapsed_us))
+    return ProfilerEvent(text, int(event.type), int(event.elapsed_us))

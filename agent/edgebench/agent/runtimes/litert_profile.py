@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.interpreter_placement import BUILTIN
-from edgebench.agent.runtimes.litert_events import Event, make_room, operators, read_events
+from edgebench.agent.runtimes.litert_events import ProfilerEvent, make_room, operators, read_events
 from edgebench.agent.runtimes.litert_library import Library
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused
@@ -142,7 +142,7 @@ class _Session:
         ends = (c_size_t(len(inputs)), inputs, c_size_t(len(outputs)), outputs)
         self._library.call("RunCompiledModel", self._model, c_size_t(0), *ends)
 
-    def profiled_run(self) -> list[Event]:
+    def profiled_run(self) -> list[ProfilerEvent]:
         """Run once under the profiler; the events of this run."""
         self._library.call("ResetProfiler", self._profiler)
         self._library.call("StartProfiler", self._profiler)

@@ -12,7 +12,7 @@ from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, shor
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
-from edgebench.protocol.runtime import LoadOptions, Missing, Usable
+from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
 INSTALL = "pip install '.[onnx]' (from a checkout)"
 _LOG_ERRORS_ONLY = 3
@@ -35,16 +35,18 @@ class OnnxRuntime:
     formats = ("onnx",)
     no_profiler = None
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library."""
         try:
             found = version("onnxruntime")
             library = importlib.import_module("onnxruntime")
-            return Usable(found, tuple(map(short_provider, library.get_available_providers())))
+            return UsableRuntime(
+                found, tuple(map(short_provider, library.get_available_providers()))
+            )
         except (ImportError, PackageNotFoundError):
-            return Missing("onnxruntime is not installed", INSTALL)
+            return MissingRuntime("onnxruntime is not installed", INSTALL)
         except Exception as exc:  # a broken binary may raise anything
-            return Missing(f"onnxruntime fails to import: {one_line(exc)}", INSTALL)
+            return MissingRuntime(f"onnxruntime fails to import: {one_line(exc)}", INSTALL)
 
     def import_library(self) -> str:
         """Import the library; its version."""

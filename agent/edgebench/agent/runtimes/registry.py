@@ -15,7 +15,7 @@ from edgebench.agent.runtimes.tflite import LiteRt, TfliteRuntime
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import RuntimeUnavailable
-from edgebench.protocol.runtime import Runtime, Usable
+from edgebench.protocol.runtime import Runtime, UsableRuntime
 
 ENTRY_POINT_GROUP = "edgebench.runtimes"
 PROBE_TIMEOUT_S = 60.0
@@ -51,7 +51,7 @@ def probe_here(name: str) -> RuntimeReport:
     """Probe one driver in this process."""
     driver = find_runtime(name)
     found = driver.probe()
-    if isinstance(found, Usable):
+    if isinstance(found, UsableRuntime):
         return RuntimeReport(name, driver.formats, found.version, delegates=found.delegates)
     return RuntimeReport(name, driver.formats, reason=found.reason, install=found.install)
 

@@ -17,7 +17,7 @@ from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
-from edgebench.protocol.runtime import LoadOptions, Missing, Usable
+from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
@@ -39,22 +39,24 @@ class InterpreterRuntime:
         self._module = module
         self._install = f"pip install '.[{name}]' (from a checkout)"
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library and see whether its interpreter can be built at all."""
         try:
             found = version(self._package)
             library = importlib.import_module(self._module)
         except (ImportError, PackageNotFoundError):
-            return Missing(self._why_absent(), self._install_line())
+            return MissingRuntime(self._why_absent(), self._install_line())
         except Exception as exc:  # a broken binary may raise anything
-            return Missing(f"{self._package} fails to import: {one_line(exc)}", self._install)
+            return MissingRuntime(
+                f"{self._package} fails to import: {one_line(exc)}", self._install
+            )
         try:
             library.Interpreter(model_content=b"not a model")
         except ValueError:
-            return Usable(found, (XNNPACK, NO_DELEGATE))  # the expected refusal: it works
+            return UsableRuntime(found, (XNNPACK, NO_DELEGATE))  # the expected refusal: it works
         except Exception:  # seen: SystemError, AttributeError about _ARRAY_API
-            return Missing(self._why_broken(found), self._install)
-        return Usable(found, (XNNPACK, NO_DELEGATE))
+            return MissingRuntime(self._why_broken(found), self._install)
+        return UsableRuntime(found, (XNNPACK, NO_DELEGATE))
 
     def import_library(self) -> str:
         """Import the library; its version."""

@@ -32,7 +32,7 @@ class SamplerJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveReading:
     """What a person wants to see while a run goes on; None where nothing tells."""
 
     time_ns: int
@@ -40,7 +40,7 @@ class Live:
     freq_hz: float | None
 
 
-class Heat(Enum):
+class HeatState(Enum):
     """How the device is, against the temperature at which a run has to end."""
 
     COOL = "cool"
@@ -50,10 +50,10 @@ class Heat(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class HeatReport:
     """The device's heat has changed; told once for each change, and at the beginning."""
 
-    heat: Heat
+    heat: HeatState
     limit_c: float
     zone: str = ""
     """Type of the hottest zone."""

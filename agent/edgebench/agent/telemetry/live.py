@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from edgebench.agent.telemetry.job import Heat, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.job import HeatReport, HeatState, LiveReading, SamplerJob
 from edgebench.agent.telemetry.live_clock import LiveClock
 from edgebench.agent.telemetry.source import found_sensors
 
@@ -38,12 +38,12 @@ class Observer:
         self._moved: set[int] = set()
         self._hot_count = 0
         self._blind_count = 0
-        self._told: Heat | None = None
+        self._told: HeatState | None = None
 
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
         """Print the highest temperature and clock; null where nothing tells."""
         temp_c = _highest(self._known or _sane(self._zones, values), values)[0]
-        _print({"live": asdict(Live(time_ns, temp_c, self._clock.look(time_ns, values)))})
+        _print({"live": asdict(LiveReading(time_ns, temp_c, self._clock.look(time_ns, values)))})
 
     def look(self, values: Sequence[float]) -> None:
         """Print one line when it has become too hot, cool again, or dark."""
@@ -53,21 +53,21 @@ class Observer:
         heat = self._heat(found_c, self._limit_c)
         if heat is not None and heat is not self._told:
             self._told = heat
-            watched = Watched(heat, self._limit_c, _zone_type(name), found_c)
+            watched = HeatReport(heat, self._limit_c, _zone_type(name), found_c)
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
-    def _heat(self, found_c: float | None, limit_c: float) -> Heat | None:
+    def _heat(self, found_c: float | None, limit_c: float) -> HeatState | None:
         """None: not sure yet."""
         if found_c is None:
             self._blind_count += 1
             # A sensor that dies while it is hot has not cooled.
-            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not Heat.HOT
-            return Heat.BLIND if is_blind else None
+            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not HeatState.HOT
+            return HeatState.BLIND if is_blind else None
         self._blind_count = 0
         self._hot_count = self._hot_count + 1 if found_c >= limit_c else 0
         if self._hot_count == 0:
-            return Heat.COOL
-        return Heat.HOT if self._hot_count >= CONFIRMATIONS else None
+            return HeatState.COOL
+        return HeatState.HOT if self._hot_count >= CONFIRMATIONS else None
 
     def _believed(self, values: Sequence[float]) -> _Sensors:
         """Zones that nobody knows, and that have moved."""

@@ -13,7 +13,14 @@ from pathlib import Path
 
 from edgebench.agent.files import last_line
 from edgebench.agent.runtimes.text import one_line
-from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.job import (
+    FACTS_FILE,
+    JOB_FILE,
+    READY,
+    HeatReport,
+    LiveReading,
+    SamplerJob,
+)
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
@@ -31,14 +38,14 @@ LOG_FILE = "sampler.log"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class SamplerLoss:
     """The sampler watches no more, or never did."""
 
     reason: str
 
 
-Said = Live | Watched | Lost
-Hear = Callable[[Said], None]
+SamplerMessage = LiveReading | HeatReport | SamplerLoss
+Hear = Callable[[SamplerMessage], None]
 
 
 class SamplerProcess:
@@ -119,7 +126,7 @@ class SamplerProcess:
         self._settled.set()
         if not self._is_ending and not self._failure:
             self._failure = reason
-            _tell(Lost(reason), hear)
+            _tell(SamplerLoss(reason), hear)
 
     def _facts(self, code: int) -> TelemetryFacts:
         trace = self._directory / TELEMETRY_FILE
@@ -153,11 +160,11 @@ def _hand_on(line: bytes, hear: Hear) -> None:
     _tell(said, hear)
 
 
-def _kind(is_watched: bool) -> type[Live] | type[Watched]:
-    return Watched if is_watched else Live
+def _kind(is_watched: bool) -> type[LiveReading] | type[HeatReport]:
+    return HeatReport if is_watched else LiveReading
 
 
-def _tell(said: Said, hear: Hear) -> None:
+def _tell(said: SamplerMessage, hear: Hear) -> None:
     """A listener that fails is no reason to lose what the next one would hear."""
     try:
         hear(said)

@@ -28,9 +28,9 @@ from pathlib import Path
 from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
-from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, Source
+from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
-from edgebench.agent.telemetry.trace import Trace
+from edgebench.agent.telemetry.trace import TelemetryTrace
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
 
@@ -39,7 +39,7 @@ JOIN_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """A source that works here."""
 
     reader: Reader
@@ -51,7 +51,7 @@ class Opened:
 
 
 @dataclass(slots=True)
-class Latest:
+class LatestValues:
     """The last value of each sensor; written by all threads, each its own."""
 
     sensors: tuple[str, ...]
@@ -83,16 +83,16 @@ def main(arguments: list[str]) -> int:
         cpu_s=_cpu_s() - begin_cpu_s,
         wall_s=time.monotonic() - begin_s,
     )
-    Trace.write(directory / TELEMETRY_FILE, traces)
+    TelemetryTrace.write(directory / TELEMETRY_FILE, traces)
     (directory / FACTS_FILE).write_text(json.dumps(asdict(facts)))
     return 0
 
 
 def open_sources(
-    root: Path, job: SamplerJob, kinds: Sequence[type[Source]] = SOURCES
-) -> tuple[list[Opened], TelemetryFacts]:
+    root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] = SOURCES
+) -> tuple[list[OpenedSource], TelemetryFacts]:
     """The sources that work here, and why the others do not."""
-    opened: list[Opened] = []
+    opened: list[OpenedSource] = []
     sensors: list[str] = []
     constants: dict[str, float] = {}
     absent: list[AbsentSensor] = []
@@ -105,14 +105,14 @@ def open_sources(
         rate_hz = min(job.rate_hz, source.rate_hz_max)
         is_slow = source.rate_hz_max <= SLOW_HZ
         every = 1 if is_slow else max(1, round(job.rate_hz / rate_hz))
-        opened.append(Opened(reader, len(sensors), rate_hz, is_slow, every))
+        opened.append(OpenedSource(reader, len(sensors), rate_hz, is_slow, every))
         sensors += reader.sensors
         constants |= reader.constants
         absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
     return opened, TelemetryFacts(tuple(sensors), constants, tuple(absent), job.rate_hz)
 
 
-def _open(source: Source, root: Path, worker_pid: int) -> Reader | NoData:
+def _open(source: TelemetrySource, root: Path, worker_pid: int) -> Reader | NoData:
     """What it finds here; a source that fails over a board nobody foresaw takes no other along."""
     try:
         return source.open(root, worker_pid)
@@ -120,15 +120,17 @@ def _open(source: Source, root: Path, worker_pid: int) -> Reader | NoData:
         return NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
 
 
-def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> list[Trace]:
+def sample(
+    sources: list[OpenedSource], facts: TelemetryFacts, job: SamplerJob
+) -> list[TelemetryTrace]:
     """Read until standard input ends."""
-    latest, observer = Latest(facts.sensors), Observer(facts.sensors, job)
+    latest, observer = LatestValues(facts.sensors), Observer(facts.sensors, job)
     ended = threading.Event()
     slow = [_SlowSource(source, latest, ended) for source in sources if source.is_slow]
     fast = [source for source in sources if not source.is_slow]
     for thread in slow:
         thread.start()
-    trace = Trace()
+    trace = TelemetryTrace()
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
     for look in count():
@@ -163,9 +165,9 @@ class _SlowSource(threading.Thread):
     A bit that stays set may have been set after the last reading but one.
     """
 
-    def __init__(self, source: Opened, latest: Latest, ended: threading.Event) -> None:
+    def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.trace = Trace()
+        self.trace = TelemetryTrace()
         self._source = source
         self._latest = latest
         self._ended = ended
@@ -178,7 +180,7 @@ class _SlowSource(threading.Thread):
             self._ended.wait(1 / self._source.rate_hz)
 
 
-def _read(source: Opened, trace: Trace, latest: Latest) -> None:
+def _read(source: OpenedSource, trace: TelemetryTrace, latest: LatestValues) -> None:
     """One reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()

@@ -43,7 +43,7 @@ class Reader(Protocol):
         ...
 
 
-class Source(Protocol):
+class TelemetrySource(Protocol):
     """Something that can be watched: a kind of file under /sys or /proc."""
 
     @property

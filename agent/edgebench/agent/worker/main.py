@@ -20,7 +20,7 @@ from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times
-from edgebench.agent.worker.measure import Measured, Ready, get_ready, measure, typical_ns
+from edgebench.agent.worker.measure import LoopRecord, PreparedModel, get_ready, measure, typical_ns
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
@@ -89,7 +89,9 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
         _check(job, ready, measured, record, directory, pipe)
 
 
-def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]) -> WorkerRecord:
+def _record(
+    job: Job, ready: PreparedModel, measured: LoopRecord, refused: tuple[str, ...]
+) -> WorkerRecord:
     from edgebench.agent.worker.checks import output_facts
 
     spec, model = job.spec, ready.model
@@ -120,7 +122,12 @@ def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]
 
 
 def _check(
-    job: Job, ready: Ready, measured: Measured, record: WorkerRecord, directory: Path, pipe: Pipe
+    job: Job,
+    ready: PreparedModel,
+    measured: LoopRecord,
+    record: WorkerRecord,
+    directory: Path,
+    pipe: Pipe,
 ) -> None:
     from edgebench.agent.worker.checks import run_checks
 
@@ -135,7 +142,7 @@ def _check(
     _write_record(directory, replace(record, output=output, check=check))
 
 
-def _subject(job: Job, ready: Ready, query_ns: int) -> Subject:
+def _subject(job: Job, ready: PreparedModel, query_ns: int) -> Subject:
     from edgebench.agent.worker.checks import Subject
 
     return Subject(

@@ -36,7 +36,7 @@ HARNESS_QUERIES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedModel:
     """A model that has answered once, and the samples that it will be asked."""
 
     runtime: Runtime
@@ -50,7 +50,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LoopRecord:
     """What the timed loop gave."""
 
     warmup: Times
@@ -67,7 +67,7 @@ class Measured:
         return self.warmup.is_interrupted or self.timed.is_interrupted
 
 
-def get_ready(job: Job) -> Ready:
+def get_ready(job: Job) -> PreparedModel:
     """Import, load, first inference: each timed on its own."""
     runtime = _find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
@@ -83,7 +83,7 @@ def get_ready(job: Job) -> Ready:
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
-    return Ready(
+    return PreparedModel(
         runtime=runtime,
         version=version,
         model=model,
@@ -94,7 +94,7 @@ def get_ready(job: Job) -> Ready:
     )
 
 
-def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
+def measure(job: Job, ready: PreparedModel, pipe: Pipe, directory: Path) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter around it where they are wanted."""
     from edgebench.agent.worker.scenarios import run_warmup
 
@@ -122,7 +122,7 @@ def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
-    return Measured(warmup, timed, before, after, harness, marks.facts)
+    return LoopRecord(warmup, timed, before, after, harness, marks.facts)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:

@@ -54,7 +54,7 @@ _DOING = {
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseBegan:
+class PhaseStart:
     """A worker entered a phase."""
 
     phase: Phase
@@ -123,7 +123,7 @@ class WorkerProcess:
         if self._process.stdin:
             self._process.stdin.close()
 
-    async def follow(self, on_phase: Callable[[PhaseBegan], None]) -> WorkerRecord:
+    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
         """Wait for the end; the worker's record.
 
         Raises:
@@ -204,7 +204,7 @@ class WorkerProcess:
         except ValueError:  # longer than the limit: not one of ours
             return b""
 
-    def _take(self, line: bytes) -> PhaseBegan | None:
+    def _take(self, line: bytes) -> PhaseStart | None:
         try:
             fields: dict[str, Any] = json.loads(line)
             if fields == WAITING:
@@ -214,12 +214,12 @@ class WorkerProcess:
                 self._failure = error_from_code(int(fields["code"]), text)
                 return None
             expected_s = fields["expected_s"]
-            return PhaseBegan(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
+            return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
         except (ValueError, KeyError, TypeError):
             self._failure = WorkerDied("worker said something unreadable")
             return None
 
-    def _timeout_s(self, began: PhaseBegan) -> float:
+    def _timeout_s(self, began: PhaseStart) -> float:
         if began.phase is Phase.LOADING:
             return self._limits.load_timeout_s
         if began.phase is Phase.SPOOLING:

@@ -16,7 +16,7 @@ from support.tools import need_runtime
 
 from edgebench.agent.worker import process
 from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess
 from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
 from edgebench.protocol.spec import Limits, RunSpec
@@ -55,7 +55,7 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
     worker = WorkerProcess(directory, job.spec.limits)
     await worker.start(job)
 
-    def on_phase(began: PhaseBegan) -> None:
+    def on_phase(began: PhaseStart) -> None:
         if began.phase is at:
             os.kill(worker.pid, what)
 

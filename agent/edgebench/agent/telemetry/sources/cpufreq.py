@@ -30,7 +30,7 @@ _TICK_S = 0.01
 """USER_HZ is 100 on every architecture that Linux runs on today."""
 
 
-class Cpufreq:
+class CpufreqSource:
     """Frequencies of each policy."""
 
     name = "cpufreq"

@@ -15,7 +15,7 @@ _SWAP_TOTAL = re.compile(rb"^SwapTotal:\s+(\d+) kB", re.MULTILINE)
 _SWAP_FREE = re.compile(rb"^SwapFree:\s+(\d+) kB", re.MULTILINE)
 
 
-class Memory:
+class MemorySource:
     """Available memory and used swap."""
 
     name = "memory"

@@ -16,7 +16,7 @@ _SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
 _FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
 
 
-class Pressure:
+class PressureSource:
     """For how long somebody, and everybody, waited for each resource."""
 
     name = "pressure"

@@ -28,7 +28,7 @@ _THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
 _FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")
 
 
-class RaspberryPi:
+class RaspberryPiSource:
     """The throttled bits, and the clock of the ARM cores as measured by the firmware."""
 
     name = "raspberry_pi"

@@ -29,7 +29,7 @@ _SENSIBLE_TRIP_C = (1.0, 124.0)
 """Trip points of 0, -274 and 125 °C stand for none."""
 
 
-class Thermal:
+class ThermalSource:
     """All thermal zones, and their trip points."""
 
     name = "thermal"

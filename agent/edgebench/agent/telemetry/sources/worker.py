@@ -19,7 +19,7 @@ _MAJFLT, _UTIME, _STIME, _PROCESSOR = 12 - 3, 14 - 3, 15 - 3, 39 - 3
 """Positions behind the name of the process, which ends with the last parenthesis."""
 
 
-class Worker:
+class WorkerSource:
     """What the process that runs the model does."""
 
     name = "worker"
