@@ -15,7 +15,7 @@ from ctypes import c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 
 TRIED_VERSIONS = ((2, 1, 6), (2, 3))
@@ -41,7 +41,7 @@ class Library:
             self._functions = ctypes.CDLL(str(Path(str(package.__file__)).parent / "libLiteRt.so"))
             self._c = ctypes.CDLL(None)
         except OSError as exc:
-            raise ModelRefused(f"LiteRT's profiler is not there: {one_line(exc)}") from exc
+            raise ModelRefused(f"LiteRT's profiler is not there: {library_line(exc)}") from exc
         self._c.strdup.restype = c_void_p
 
     def call(self, name: str, *arguments: Any) -> None:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.runtimes.interpreter_placement import BUILTIN
 from edgebench.agent.runtimes.litert_events import ProfilerEvent, make_room, operators, read_events
 from edgebench.agent.runtimes.litert_library import Library
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorTime
 
@@ -84,7 +84,7 @@ def profile_model(
     return tuple(
         OperatorTime(
             index=index,
-            operator=one_line(events[0].tag),
+            operator=library_line(events[0].tag),
             name="",
             place=delegate if events[0].is_delegated else BUILTIN,
             count=len(events),

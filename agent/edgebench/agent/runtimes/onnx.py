@@ -10,7 +10,7 @@ from typing import Any
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
@@ -46,7 +46,7 @@ class OnnxRuntime:
         except (ImportError, PackageNotFoundError):
             return MissingRuntime("onnxruntime is not installed", INSTALL)
         except Exception as exc:  # a broken binary may raise anything
-            return MissingRuntime(f"onnxruntime fails to import: {one_line(exc)}", INSTALL)
+            return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
 
     def import_library(self) -> str:
         """Import the library; its version."""
@@ -65,7 +65,7 @@ class OnnxRuntime:
         try:
             session = library.InferenceSession(path, settings, providers=providers)
         except Exception as exc:  # onnxruntime's exceptions share no base class
-            raise ModelRefused(f"onnx refused the model: {one_line(exc)}") from exc
+            raise ModelRefused(f"onnx refused the model: {library_line(exc)}") from exc
         return OnnxModel(
             library, session, precision=facts.precision, is_profiled=options.is_profiled
         )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorTime
 
@@ -63,7 +63,9 @@ def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
     try:
         runs = _runs(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ModelRefused(f"the profile of onnxruntime is not readable: {one_line(exc)}") from exc
+        raise ModelRefused(
+            f"the profile of onnxruntime is not readable: {library_line(exc)}"
+        ) from exc
     finally:
         Path(path).unlink(missing_ok=True)
     if len(runs) < run_count:
@@ -79,8 +81,8 @@ def _total(index: int, events: Sequence[_Event]) -> OperatorTime:
     first = events[0]
     return OperatorTime(
         index=index,
-        operator=one_line(first.operator),
-        name=one_line(first.name),
+        operator=library_line(first.operator),
+        name=library_line(first.name),
         place=first.provider.removesuffix("ExecutionProvider").lower(),
         count=len(events),
         total_ns=sum(event.duration_us for event in events) * NS_PER_US,

@@ -14,7 +14,7 @@ from typing import Any
 
 from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profiler
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
@@ -48,7 +48,7 @@ class InterpreterRuntime:
             return MissingRuntime(self._why_absent(), self._install_line())
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(
-                f"{self._package} fails to import: {one_line(exc)}", self._install
+                f"{self._package} fails to import: {library_line(exc)}", self._install
             )
         try:
             library.Interpreter(model_content=b"not a model")
@@ -76,7 +76,7 @@ class InterpreterRuntime:
             return InterpreterModel(interpreter, delegated, self.profiler(path, options))
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
-            text = one_line(exc) or "the library gave no reason; it may be out of memory"
+            text = library_line(exc) or "the library gave no reason; it may be out of memory"
             raise ModelRefused(f"{self.name} refused the model: {text}") from exc
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
@@ -182,7 +182,7 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:
-        raise ModelRefused(f"delegate not loaded: {one_line(exc)}: {delegate}") from exc
+        raise ModelRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
 
 
 def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:

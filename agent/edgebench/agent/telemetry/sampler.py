@@ -1,12 +1,12 @@
 """The sampler process: reads every source at its rate until its standard input closes.
 
-It is a process of its own, so that not a single one of its instructions runs in the worker, and
-it stays away from the CPUs under test. It stamps each value when it was read, on the clock that
-the queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread
-each, so that they shift nobody else's readings.
+It is a process of its own, so that none of its instructions runs in the worker, and it stays away
+from the CPUs under test. Each value gets the time at which it was read, on the clock that the
+queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread each,
+so that they delay no other readings.
 
-Once a second it prints what a person wants to see meanwhile, one JSON line; and one more when a
-zone reaches the temperature at which the run has to end.
+Once a second it prints temperature and clock for whoever watches the run, as one JSON line, and
+one more when a zone reaches the temperature at which the run has to end.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.trace import TelemetryTrace
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 JOIN_TIMEOUT_S = 10.0
-"""For the last readings of all slow sources; a command has its own limit of some seconds."""
+"""Time for the last readings of all slow sources; a command has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class OpenedSource:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Unless it is slow: at each how many-th look it is read."""
+    """Looks from one reading to the next, for a source without a thread of its own."""
 
 
 @dataclass(slots=True)
 class LatestValues:
-    """The last value of each sensor; written by all threads, each its own."""
+    """The last value of each sensor; every thread writes its own."""
 
     sensors: tuple[str, ...]
     values: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class LatestValues:
         self.values = [math.nan] * len(self.sensors)
 
     def set(self, first_sensor: int, values: Sequence[float]) -> None:
-        """A new reading of one source."""
+        """Store a new reading of one source."""
         self.values[first_sensor : first_sensor + len(values)] = values
 
 
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         with suppress(OSError):  # a CPU that went offline
             os.sched_setaffinity(0, job.cpus)
     sources, facts = open_sources(Path(job.root), job)
-    # What came before is over when the worker begins; what counts is what runs beside it.
+    # What opening took is over when the worker begins; only what runs beside it counts.
     begin_s, begin_cpu_s = time.monotonic(), _cpu_s()
     print(READY, flush=True)
     traces = sample(sources, facts, job)
@@ -98,7 +98,11 @@ def open_sources(
     absent: list[AbsentSensor] = []
     for kind in kinds:
         source = kind()
-        reader = _open(source, root, job.worker_pid)
+        try:
+            reader = source.open(root, job.worker_pid)
+        except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
+            # A board that nobody foresaw costs one source, never the others.
+            reader = NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
         if isinstance(reader, NoData):
             absent.append(AbsentSensor(source.name, reader.reason))
             continue
@@ -110,14 +114,6 @@ def open_sources(
         constants |= reader.constants
         absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
     return opened, TelemetryFacts(tuple(sensors), constants, tuple(absent), job.rate_hz)
-
-
-def _open(source: TelemetrySource, root: Path, worker_pid: int) -> Reader | NoData:
-    """What it finds here; a source that fails over a board nobody foresaw takes no other along."""
-    try:
-        return source.open(root, worker_pid)
-    except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
-        return NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
 
 
 def sample(
@@ -134,8 +130,8 @@ def sample(
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
     for look in count():
-        if _input_ended(next_s - time.monotonic()):
-            break
+        if select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
+            break  # the daemon has closed the pipe
         for source in fast:
             if look % source.every == 0:
                 _read(source, trace, latest)
@@ -148,15 +144,11 @@ def sample(
     ended.set()
     for source in fast:
         _read(source, trace, latest)
-    _join(slow)
-    return [trace, *(thread.trace for thread in slow)]
-
-
-def _join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for their last readings; a sensor that never answers does not keep those of others."""
+    # A slow sensor that never answers must not cost the last readings of the others.
     deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    for thread in threads:
+    for thread in slow:
         thread.join(max(0.0, deadline_s - time.monotonic()))
+    return [trace, *(thread.trace for thread in slow)]
 
 
 class _SlowSource(threading.Thread):
@@ -181,7 +173,7 @@ class _SlowSource(threading.Thread):
 
 
 def _read(source: OpenedSource, trace: TelemetryTrace, latest: LatestValues) -> None:
-    """One reading; a source that fails now may answer the next time."""
+    """Take one reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()
     except Exception:  # OSError, ValueError: NaN says that there was no reading
@@ -194,11 +186,6 @@ def _cpu_s() -> float:
     """CPU time of this process, and of the commands that it started."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def _input_ended(wait_s: float) -> bool:
-    readable, _, _ = select.select([sys.stdin], [], [], max(0.0, wait_s))
-    return bool(readable)
 
 
 if __name__ == "__main__":

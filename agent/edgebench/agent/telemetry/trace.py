@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class TelemetryTrace:
-    """Readings in the order of their time; 24 bytes each."""
+    """Readings in the order of time; 24 bytes each."""
 
     def __init__(self) -> None:
         self._time_ns = array("q")

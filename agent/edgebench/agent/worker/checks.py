@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.inputs import are_finite, arrange
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
 from edgebench.protocol.record import CheckFacts, OutputFacts
@@ -168,9 +168,9 @@ def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFact
     try:
         return action()
     except (EdgebenchError, OSError, ValueError) as exc:
-        return failed(one_line(exc) or type(exc).__name__)
+        return failed(library_line(exc) or type(exc).__name__)
     except Exception as exc:  # each library has its own exceptions
-        return failed(f"{type(exc).__name__}: {one_line(exc)}")
+        return failed(f"{type(exc).__name__}: {library_line(exc)}")
 
 
 def _dataset_samples(subject: Subject) -> list[list[Tensor]]:

@@ -151,7 +151,7 @@ def _samples(job: Job, model: LoadedModel, *, count: int) -> list[list[Tensor]]:
 def _first_inference(
     job: Job, model: LoadedModel, sample: list[Tensor]
 ) -> tuple[int, list[Tensor]]:
-    from edgebench.agent.runtimes.text import one_line
+    from edgebench.agent.runtimes.text import library_line
 
     try:
         model.set_inputs(sample)
@@ -160,7 +160,7 @@ def _first_inference(
     except (MemoryError, StopRequested):
         raise
     except Exception as exc:  # each library has its own exceptions
-        text = one_line(exc) or "no reason given; it may be out of memory"
+        text = library_line(exc) or "no reason given; it may be out of memory"
         raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.agent.files import disk_errors, last_line
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
@@ -210,7 +210,7 @@ class WorkerProcess:
             if fields == WAITING:
                 return None
             if "failed" in fields:
-                text = one_line(fields["failed"])
+                text = library_line(fields["failed"])
                 self._failure = error_from_code(int(fields["code"]), text)
                 return None
             expected_s = fields["expected_s"]
@@ -233,7 +233,7 @@ class WorkerProcess:
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]
-        last = one_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
+        last = library_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
         said = f": {last}" if last else ""
         if code > 0:
             return f"worker ended with status {code} while {doing}{said}"

@@ -30,4 +30,4 @@ SOURCES: tuple[type[TelemetrySource], ...] = (
     CpuSource,
     WorkerSource,
 )
-"""All of them; a source that has nothing here says why."""
+"""All sources; one that has nothing to read here says why."""

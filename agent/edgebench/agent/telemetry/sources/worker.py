@@ -20,7 +20,7 @@ _MAJFLT, _UTIME, _STIME, _PROCESSOR = 12 - 3, 14 - 3, 15 - 3, 39 - 3
 
 
 class WorkerSource:
-    """What the process that runs the model does."""
+    """Memory, faults, CPU time and CPU of the process that runs the model."""
 
     name = "worker"
     rate_hz_max = FAST_HZ
