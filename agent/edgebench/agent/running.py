@@ -1,4 +1,4 @@
-"""The run in progress: what happens in it, and who is told of that."""
+"""The run in progress: its events, and the watchers that are told of them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class ActiveRun:
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     too_hot: TargetError | None = None
-    """Why the guard of the temperature ended it, or did not let it start."""
+    """Why the temperature guard ended the run, or did not let it start."""
 
     def tell(self, notice: Notice) -> None:
-        """Tell everybody who watches; a watcher that fails is the watcher's problem."""
+        """Send a notice to all watchers; one that fails harms no other and not the run."""
         for listener in list(self.listeners):
             try:
                 listener(notice)
@@ -45,11 +45,11 @@ class ActiveRun:
                 logger.exception("a watcher of run %s failed", self.request.run_id)
 
     def note(self, kind: str, detail: str) -> None:
-        """Record what happened."""
+        """Record an event."""
         logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
         self.events.append(Event(monotonic_ns(), kind, detail))
 
     def enter(self, began: PhaseStart) -> None:
-        """Record and tell that a phase begins."""
+        """Record a phase that begins, and tell the watchers."""
         self.events.append(Event(began.time_ns, began.phase.value))
         self.tell(Progress(self.request.run_id, began.phase, began.expected_s))

@@ -69,9 +69,9 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        (signal.SIGSTOP, "it was still checking the answers after 1 s"),
-        (signal.SIGKILL, "worker was killed by SIGKILL while checking the answers"),
-        (signal.SIGSEGV, "worker was killed by SIGSEGV while checking the answers"),
+        (signal.SIGSTOP, "it was still checking the outputs after 1 s"),
+        (signal.SIGKILL, "worker was killed by SIGKILL while checking the outputs"),
+        (signal.SIGSEGV, "worker was killed by SIGSEGV while checking the outputs"),
     ],
 )
 def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
