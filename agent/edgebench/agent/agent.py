@@ -112,7 +112,7 @@ class Agent:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        """Addresses at which other machines reach this agent; none if it listens on loopback only."""
+        """Addresses by which other machines reach this agent; none if it serves loopback only."""
         if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
             return own_addresses()
         return useful_addresses([self._listen_host])

@@ -16,11 +16,11 @@ from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntim
 
 INSTALL = "pip install '.[onnx]' (from a checkout)"
 _LOG_ERRORS_ONLY = 3
-"""Old files print hundreds of warning lines. Source: onnxruntime, `OrtLoggingLevel`."""
+"""Log level: old files print hundreds of warnings. Source: onnxruntime, `OrtLoggingLevel`."""
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-"""Keep which provider got which operator; costs no time that could be measured (20000 operators:
-390 ms with and without). Versions that do not know an entry ignore it.
+"""Entry by which the session records which provider got which operator; its cost is not measurable
+(20000 operators: 390 ms with and without). Versions that do not know an entry ignore it.
 Source: onnxruntime_session_options_config_keys.h."""
 
 # From 1.29 on, the library uploads which models it runs and keeps an id of the device, unless it
@@ -38,11 +38,10 @@ class OnnxRuntime:
     def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library."""
         try:
-            found = version("onnxruntime")
+            installed = version("onnxruntime")
             library = importlib.import_module("onnxruntime")
-            return UsableRuntime(
-                found, tuple(map(short_provider, library.get_available_providers()))
-            )
+            providers = tuple(map(short_provider, library.get_available_providers()))
+            return UsableRuntime(installed, providers)
         except (ImportError, PackageNotFoundError):
             return MissingRuntime("onnxruntime is not installed", INSTALL)
         except Exception as exc:  # a broken binary may raise anything
