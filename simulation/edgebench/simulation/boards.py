@@ -27,12 +27,12 @@ from edgebench.simulation.heat import Body
 from edgebench.simulation.n100 import N100_FILES
 
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
-"""Within 4 °C of the published cooling of a Raspberry Pi 5 without a cooler; see its test."""
+"""Raspberry Pi 5 without a cooler, within 4 °C of its published cooling; see the test."""
 COOLED_BOARD = Body(
     junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
 )
 SMALL_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=30.0)
-"""A Raspberry Pi 3B+ is at its soft limit after 75 s."""
+"""Raspberry Pi 3B+, which is at its soft limit after 75 s."""
 
 _PI_5 = ("raspberrypi,5-model-b", "brcm,bcm2712")
 _PI_5_CPUS = (Policy(range(4), 2_400_000),)
@@ -162,7 +162,7 @@ def find_board(text: str) -> tuple[SimulatedBoard, int]:
     """The board and the seed of `NAME` or `NAME:SEED`.
 
     Raises:
-        UsageError: there is no such board, or the seed is no number.
+        UsageError: there is no such board, or the seed is not a number.
     """
     name, _, seed = text.partition(":")
     if name not in BOARDS:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_STEP_S = 0.05
-"""Of the explicit integration: far below the faster time constant."""
+"""Longest step of the explicit integration: far below the faster time constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
