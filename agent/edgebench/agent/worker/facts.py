@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from edgebench.agent.cpu_ticks import read_cpu_ticks
+from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import Moment, Scheduling
 from edgebench.protocol.spec import Priority, RunSpec
 
@@ -29,11 +30,11 @@ def read_moment(root: Path = Path("/")) -> Moment:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks = read_cpu_ticks(root)
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
-    swaps = re.findall(r"^pswp(?:in|out) (\d+)$", _text(root / "proc/vmstat"), re.MULTILINE)
+    swaps = re.findall(r"^pswp(?:in|out) (\d+)$", read_text(root / "proc/vmstat"), re.MULTILINE)
     folder = root / "sys/devices/system/cpu"
     cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in sorted(os.sched_getaffinity(0))]
-    frequencies = [_text(cpufreq / "scaling_cur_freq").strip() for cpufreq in cpufreqs]
-    governors = [_text(cpufreq / "scaling_governor").strip() for cpufreq in cpufreqs]
+    frequencies = [read_text(cpufreq / "scaling_cur_freq") for cpufreq in cpufreqs]
+    governors = [read_text(cpufreq / "scaling_governor") for cpufreq in cpufreqs]
     return Moment(
         own_cpu_s=usage.ru_utime + usage.ru_stime,
         involuntary_switch_count=usage.ru_nivcsw,
@@ -90,18 +91,13 @@ def proportional_bytes() -> int | None:
 
 
 def _kib(path: str, field: str) -> int | None:
-    match = re.search(rf"^{field}:\s+(\d+) kB$", _text(Path(path)), re.MULTILINE)
+    match = re.search(rf"^{field}:\s+(\d+) kB$", read_text(Path(path)), re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def _stall_s(root: Path, kind: str) -> float | None:
     # Source: https://docs.kernel.org/accounting/psi.html
-    match = re.search(r"^some .*total=(\d+)", _text(root / "proc/pressure" / kind), re.MULTILINE)
+    match = re.search(
+        r"^some .*total=(\d+)", read_text(root / "proc/pressure" / kind), re.MULTILINE
+    )
     return int(match[1]) / 1e6 if match else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

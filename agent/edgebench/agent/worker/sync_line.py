@@ -22,8 +22,6 @@ from edgebench.protocol.record import Pulse
 LOW_NS = 2_000_000
 """Low time of a GPIO; a serial port's byte is over by then."""
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CFLAG = 2
-"""Index into the attributes of termios(3); 0, 1 and 3 are input, output and local modes."""
 
 
 class SyncLine(Protocol):
