@@ -169,13 +169,7 @@ def _step(exc: BaseException) -> Path:
     return ()
 
 
-def _make_converter() -> Converter:
-    converter = make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
-    converter.register_structure_hook(
-        Profile,
-        make_dict_structure_fn(Profile, converter, device_class=override(rename="class")),
-    )
-    return converter
-
-
-_converter = _make_converter()
+_converter = make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
+_converter.register_structure_hook(
+    Profile, make_dict_structure_fn(Profile, _converter, device_class=override(rename="class"))
+)
