@@ -5,8 +5,7 @@ whether a measurement makes sense: quantised operators and weight types (precisi
 other files (only one file travels to the device), and the depth of control flow (a runtime recurses
 over it). A file that is not protobuf at all is left to the runtime, whose message is better.
 
-Field numbers: onnx/onnx, onnx/onnx.proto3. Encoding:
-https://protobuf.dev/programming-guides/encoding/
+Field numbers: onnx/onnx, onnx/onnx.proto3. Encoding: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
