@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Usable:
+class UsableRuntime:
     """The runtime works here."""
 
     version: str
@@ -32,7 +32,7 @@ class Usable:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRuntime:
     """The runtime does not work here: one line why, and the command that would mend it."""
 
     reason: str
@@ -166,7 +166,7 @@ class Runtime(Protocol):
         """Why it cannot profile, and what can; None when it can."""
         ...
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Whether the library can be used here; imports it, so call this in a throw-away process.
 
         Reports, never raises.

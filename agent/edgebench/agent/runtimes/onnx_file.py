@@ -1,6 +1,6 @@
-"""What an ONNX file says about itself, read before the runtime sees it.
+"""Facts about an ONNX file, read before the runtime loads it.
 
-Theory of operation. An ONNX file is one protobuf message. This reads only the parts that decide
+Theory of operation. An ONNX file is one protobuf message. Only those parts are read that decide
 whether a measurement makes sense: quantised operators and weight types (precision), what these
 operators multiply (on some CPUs a runtime computes some pairs of types wrongly), references to
 other files (only one file travels to the device), and the depth of control flow (a runtime
@@ -22,7 +22,7 @@ from edgebench.protocol.record import QuantizedOperands
 MAX_GRAPH_DEPTH = 16
 """Levels of graphs inside graphs; real models have 3 or fewer."""
 MAX_INSPECTED_BYTES = 256 * 2**20
-"""Larger files are measured without a look inside."""
+"""Largest file that is inspected; larger ones are measured without that."""
 
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
@@ -55,7 +55,7 @@ _REDUCED = bytes(range(65)) + bytes(range(192, 256))
 
 @dataclass(slots=True)
 class OnnxFacts:
-    """What was found."""
+    """Operators and weight types of a model."""
 
     operators: set[str] = field(default_factory=set)
     weight_types: set[int] = field(default_factory=set)
@@ -68,18 +68,15 @@ class OnnxFacts:
 
     @property
     def precision(self) -> str | None:
-        """int8, uint8, int8-dynamic, fp16 or fp32; None where there is nothing to tell by."""
-        if self.operators & _DYNAMIC:
-            return "int8-dynamic"
-        if not self.operators & _QUANTIZED:
-            return self._float_precision()
-        # Weights are int8 in most files; uint8 alone is the older style.
-        codes = self.weight_types & _TYPE_NAMES.keys()
-        return _TYPE_NAMES[max(codes)] if codes else "int8"
-
-    def _float_precision(self) -> str | None:
+        """int8, uint8, int8-dynamic, fp16 or fp32; None for a file without operators."""
         if not self.operators:
             return None
+        if self.operators & _DYNAMIC:
+            return "int8-dynamic"
+        if self.operators & _QUANTIZED:
+            # Weights are int8 in most files; uint8 alone is the older style.
+            codes = self.weight_types & _TYPE_NAMES.keys()
+            return _TYPE_NAMES[max(codes)] if codes else "int8"
         return "fp16" if {_FLOAT16} == self.weight_types & {_FLOAT16, _FLOAT32} else "fp32"
 
 
@@ -102,7 +99,7 @@ def inspect_onnx(path: str) -> OnnxFacts:
         # docs/decisions/0009-no-4-bit-models-yet.md
         raise ModelRefused(
             f"{_FOUR_BITS[code]} weights are not measured yet: how they run differs between "
-            "onnxruntime versions, and nothing here checks their answers"
+            "onnxruntime versions, and nothing here checks their outputs"
         )
     return facts
 

@@ -40,7 +40,7 @@ class OnnxModel:
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """The providers that have an operator; all that are there where the library is too old."""
+        """The providers that run an operator; all available ones where the library is too old."""
         present = map(short_provider, self._session.get_providers())
         busy = {place for place, _ in _assigned(self._session)}
         return tuple(name for name in present if name in busy or not busy)
@@ -69,14 +69,14 @@ class OnnxModel:
         """A session keeps no state between two runs."""
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """As the session assigned them, before it fused kernels; graphs inside of others too."""
+        """Operators as the session assigned them, before fusion; those of inner graphs too."""
         return tuple(
             OperatorPlacement(*kind, count)
             for kind, count in sorted(Counter(_assigned(self._session)).items())
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """By the session's own profiler; fewer runs of a large model, whose file would be huge."""
+        """Times by the session's own profiler; fewer runs of a model whose file would be huge."""
         if not self._is_profiled:
             raise ModelRefused("the session was not made for a profile")
         self._is_profiled = False
@@ -88,11 +88,11 @@ class OnnxModel:
         return read_profile(self._session.end_profiling(), count)
 
     def arena_bytes(self) -> int | None:
-        """The session does not tell; only the events of its profiler do."""
+        """None: only the events of the session's profiler tell."""
         return None
 
     def close(self) -> None:
-        """Drop the session, and the file of a profile that nobody asked for."""
+        """Drop the session, and the file of a profile that was not read."""
         if self._is_profiled:
             Path(self._session.end_profiling()).unlink(missing_ok=True)
         del self._call, self._session

@@ -241,9 +241,9 @@ def test_answers_that_are_too_large_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A segmentation model fills the disk of the device with its answers."""
-    monkeypatch.setattr(checks, "MAX_ANSWER_BYTES", 90)
+    monkeypatch.setattr(checks, "MAX_OUTPUT_BYTES", 90)
     _, found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
-    assert found.reference_error == f"answers take {CHECKED_SAMPLES * 12} bytes, limit 90"
+    assert found.reference_error == f"outputs take {CHECKED_SAMPLES * 12} bytes, limit 90"
     assert found.dataset_sample_count == 5
     assert set(arrays(tmp_path)) == {"dataset.0"}
 

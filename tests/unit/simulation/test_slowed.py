@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.agent.worker.slowed import PAUSE_NS, SHARED, slowed
+from edgebench.agent import simulated
+from edgebench.simulation.slowed import PAUSE_NS, SHARED, slowed
 
 INVOKE_NS = 400_000
 LOOK_NS = 1_000
@@ -78,4 +79,4 @@ def test_real_device_is_left_alone() -> None:
 
     def invoke() -> None: ...
 
-    assert slowed(invoke, None) is invoke
+    assert simulated.slowed(invoke, None) is invoke

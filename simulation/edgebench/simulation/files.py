@@ -1,4 +1,4 @@
-"""What a simulated board shows under /proc and /sys, and the command that its firmware answers.
+"""Files of a simulated board under /proc and /sys, and the command of its firmware.
 
 Source: paths, types and units as in the telemetry sources and the profiles' facts.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
-from edgebench.agent.simulation.controllers import RPI_UNDERVOLTAGE, STICKY_SHIFT, Effect
+from edgebench.simulation.board import Policy, SimulatedBoard, SimulatedZone
+from edgebench.simulation.controllers import RPI_UNDERVOLTAGE, STICKY_SHIFT, Effect
 
 VCGENCMD = "usr/bin/vcgencmd"
 _VCGENCMD_SCRIPT = """\
@@ -24,52 +24,52 @@ _GOVERNORS = "conservative ondemand powersave performance schedutil"
 _THERMAL = "sys/class/thermal"
 _HWMON = "sys/class/hwmon/hwmon0"
 EVENTS_SINCE_BOOT = 17
-"""Over-current events happen in normal use: only what is new in a run says something."""
+"""Over-current events before the run: they happen in normal use, and only new ones count."""
 
 
 def fixed_files(board: SimulatedBoard) -> dict[str, str | bytes]:
-    """What never changes."""
-    found: dict[str, str | bytes] = dict(board.extra)
+    """Files that never change."""
+    files: dict[str, str | bytes] = dict(board.extra)
     if board.compatible:
-        found["proc/device-tree/compatible"] = b"".join(
+        files["proc/device-tree/compatible"] = b"".join(
             c.encode() + b"\0" for c in board.compatible
         )
     for policy in board.policies:
-        found |= _policy(policy)
+        files |= _policy(policy)
     for number, zone in enumerate(board.zones):
-        found |= _zone(f"{_THERMAL}/thermal_zone{number}", zone, board.cooling)
+        files |= _zone(f"{_THERMAL}/thermal_zone{number}", zone, board.cooling)
     for number, kind in enumerate(board.cooling):
-        found[f"{_THERMAL}/cooling_device{number}/type"] = f"{kind}\n"
+        files[f"{_THERMAL}/cooling_device{number}/type"] = f"{kind}\n"
     if board.has_videocore:
-        found |= {VCGENCMD: _VCGENCMD_SCRIPT, f"{_HWMON}/name": "rpi_volt\n"}
+        files |= {VCGENCMD: _VCGENCMD_SCRIPT, f"{_HWMON}/name": "rpi_volt\n"}
     if board.has_soctherm:
-        found |= {f"{_HWMON}/name": "soctherm_oc\n"}
-        found |= {f"{_HWMON}/oc{number}_throt_en": "1\n" for number in (1, 2, 3)}
-        found |= {f"{_HWMON}/oc{number}_event_cnt": "0\n" for number in (1, 2)}
-    return found
+        files |= {f"{_HWMON}/name": "soctherm_oc\n"}
+        files |= {f"{_HWMON}/oc{number}_throt_en": "1\n" for number in (1, 2, 3)}
+        files |= {f"{_HWMON}/oc{number}_event_cnt": "0\n" for number in (1, 2)}
+    return files
 
 
 def changing_files(
     board: SimulatedBoard, effect: Effect, *, temp_c: float, sticky_bits: int
 ) -> dict[str, str]:
-    """What it shows now, of what the controller does and of what it tells about that."""
-    found: dict[str, str] = {}
+    """Files that show the temperature and the effect of the controller now."""
+    files: dict[str, str] = {}
     for policy in board.policies:
         folder = _policy_folder(policy)
-        found[f"{folder}/scaling_cur_freq"] = str(round(policy.nominal_khz * effect.told_clock))
-        found[f"{folder}/scaling_max_freq"] = str(round(policy.nominal_khz * effect.cap))
+        files[f"{folder}/scaling_cur_freq"] = str(round(policy.nominal_khz * effect.told_clock))
+        files[f"{folder}/scaling_max_freq"] = str(round(policy.nominal_khz * effect.cap))
     for number in range(len(board.zones)):
-        found[f"{_THERMAL}/thermal_zone{number}/temp"] = str(round(1000 * temp_c))
+        files[f"{_THERMAL}/thermal_zone{number}/temp"] = str(round(1000 * temp_c))
     for number in range(len(board.cooling)):
-        found[f"{_THERMAL}/cooling_device{number}/cur_state"] = str(effect.cooling_state)
+        files[f"{_THERMAL}/cooling_device{number}/cur_state"] = str(effect.cooling_state)
     if board.has_videocore:
-        found["sim/throttled"] = hex(effect.bits | sticky_bits << STICKY_SHIFT)
-        found["sim/arm_hz"] = str(round(1000 * board.policies[0].nominal_khz * effect.clock))
-        found[f"{_HWMON}/in0_lcrit_alarm"] = str(int(bool(sticky_bits & RPI_UNDERVOLTAGE)))
+        files["sim/throttled"] = hex(effect.bits | sticky_bits << STICKY_SHIFT)
+        files["sim/arm_hz"] = str(round(1000 * board.policies[0].nominal_khz * effect.clock))
+        files[f"{_HWMON}/in0_lcrit_alarm"] = str(int(bool(sticky_bits & RPI_UNDERVOLTAGE)))
     if board.has_soctherm:
         count = EVENTS_SINCE_BOOT + effect.overcurrent_count
-        found[f"{_HWMON}/oc3_event_cnt"] = str(count)
-    return found
+        files[f"{_HWMON}/oc3_event_cnt"] = str(count)
+    return files
 
 
 def links(board: SimulatedBoard) -> dict[str, str]:
@@ -96,17 +96,17 @@ def _policy(policy: Policy) -> Mapping[str, str]:
     }
 
 
-def _zone(folder: str, zone: Zone, cooling: tuple[str, ...]) -> Mapping[str, str]:
-    found = {f"{folder}/type": f"{zone.kind}\n"}
+def _zone(folder: str, zone: SimulatedZone, cooling: tuple[str, ...]) -> Mapping[str, str]:
+    files = {f"{folder}/type": f"{zone.kind}\n"}
     if zone.trip_c is None:
-        return found
-    found |= {
+        return files
+    files |= {
         f"{folder}/trip_point_0_type": "passive\n",
         f"{folder}/trip_point_0_temp": f"{round(1000 * zone.trip_c)}\n",
     }
     for number, kind in enumerate(cooling):
-        found |= {
+        files |= {
             f"{folder}/cdev{number}_trip_point": "0\n",
             f"{folder}/cdev{number}/type": f"{kind}\n",
         }
-    return found
+    return files

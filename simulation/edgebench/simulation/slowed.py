@@ -1,8 +1,8 @@
 """An inference on a simulated device: it takes as much longer as the device is slower.
 
-Two numbers in a file are shared with the simulated device: how fast it is, which the device writes,
-and how many seconds it has worked, which the worker writes and which heats the device. Work is
-counted by the wall clock: what else runs on this machine must not cool a made-up board.
+Two numbers in a file are shared with the simulated device: its speed, which the device writes, and
+the seconds for which it was active, which the worker writes and which heat the device. They are
+counted by the wall clock: other load on this machine must not cool a simulated board.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from collections.abc import Callable
 from typing import Any
 
 SHARED = struct.Struct("=dd")
-"""Speed, 1: undisturbed; seconds of work."""
+"""Layout of the file: speed, 1: undisturbed; active seconds."""
 _SPEED, _WORKED_S = 0, 1
 PAUSE_NS = 1_000_000
-"""A shorter pause between two inferences is the loop's own work, in which no device cools."""
+"""Pause between two inferences from which on the device cools; a shorter one is the loop's own."""
 
 
-def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:
-    """`invoke`, and then as much waiting as the simulated device needs more; busy, as it would be.
+def slowed(invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
+    """`invoke`, followed by a busy wait for the time that the simulated device takes longer.
 
     Args:
         invoke: Runs the model.
-        speed_path: The shared file of a simulated device; None: a real one.
+        speed_path: The file that is shared with the device.
     """
-    if speed_path is None:
-        return invoke
     with open(speed_path, "r+b") as file:
         shared = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
     clock = time.perf_counter_ns

@@ -1,7 +1,7 @@
-"""What makes a device slow down: the kinds of controllers that real boards have.
+"""The kinds of controllers by which real boards slow down.
 
-A controller sees time, temperature and load, and answers what the silicon then does (`clock`,
-`idle`) and what it tells about that: on some boards these are not the same, which is the point.
+A controller takes time, temperature and load, and returns what the silicon then does (`clock`,
+`idle`) and what the device reports about it: on some boards these differ, which is the point.
 
 Source: thresholds and behaviour as in the profiles' facts.
 """
@@ -16,33 +16,34 @@ from typing import Protocol
 RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
 STICKY_SHIFT = 16
 POWER_EXPONENT = 2.5
+"""Exponent of the power over the clock: voltage rises with the clock."""
 BUDGET_NOISE_S = 1e-6
-"""Hundreds of small steps do not add up exactly."""
+"""Tolerance of the budget: hundreds of small steps do not add up exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a controller does, and what it tells."""
+    """What a controller does, and what the device reports about it."""
 
     clock: float = 1.0
-    """Of the nominal frequency, 0…1: what the silicon runs at."""
+    """Real frequency over the nominal one, 0…1."""
     idle: float = 0.0
     """Share of the time in which the CPUs are made to idle."""
     told_clock: float = 1.0
-    """What scaling_cur_freq says."""
+    """Frequency that `scaling_cur_freq` reports, over the nominal one."""
     cap: float = 1.0
-    """What scaling_max_freq says."""
+    """Frequency that `scaling_max_freq` reports, over the nominal one."""
     bits: int = 0
     """Firmware bits that are set now."""
     cooling_state: int = 0
     fan: float = 0.0
-    """0…1."""
+    """Speed of the fan, 0…1."""
     overcurrent_count: int = 0
-    """Since boot."""
+    """Over-current events since boot."""
 
     @property
     def speed(self) -> float:
-        """How fast the device computes, 1: undisturbed."""
+        """Speed of the device, 1: undisturbed."""
         return self.clock * (1 - self.idle)
 
 
@@ -50,10 +51,10 @@ class Controller(Protocol):
     """One way to slow down."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """What happens now; called with rising times.
+        """The effect now; called with rising times.
 
         Args:
-            time_s: Since the device was made.
+            time_s: Time since the device was made.
             junction_c: Temperature now.
             busy: Share of the time since the last call in which the model ran, 0…1.
         """
@@ -78,7 +79,7 @@ class Progressive:
     lowest: float = 0.6
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel still tells the clock that it asked for."""
+        """The kernel still reports the clock that it requested."""
         share = min(1.0, max(0.0, (junction_c - self.soft_c) / (self.hard_c - self.soft_c)))
         bits = RPI_THROTTLED | RPI_CAPPED if share > 0 else 0
         return Effect(clock=1 - share * (1 - self.lowest), bits=bits)
@@ -86,7 +87,7 @@ class Progressive:
 
 @dataclass(slots=True)
 class BangBang:
-    """Raspberry Pi 3B+: above the soft limit 1200 MHz, below it 1400 MHz again."""
+    """Raspberry Pi 3B+: 1200 MHz above the soft limit, 1400 MHz again below it."""
 
     soft_c: float = 60.0
     hysteresis_c: float = 1.0
@@ -104,7 +105,7 @@ class BangBang:
 
 @dataclass(slots=True)
 class StepWise:
-    """The kernel's step_wise governor: one step of a cooling device a period, by the trip."""
+    """The kernel's step_wise governor: one step of a cooling device per period, by the trip."""
 
     trip_c: float = 85.0
     steps: int = 8
@@ -114,7 +115,7 @@ class StepWise:
     next_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The cap shows it, and the cooling device."""
+        """The cap and the cooling device show it."""
         if time_s >= self.next_s:
             self.next_s = time_s + self.period_s
             step = 1 if junction_c > self.trip_c else -1
@@ -125,7 +126,7 @@ class StepWise:
 
 @dataclass(slots=True)
 class IdleInjection:
-    """i.MX8M Plus: CPUs are made to idle, and every frequency stays what it is."""
+    """i.MX8M Plus: CPUs are made to idle, and no frequency changes."""
 
     trip_c: float = 85.0
     gain_per_c: float = 0.1
@@ -141,56 +142,45 @@ class IdleInjection:
 
 @dataclass(slots=True)
 class PowerLimit:
-    """x86: turbo while the energy that PL1 has saved up lasts, then what PL1 leaves; no heat.
+    """x86: turbo while the energy budget of PL1 lasts, then the clock that PL1 allows; no heat.
 
-    A processor may take more than PL1 until its mean over tau is PL1; idle time earns that back.
-    The budget is counted in seconds of turbo under full load.
+    A processor may take more than PL1 until its mean over tau is PL1; idle time refills the budget,
+    which is counted in seconds of turbo under full load.
     """
 
     turbo_s: float = 28.0
     sustained: float = 0.7
     refill: float = 0.25
-    """Share of the budget that must be there again before the next turbo."""
+    """Share of the budget that must be refilled before the next turbo."""
     spent_s: float = 0.0
     is_limited: bool = False
     last_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel tells the clock as it is; no counter counts this."""
-        self._account(time_s - self.last_s, busy)
-        self.last_s = time_s
-        clock = self._clock
-        return Effect(clock=clock, told_clock=clock)
-
-    @property
-    def _clock(self) -> float:
-        return self.sustained if self.is_limited else 1.0
-
-    def _account(self, passed_s: float, busy: float) -> None:
-        """What the time since the last call took from the budget, or gave back."""
-        limit = _power(self.sustained)
-        taken = (busy * _power(self._clock) - limit) / (1 - limit)
-        self.spent_s = min(self.turbo_s, max(0.0, self.spent_s + taken * passed_s))
+        """The kernel reports the real clock; no counter counts this."""
+        limit = math.pow(self.sustained, POWER_EXPONENT)
+        power = limit if self.is_limited else 1.0
+        # Seconds of the budget per second; negative while it is refilled.
+        taken = (busy * power - limit) / (1 - limit)
+        spent_s = self.spent_s + taken * (time_s - self.last_s)
+        self.spent_s, self.last_s = min(self.turbo_s, max(0.0, spent_s)), time_s
         if self.spent_s >= self.turbo_s - BUDGET_NOISE_S:
             self.is_limited = True
         elif self.spent_s <= self.turbo_s * (1 - self.refill):
             self.is_limited = False
-
-
-def _power(clock: float) -> float:
-    """Of the power at full clock: voltage rises with the clock."""
-    return math.pow(clock, POWER_EXPONENT)
+        clock = self.sustained if self.is_limited else 1.0
+        return Effect(clock=clock, told_clock=clock)
 
 
 @dataclass(slots=True)
 class Dips:
-    """A lower clock for moments that come at random, with one seed always at the same times."""
+    """A lower clock in random dips, whose times are a function of the seed."""
 
     seed: int
     rate_per_s: float
     length_s: float
     low: float
-    """Of the nominal frequency, in a dip."""
+    """Clock in a dip, over the nominal one."""
     count: int = 0
     until_s: float = -1.0
     next_s: float = 10.0
@@ -200,7 +190,7 @@ class Dips:
         self.chance = random.Random(self.seed)
 
     def clock(self, time_s: float) -> float:
-        """Of the nominal frequency."""
+        """Clock over the nominal one."""
         if time_s >= self.next_s:
             self.count += 1
             self.until_s = time_s + self.length_s
@@ -217,7 +207,7 @@ class UnderVoltage(Dips):
     low: float = 0.6
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The firmware tells it, and calls it throttled."""
+        """The firmware reports it, and calls it throttled."""
         clock = self.clock(time_s)
         bits = RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED if clock < 1 else 0
         return Effect(clock=clock, bits=bits)
@@ -225,14 +215,14 @@ class UnderVoltage(Dips):
 
 @dataclass(slots=True)
 class OverCurrent(Dips):
-    """Jetson: clock pulses are skipped for moments, which only a counter tells."""
+    """Jetson: clock pulses are skipped for moments, which only a counter shows."""
 
     rate_per_s: float = 2.0
     length_s: float = 0.2
     low: float = 0.5
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel tells the clock that it asked for."""
+        """The kernel reports the clock that it requested."""
         return Effect(clock=self.clock(time_s), overcurrent_count=self.count)
 
 

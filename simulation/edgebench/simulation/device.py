@@ -3,7 +3,7 @@
 The device is a tree of files that the real sampler, the real profile matcher and the real gate read
 instead of /proc and /sys, and two numbers in a shared file: how fast the device computes, and how
 long the worker has kept it busy. The worker lets that much more time pass in each inference.
-Everything is written by a task of the daemon, ten times a second.
+A task of the daemon writes all of it, ten times a second.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from edgebench.agent.simulation.board import SimulatedBoard
-from edgebench.agent.simulation.controllers import POWER_EXPONENT, Effect
-from edgebench.agent.simulation.files import VCGENCMD, changing_files, fixed_files, links
-from edgebench.agent.simulation.heat import at_rest
-from edgebench.agent.worker.slowed import SHARED
+from edgebench.simulation.board import SimulatedBoard
+from edgebench.simulation.controllers import POWER_EXPONENT, Effect
+from edgebench.simulation.files import VCGENCMD, changing_files, fixed_files, links
+from edgebench.simulation.heat import at_rest
+from edgebench.simulation.slowed import SHARED
 
 TICK_S = 0.1
 CONTROL_S = 0.25
-"""Simulated time between two looks of the controller, however late the daemon's task comes."""
+"""Simulated interval of the controller, however late the daemon's task comes."""
 SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
-_OF_THIS_MACHINE = ("proc/stat", "proc/meminfo", "proc/pressure", "proc/vmstat")
-"""Of this machine: what a simulated device has no own idea of."""
+_HOST_FILES = ("proc/stat", "proc/meminfo", "proc/pressure", "proc/vmstat")
+"""Files of this machine that a simulated device shows unchanged."""
 NOISE_C = 0.3
 STEP_C = 0.5
-"""Of the sensor."""
+"""Resolution of the sensor."""
 
 
 class SimulatedDevice:
-    """One device; `root` stands for / wherever the agent looks."""
+    """One device; implements `edgebench.protocol.simulation.Simulation`."""
 
     def __init__(self, board: SimulatedBoard, seed: int, root: Path) -> None:
         self.board = board
@@ -51,17 +51,17 @@ class SimulatedDevice:
 
     @property
     def speed_path(self) -> Path:
-        """Where the worker reads how fast the device is."""
+        """File that is shared with the worker; see `slowed`."""
         return self.root / SPEED_FILE
 
     def attach(self, worker_pid: int) -> None:
-        """From now on, the files of this process are part of the tree."""
+        """Make the files of this process part of the tree."""
         link = self.root / "proc" / str(worker_pid)
         with suppress(FileExistsError):
             link.symlink_to(f"/proc/{worker_pid}")
 
     async def live(self) -> None:
-        """Let time pass, for ever."""
+        """Let time pass, forever."""
         last_s = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
@@ -70,7 +70,7 @@ class SimulatedDevice:
             last_s = now_s
 
     def advance(self, real_s: float) -> None:
-        """Let so many real seconds pass."""
+        """Let real time pass."""
         busy = self._load.share(real_s)
         left_s = real_s * self.board.time_scale
         while left_s > 0:
@@ -101,7 +101,7 @@ class SimulatedDevice:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         (self.root / "proc").mkdir(exist_ok=True)
-        for name in _OF_THIS_MACHINE:
+        for name in _HOST_FILES:
             (self.root / name).symlink_to(f"/{name}")
         for name, target in links(self.board).items():
             path = self.root / name
@@ -118,7 +118,7 @@ class SimulatedDevice:
         )
 
     def _show(self) -> None:
-        """Write what the device shows now, each file in place: readers keep them open."""
+        """Write the changing files, each in place: readers keep them open."""
         for name, text in self._changing().items():
             # Padded to one length, so that a reader never sees half of an old number behind a new
             # one.
@@ -129,7 +129,7 @@ class SimulatedDevice:
 
 
 class _Load:
-    """How busy the worker keeps the device, as it tells in the shared file."""
+    """Load of the device, which the worker reports in the shared file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -137,7 +137,10 @@ class _Load:
         self._owed_s = 0.0
 
     def share(self, passed_s: float) -> float:
-        """Since the last time, 0…1; an inference that took longer is told late, and made up for."""
+        """Load since the last call, 0…1.
+
+        An inference that took longer is reported late, and counted in the calls that follow.
+        """
         _, worked_s = SHARED.unpack(self._path.read_bytes())
         self._owed_s += worked_s - self._last_s
         self._last_s = worked_s

@@ -16,9 +16,7 @@ from support.sampling import sampled, sampling
 from support.simulated import WORKER_PID, keep_busy, machine, make_worker, speed
 
 from edgebench.agent.expectation import expect
-from edgebench.agent.simulation.boards import BOARDS
-from edgebench.agent.simulation.device import SimulatedDevice
-from edgebench.agent.simulation.names import BOARD_NAMES
+from edgebench.agent.simulated import find_simulator
 from edgebench.agent.system import identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
@@ -27,6 +25,8 @@ from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.thermal import Expectation
+from edgebench.simulation.boards import BOARDS
+from edgebench.simulation.device import SimulatedDevice
 
 pytestmark = pytest.mark.slow
 
@@ -210,6 +210,6 @@ def test_only_the_unprotected_board_passes_its_limit(watched: dict[str, Watched]
             assert (hottest_c > limit_c) == (name == "raspberry-pi-5-unprotected"), name
 
 
-def test_help_names_every_board() -> None:
+def test_agent_finds_every_board() -> None:
     """A board that nobody can find is never simulated."""
-    assert tuple(BOARDS) == BOARD_NAMES
+    assert find_simulator().board_names == tuple(BOARDS)

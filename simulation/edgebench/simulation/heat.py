@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_STEP_S = 0.05
-"""Of the explicit integration: far below the faster time constant."""
+"""Longest step of the explicit integration: far below the faster time constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Body:
 
 
 @dataclass(slots=True)
-class Heat:
+class BoardHeat:
     """Temperatures now."""
 
     body: Body
@@ -50,7 +50,7 @@ class Heat:
             seconds -= step_s
 
 
-def at_rest(body: Body, ambient_c: float, power_w: float) -> Heat:
+def at_rest(body: Body, ambient_c: float, power_w: float) -> BoardHeat:
     """The temperatures after a long time at this power."""
     case_c = ambient_c + power_w * body.case_k_per_w
-    return Heat(body, ambient_c, case_c + power_w * body.junction_k_per_w, case_c)
+    return BoardHeat(body, ambient_c, case_c + power_w * body.junction_k_per_w, case_c)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 
-from edgebench.agent.simulation.board import Policy, SimulatedBoard, Zone
-from edgebench.agent.simulation.controllers import (
+from edgebench.protocol.errors import UsageError
+from edgebench.simulation.board import Policy, SimulatedBoard, SimulatedZone
+from edgebench.simulation.controllers import (
     BangBang,
     Fan,
     IdleInjection,
@@ -22,21 +23,20 @@ from edgebench.agent.simulation.controllers import (
     StepWise,
     UnderVoltage,
 )
-from edgebench.agent.simulation.heat import Body
-from edgebench.agent.simulation.n100 import N100_FILES
-from edgebench.protocol.errors import UsageError
+from edgebench.simulation.heat import Body
+from edgebench.simulation.n100 import N100_FILES
 
 BARE_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0)
-"""Within 4 °C of the published cooling of a Raspberry Pi 5 without a cooler; see its test."""
+"""Raspberry Pi 5 without a cooler, within 4 °C of its published cooling; see the test."""
 COOLED_BOARD = Body(
     junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
 )
 SMALL_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=30.0)
-"""A Raspberry Pi 3B+ is at its soft limit after 75 s."""
+"""Raspberry Pi 3B+, which is at its soft limit after 75 s."""
 
 _PI_5 = ("raspberrypi,5-model-b", "brcm,bcm2712")
 _PI_5_CPUS = (Policy(range(4), 2_400_000),)
-_CPU_ZONE = (Zone("cpu-thermal"),)
+_CPU_ZONE = (SimulatedZone("cpu-thermal"),)
 
 _ALL = (
     SimulatedBoard(
@@ -96,13 +96,13 @@ _ALL = (
         name="rock-5b",
         compatible=("radxa,rock-5b", "rockchip,rk3588"),
         zones=(
-            Zone("package-thermal"),
-            Zone("bigcore0-thermal", 85.0),
-            Zone("bigcore2-thermal", 85.0),
-            Zone("littlecore-thermal", 85.0),
-            Zone("center-thermal"),
-            Zone("gpu-thermal"),
-            Zone("npu-thermal"),
+            SimulatedZone("package-thermal"),
+            SimulatedZone("bigcore0-thermal", 85.0),
+            SimulatedZone("bigcore2-thermal", 85.0),
+            SimulatedZone("littlecore-thermal", 85.0),
+            SimulatedZone("center-thermal"),
+            SimulatedZone("gpu-thermal"),
+            SimulatedZone("npu-thermal"),
         ),
         policies=(
             Policy(range(4), 1_800_000),
@@ -117,7 +117,7 @@ _ALL = (
     SimulatedBoard(
         name="imx8mp-evk",
         compatible=("fsl,imx8mp-evk", "fsl,imx8mp"),
-        zones=(Zone("cpu-thermal", 85.0), Zone("soc-thermal", 85.0)),
+        zones=(SimulatedZone("cpu-thermal", 85.0), SimulatedZone("soc-thermal", 85.0)),
         policies=(Policy(range(4), 1_800_000),),
         controller=lambda _: IdleInjection(),
         cooling=tuple(f"thermal-idle-{cpu}" for cpu in range(4)),
@@ -127,7 +127,11 @@ _ALL = (
     SimulatedBoard(
         name="jetson-orin-nano",
         compatible=("nvidia,p3768-0000+p3767-0005", "nvidia,p3767-0005", "nvidia,tegra234"),
-        zones=(Zone("cpu-thermal", 99.0), Zone("gpu-thermal", 99.0), Zone("tj-thermal")),
+        zones=(
+            SimulatedZone("cpu-thermal", 99.0),
+            SimulatedZone("gpu-thermal", 99.0),
+            SimulatedZone("tj-thermal"),
+        ),
         policies=(
             Policy(range(4), 1_728_000, mode_khz=1_497_600),
             Policy(range(4, 6), 1_728_000, mode_khz=1_497_600),
@@ -142,7 +146,7 @@ _ALL = (
     ),
     SimulatedBoard(
         name="intel-n100-laptop",
-        zones=(Zone("x86_pkg_temp"),),
+        zones=(SimulatedZone("x86_pkg_temp"),),
         policies=tuple(Policy(range(cpu, cpu + 1), 3_400_000) for cpu in range(4)),
         controller=lambda _: PowerLimit(),
         extra=N100_FILES,
@@ -158,7 +162,7 @@ def find_board(text: str) -> tuple[SimulatedBoard, int]:
     """The board and the seed of `NAME` or `NAME:SEED`.
 
     Raises:
-        UsageError: there is no such board, or the seed is no number.
+        UsageError: there is no such board, or the seed is not a number.
     """
     name, _, seed = text.partition(":")
     if name not in BOARDS:

@@ -1,4 +1,4 @@
-"""What a laptop with an Intel N100 shows beside its clock and temperature.
+"""Files of a laptop with an Intel N100, beside its clock and temperature.
 
 Its counters stay at zero: a power limit is not counted as throttling.
 """
@@ -34,4 +34,4 @@ N100_FILES: dict[str, str | bytes] = {
     f"{_RAPL}/constraint_1_name": "short_term\n",
     f"{_RAPL}/constraint_1_power_limit_uw": "25000000\n",
 }
-"""Without the energy, which only root can read."""
+"""Files by path, without the energy, which only root can read."""

@@ -11,8 +11,12 @@ from support.simulated import keep_busy, machine
 
 from edgebench.agent.cooldown import find_thermometer
 from edgebench.agent.expectation import expect
-from edgebench.agent.simulation.boards import BARE_BOARD, BOARDS, SMALL_BOARD, find_board
-from edgebench.agent.simulation.controllers import (
+from edgebench.agent.system import identity
+from edgebench.agent.telemetry.job import SamplerJob
+from edgebench.device_profiles.match import match_profile
+from edgebench.protocol.errors import UsageError
+from edgebench.simulation.boards import BARE_BOARD, BOARDS, SMALL_BOARD, find_board
+from edgebench.simulation.controllers import (
     BangBang,
     Fan,
     IdleInjection,
@@ -20,12 +24,8 @@ from edgebench.agent.simulation.controllers import (
     Progressive,
     StepWise,
 )
-from edgebench.agent.simulation.device import SimulatedDevice
-from edgebench.agent.simulation.heat import Body, Heat, at_rest
-from edgebench.agent.system import identity
-from edgebench.agent.telemetry.job import SamplerJob
-from edgebench.device_profiles.match import match_profile
-from edgebench.protocol.errors import UsageError
+from edgebench.simulation.device import SimulatedDevice
+from edgebench.simulation.heat import BoardHeat, Body, at_rest
 
 PI_5_COOLING = ((30, 69.7), (60, 65.9), (180, 63.1), (300, 60.4), (600, 59.3))
 """A bare Raspberry Pi 5 after a compilation, from 85.1 °C; public observation."""
@@ -43,7 +43,7 @@ def test_rest_is_where_nothing_changes_any_more() -> None:
 def test_junction_follows_an_exponential() -> None:
     """The integration is too coarse: temperatures overshoot."""
     body = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=1e-6, case_j_per_k=1e9)
-    heat = Heat(body, 25.0, 25.0, 25.0)
+    heat = BoardHeat(body, 25.0, 25.0, 25.0)
     for second in range(1, 60):
         heat.advance(1.0, 5.0)
         assert heat.junction_c == pytest.approx(25 + 20 * (1 - math.exp(-second / 20)), abs=0.05)
