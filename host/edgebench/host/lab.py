@@ -35,7 +35,9 @@ from edgebench.protocol.spec import DEFAULT_PRESET, Limits, Scenario, from_prese
 if TYPE_CHECKING:
     import pandas as pd
 
-    from edgebench.host.devices.deploy import DeployReport, OnStep, UninstallReport
+    from edgebench.host.devices.deploy import DeployReport
+    from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.on_device import UninstallReport
 
 DEFAULT_PAIRS = 10
 
