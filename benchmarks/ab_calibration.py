@@ -38,8 +38,8 @@ import numpy as np
 from common import add_patience, machine, report, table, wait_until_quiet
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.compare import ComparisonOutcome, Design, Rules, compare
-from edgebench.host.comparison import DEFAULT_MARGIN_RATIO
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, Rules, compare
+from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO
 from edgebench.host.lab import Lab
 
 Floats = NDArray[np.float64]

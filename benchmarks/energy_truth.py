@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from support.energy_trial import Found, bench
 
-from edgebench.host.analysis.sync.alignment import SyncMethod
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 
 METHODS = (SyncMethod.CODED_LOAD, SyncMethod.EDGE)
 NEAR_RATIO, BAR_RATIO = 0.01, 0.95

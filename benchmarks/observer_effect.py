@@ -26,7 +26,7 @@ import numpy as np
 from common import Spread, add_patience, interleave, machine, report, spread, table
 
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE
-from edgebench.host.analysis.compare import Comparison, compare
+from edgebench.host.analysis.compare.comparison import Comparison, compare
 from edgebench.host.lab import Lab
 
 MODEL, RUNTIME = "digits_fp32.tflite", "litert"

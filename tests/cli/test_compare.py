@@ -12,7 +12,7 @@ from support.agents import Host
 from support.commands import Measured, Run
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.document import build_document
+from edgebench.host.result.document import build_document
 
 Ids = list[str]
 

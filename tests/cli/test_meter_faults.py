@@ -15,7 +15,7 @@ from support.commands import METERED, Run
 from support.disks import fill, small_disk
 from support.tools import need_root, need_runtime, need_tool
 
-from edgebench.host.session import begin_session, open_meter, record
+from edgebench.host.power.session import begin_session, open_meter, record
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.meters.spool import read_packets
 from edgebench.meters.synthetic.device import Synthetic

@@ -12,7 +12,7 @@ from support.digits import PACKAGES
 from support.tools import need_runtime, need_shared
 
 from edgebench.agent.runtimes.registry import find_runtime
-from edgebench.host.analysis.rules.answers import AGREEMENT_LIMIT
+from edgebench.host.analysis.verdict.outputs import AGREEMENT_LIMIT
 from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import EdgebenchError
 

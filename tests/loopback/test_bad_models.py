@@ -14,8 +14,8 @@ from support.agents import AgentProcess, Host, wait_until
 from support.onnx_bytes import addition
 from support.tools import need_runtime, need_shared
 
-from edgebench.host.builtin import find_model
-from edgebench.host.show.progress import ProgressWatcher
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.errors import EdgebenchError, WorkerTimeout
 from edgebench.protocol.spec import Limits
 

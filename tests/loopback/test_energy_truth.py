@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.energy_trial import Bench, Found, bench
 
-from edgebench.host.analysis.sync.alignment import SyncMethod
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 

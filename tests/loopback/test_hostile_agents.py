@@ -20,7 +20,7 @@ from support.records import (
     worker_record,
 )
 
-from edgebench.host.watcher import Watcher
+from edgebench.host.bench.watcher import Watcher
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, encode, to_plain
 from edgebench.protocol.device import RuntimeReport, SystemDescription

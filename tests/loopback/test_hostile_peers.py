@@ -27,9 +27,9 @@ from support.wire import (
 
 from edgebench.agent.control import ask
 from edgebench.agent.server import MAX_CONNECTIONS
-from edgebench.host.builtin import find_model
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
-from edgebench.host.measure import new_run_id
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, to_plain
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError

@@ -16,8 +16,8 @@ from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import is_measuring, worker_pid
 
+from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.verify import verify
-from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import WorkerDied
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase

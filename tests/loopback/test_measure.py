@@ -11,10 +11,10 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
-from edgebench.host.measure import open_model
+from edgebench.host.bench.run import open_model
+from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.files import read_clock
 from edgebench.host.store.verify import verify
-from edgebench.host.watcher import Watcher
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase

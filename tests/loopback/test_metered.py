@@ -20,9 +20,9 @@ from support.recordings import decoded
 from support.tools import need_loadgen, need_root, need_runtime, need_tool
 
 from edgebench.agent.worker.sync_line import LOW_NS
+from edgebench.host.bench.collect import Beside, collect
+from edgebench.host.bench.run import new_run_id, open_model
 from edgebench.host.client import Client
-from edgebench.host.collect import Beside, collect
-from edgebench.host.measure import new_run_id, open_model
 from edgebench.meters.spool import read_packets
 from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import UsageError

@@ -25,8 +25,8 @@ from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
 from support.tools import need_loadgen, need_runtime
 from support.watchers import At, worker_pid
 
+from edgebench.host.bench.run import Interrupted
 from edgebench.host.lab import Run
-from edgebench.host.measure import Interrupted
 from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase

@@ -17,9 +17,9 @@ from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 from support.watchers import At
 
+from edgebench.host.bench.watcher import Watcher
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
-from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase

@@ -12,9 +12,9 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
+from edgebench.host.bench.watcher import Watcher
 from edgebench.host.lab import Run
 from edgebench.host.store.verify import verify
-from edgebench.host.watcher import Watcher
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 

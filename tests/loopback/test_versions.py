@@ -11,7 +11,7 @@ from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 from support.wire import Conversation, tls_context
 
-from edgebench.host.builtin import find_model
+from edgebench.host.bench.builtin import find_model
 from edgebench.protocol import messages as m
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec

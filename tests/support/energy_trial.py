@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.sync.alignment import SyncMethod
-from edgebench.host.document import build_document, fit_clock
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 from edgebench.host.lab import Run
+from edgebench.host.result.document import build_document, fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import Store
 from support.activity import SUPPLY_V, Activity

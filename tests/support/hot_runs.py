@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgebench.agent.simulation.controllers import STICKY_SHIFT, Controller, Effect
 from edgebench.agent.simulation.heat import Body, at_rest
-from edgebench.host.analysis.telemetry import Series, Telemetry
-from edgebench.host.analysis.timeline import Timeline
+from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.thermal import Expectation, ExpectedZone
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
 from edgebench.host.analysis.measurement import HostFacts, Pair
-from edgebench.host.analysis.sync.alignment import SyncMethod
 from edgebench.host.store.layout import Store
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.registry import find_meter

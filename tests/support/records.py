@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import HostFacts, ReferenceAccuracy, Traces
-from edgebench.host.analysis.queries import Queries
-from edgebench.host.document import build_document, created_utc, fit_clock
+from edgebench.host.result.document import build_document, created_utc, fit_clock
 from edgebench.host.store import files
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import write_power

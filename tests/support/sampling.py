@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
-from edgebench.host.analysis.telemetry import Telemetry, split_by_sensor
+from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from edgebench.host.watcher import Watcher
+from edgebench.host.bench.watcher import Watcher
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from support.agents import AgentProcess

@@ -9,26 +9,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.analysis.comparability import check_keys
-from edgebench.host.builtin import builtin_models, find_model
-from edgebench.host.client import Client
-from edgebench.host.collect import collect_waiting
-from edgebench.host.comparison import (
+from edgebench.host.analysis.compare.comparability import check_keys
+from edgebench.host.analysis.compare.runs import (
     Compared,
     Document,
     check_metrics,
     compare_groups,
     split_sides,
 )
-from edgebench.host.dataset import Dataset, open_dataset
+from edgebench.host.bench.builtin import builtin_models, find_model
+from edgebench.host.bench.collect import collect_waiting
+from edgebench.host.bench.dataset import Dataset, open_dataset
+from edgebench.host.bench.plan import Plan, run_plan
+from edgebench.host.bench.references import find_references, with_references_first
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.client import Client
 from edgebench.host.devices.discovery import DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.metering import Metering, open_metering
-from edgebench.host.plan import Plan, run_plan
-from edgebench.host.references import find_references, with_references_first
+from edgebench.host.power.metering import Metering, open_metering
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
-from edgebench.host.watcher import Watcher
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, Limits, Scenario, from_preset
 

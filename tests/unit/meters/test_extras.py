@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgebench.agent.runtimes import onnx
-from edgebench.host.imports import jls_file
+from edgebench.host.power.imports import jls_file
 from edgebench.meters import bulk
 from edgebench.meters.base import Missing
 from edgebench.meters.joulescope import device as joulescope
@@ -83,7 +83,7 @@ def test_meters_with_one_library_need_one_extra() -> None:
 def test_table_of_meters_needs_none_of_them() -> None:
     """An agent without a meter does not start, or starts half a second later."""
     code = (
-        "import sys, edgebench.meters.registry, edgebench.host.imports.session; "
+        "import sys, edgebench.meters.registry, edgebench.host.power.imports.importer; "
         f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)))"
     )
     said = subprocess.run(

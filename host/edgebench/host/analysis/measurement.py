@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis import early_stopping
-from edgebench.host.analysis.answers import Accuracy, Agreement, accuracy, agreement
-from edgebench.host.analysis.latency import LatencySummary, summarize
-from edgebench.host.analysis.mllog import LoadgenResult, read_result
-from edgebench.host.analysis.outliers import Outliers, label_outliers
-from edgebench.host.analysis.power_trace import PowerTrace
-from edgebench.host.analysis.queries import Nanoseconds, Queries
-from edgebench.host.analysis.sync.alignment import SyncMethod
-from edgebench.host.analysis.telemetry import Telemetry
-from edgebench.host.analysis.throttling import Throttling, find_throttling
-from edgebench.host.analysis.timeline import Timeline
-from edgebench.host.analysis.warmup import SteadyClass, SteadyState, find_steady_state
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.analysis.latency import early_stopping
+from edgebench.host.analysis.latency.mllog import LoadgenResult, read_result
+from edgebench.host.analysis.latency.outliers import Outliers, label_outliers
+from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
+from edgebench.host.analysis.latency.summary import LatencySummary, summarize
+from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
+from edgebench.host.analysis.outputs import Accuracy, Agreement, accuracy, agreement
+from edgebench.host.analysis.thermal.telemetry import Telemetry
+from edgebench.host.analysis.thermal.throttling import Throttling, find_throttling
+from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, Scenario, samples_per_query

@@ -27,9 +27,9 @@ from edgebench.host.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from edgebench.host.comparison import Compared
+    from edgebench.host.analysis.compare.runs import Compared
+    from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
-    from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.spec import Limits
 
 
@@ -126,11 +126,11 @@ def _add_comparison(add: Add) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure; print the table, and what to do next."""
+    from edgebench.host.bench.run import Interrupted
     from edgebench.host.cli import main as codes
     from edgebench.host.cli.compare import exit_code, report
+    from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
-    from edgebench.host.measure import Interrupted
-    from edgebench.host.show.progress import ProgressWatcher
     from edgebench.protocol.errors import EdgebenchError
 
     lab = Lab(options.store)

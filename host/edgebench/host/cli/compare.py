@@ -11,7 +11,7 @@ from edgebench.host.cli.options import Add, add_json, add_store, new_parser, per
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgebench.host.comparison import Compared
+    from edgebench.host.analysis.compare.runs import Compared
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,7 +81,7 @@ def report(
 
 def exit_code(found: Sequence[Compared]) -> int:
     """4 when anything is worse, else 5 when anything is undecided, else 0."""
-    from edgebench.host.analysis.compare import ComparisonOutcome
+    from edgebench.host.analysis.compare.comparison import ComparisonOutcome
     from edgebench.host.cli import main as codes
 
     outcomes = {compared.result.outcome for compared in found}

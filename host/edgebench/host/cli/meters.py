@@ -15,7 +15,7 @@ from edgebench.protocol.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edgebench.host.recorded import Session
+    from edgebench.host.power.stored import Session
 
 DONE, INVALID, INTERRUPTED = 0, 3, 130
 SELFTEST_S = 3.0
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edgebench.host.session import look_at_meters
+    from edgebench.host.power.session import look_at_meters
     from edgebench.host.show import meters as show
 
     show.print_list(look_at_meters(), as_json=options.json)
@@ -138,7 +138,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
-    from edgebench.host.session import open_meter
+    from edgebench.host.power.session import open_meter
     from edgebench.host.show import meters as show
 
     meter, header = open_meter(options.meter)
@@ -183,7 +183,7 @@ def _interrupted(session: Session, options: argparse.Namespace, kept: str) -> in
 def _import(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from edgebench.host.imports.session import import_file
+    from edgebench.host.power.imports.importer import import_file
 
     return _print(import_file(Path(options.file), _directory(options), options.supply), options)
 
@@ -191,8 +191,8 @@ def _import(options: argparse.Namespace) -> int:
 def _directory(options: argparse.Namespace) -> Path:
     from pathlib import Path
 
-    from edgebench.host.measure import new_run_id
-    from edgebench.host.recorded import SESSIONS
+    from edgebench.host.bench.run import new_run_id
+    from edgebench.host.power.stored import SESSIONS
     from edgebench.host.store.layout import Store
 
     if options.output:
@@ -210,7 +210,7 @@ def _print(session: Session, options: argparse.Namespace) -> int:
 
 
 def _session(options: argparse.Namespace, directory: Path) -> Session:
-    from edgebench.host.session import open_meter, record
+    from edgebench.host.power.session import open_meter, record
 
     duration_s = options.duration
     if duration_s <= 0:

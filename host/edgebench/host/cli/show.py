@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
-    from edgebench.host.recorded import find_session
+    from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
 
     store = Store(options.store)
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _session(options: argparse.Namespace, directory: Path) -> int:
-    from edgebench.host.recorded import stored_session
+    from edgebench.host.power.stored import stored_session
     from edgebench.host.show.meters import print_session
 
     with stored_session(directory) as session:

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Verify it; exit code 1 when anything differs."""
-    from edgebench.host.recorded import find_session
+    from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
     from edgebench.host.store.verify import verify, verify_session
 

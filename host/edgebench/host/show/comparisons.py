@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.compare import Better, ComparisonOutcome
-from edgebench.host.comparison import Compared
+from edgebench.host.analysis.compare.comparison import Better, ComparisonOutcome
+from edgebench.host.analysis.compare.runs import Compared
 from edgebench.host.show.tables import PIPE_WIDTH, safe
 from edgebench.host.show.units import (
     ABSENT,

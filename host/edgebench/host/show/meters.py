@@ -10,8 +10,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.run_windows import shortest_window_s
-from edgebench.host.recorded import ChannelEnergy, Session
+from edgebench.host.analysis.energy.windows import shortest_window_s
+from edgebench.host.power.stored import ChannelEnergy, Session
 from edgebench.host.show.hints import REFUSED_RECORDING
 from edgebench.host.show.tables import console, plain_table, safe, text
 from edgebench.host.show.units import (

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.rules.table import MILDER
+from edgebench.host.analysis.verdict.table import MILDER
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
-from edgebench.host.document import headline_ns
+from edgebench.host.result.document import headline_ns
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,

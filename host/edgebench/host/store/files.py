@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import HostFacts, Traces
-from edgebench.host.analysis.queries import Queries
-from edgebench.host.analysis.telemetry import Telemetry, split_by_sensor
+from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.digests import file_sha256
 from edgebench.host.store.layout import (

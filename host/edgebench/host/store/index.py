@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from edgebench.host.document import created_utc
+from edgebench.host.result.document import created_utc
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import StoreError
 from edgebench.protocol.spec import Scenario

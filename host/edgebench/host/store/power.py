@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.integrate import (
+from edgebench.host.analysis.energy.integrate import (
     PowerLine,
     between_j,
     line_of_instants,

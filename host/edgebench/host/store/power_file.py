@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgebench.host.analysis.energy import EnergyWindow, RangePart
-from edgebench.host.analysis.integrate import Floats, Nanoseconds, PowerLine
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerLine
+from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import (
     KEY,

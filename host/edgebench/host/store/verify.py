@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgebench.host.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
+from edgebench.host.result.document import SCHEMA_VERSION, build_document, created_utc, fit_clock
 from edgebench.host.store.files import (
     file_digests,
     read_clock,

@@ -22,9 +22,9 @@ from edgebench.agent.simulation.names import BOARD_NAMES
 from edgebench.agent.system import identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
-from edgebench.host.analysis.telemetry import Series, Telemetry
-from edgebench.host.analysis.throttling import Throttling, find_throttling
-from edgebench.host.analysis.timeline import Timeline
+from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.throttling import Throttling, find_throttling
+from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.thermal import Expectation
 
 pytestmark = pytest.mark.slow

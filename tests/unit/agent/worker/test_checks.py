@@ -18,7 +18,7 @@ from edgebench.agent.worker import checks
 from edgebench.agent.worker.checks import CHECKED_SAMPLES, Subject, output_facts, run_checks
 from edgebench.agent.worker.inputs import make_samples
 from edgebench.agent.worker.stop import StopRequested
-from edgebench.host.dataset import open_dataset
+from edgebench.host.bench.dataset import open_dataset
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import CheckFacts, OperatorTime, TensorSpec
 from edgebench.protocol.runtime import LoadOptions

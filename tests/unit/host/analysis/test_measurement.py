@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from support.records import answers, latencies, queries_of, run_record, worker_record
 
-from edgebench.host.analysis import early_stopping
+from edgebench.host.analysis.latency import early_stopping
+from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.analysis.latency.warmup import SteadyClass
 from edgebench.host.analysis.measurement import (
     HostFacts,
     Measurement,
     Traces,
     measure_traces,
 )
-from edgebench.host.analysis.queries import Queries
-from edgebench.host.analysis.warmup import SteadyClass
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import CheckFacts, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, Scenario

@@ -11,7 +11,7 @@ from rich.console import Console
 from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.document import build_document
+from edgebench.host.result.document import build_document
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.page import run_page
 from edgebench.host.store.layout import Store

@@ -21,7 +21,7 @@ from support.records import (
     worker_record,
 )
 
-from edgebench.host.document import build_document
+from edgebench.host.result.document import build_document
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns

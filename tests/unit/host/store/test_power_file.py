@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from support.energy import SECOND_NS, header, recorded
 from support.ppk2 import CALIBRATION, words_for
 
-from edgebench.host.analysis.integrate import PowerLine
+from edgebench.host.analysis.energy.integrate import PowerLine
 from edgebench.host.store import power
 from edgebench.host.store.power import missing_ns, write_blocks
 from edgebench.host.store.power_file import PowerFile

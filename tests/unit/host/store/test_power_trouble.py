@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.lpm01a import END, stream_bytes
 
-from edgebench.host.analysis.meter_checks import check_recording
+from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, MeterInfo, Packet, Recording

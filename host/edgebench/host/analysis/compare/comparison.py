@@ -1,0 +1,353 @@
+"""Is the candidate faster, slower, or the same? Three answers, and one for "cannot tell".
+
+Theory of operation. The unit of replication is the run: every value here is one run's metric (a
+median latency, a throughput). Queries within a run share its process, its memory layout and its
+temperature; a test over queries calls four of five identical runs different.
+
+Metrics are compared by their ratio, so everything is computed on logarithms: the Hodges–Lehmann
+shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
+ranks for pairs, rank sums for independent runs. The outcome of one comparison:
+
+    gate cannot fire (too few runs for alpha)                      → inconclusive
+    Holm-adjusted p < alpha, interval excludes 1, and
+        the change is for the better                               → better
+        the change is for the worse, and at least the margin       → worse
+    the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
+    otherwise                                                      → inconclusive
+
+What an instrument may be off by in the ratio widens both intervals, and no number of runs makes it
+less: a change that is significant, but within that, is inconclusive.
+
+The margin is taken on the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
+answer. Without a margin nothing can be equivalent.
+
+Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for runs and ratios;
+Schuirmann (1987) for the two one-sided tests; Holm (1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from edgebench.host.analysis.compare.ranks import (
+    RANK_SUM_LOSS,
+    WINSORISED_LOSS,
+    Bounds,
+    Floats,
+    ShiftTest,
+    probability_of_superiority,
+    rank_sum_test,
+    signed_rank_test,
+)
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+ALPHA = 0.05
+POWER = 0.80
+"""With which a minimum detectable effect is detected."""
+COVERAGE = 2.0
+"""k of what the instrument adds to an interval: about 95 %. Source: JCGM 100:2008 (GUM), 6.3.3."""
+
+
+class Design(str, Enum):
+    """How the runs belong together."""
+
+    PAIRED = "paired"
+    """The i-th runs of both sides were measured side by side, in random order."""
+    INDEPENDENT = "independent"
+
+
+class Better(str, Enum):
+    """Which direction of a metric is good."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class ComparisonOutcome(str, Enum):
+    """What can be said of the candidate against the baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a comparison is judged.
+
+    Raises:
+        UsageError: alpha is outside of (0, 0.5), or the margin is not positive.
+    """
+
+    design: Design = Design.PAIRED
+    better: Better = Better.LOWER
+    alpha: float = ALPHA
+    """Of false alarms, over all comparisons that are made together."""
+    margin_ratio: float | None = None
+    """Changes smaller than this do not matter: 0.03 is 3 %."""
+    instrument_ratio: float = 0.0
+    """Standard uncertainty of the ratio by the instrument, which no number of runs makes less."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 0.5:
+            raise UsageError(f"alpha {self.alpha} is not between 0 and 0.5")
+        if self.margin_ratio is not None and not 0 < self.margin_ratio < math.inf:
+            raise UsageError(f"margin {self.margin_ratio} is not positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A candidate against a baseline, with every number behind the outcome."""
+
+    rules: Rules
+    baseline_count: int
+    candidate_count: int
+    baseline_median: float
+    candidate_median: float
+    shift: float
+    """Candidate minus baseline, Hodges–Lehmann, unit of the metric."""
+    shift_interval: Bounds | None
+    ratio: float
+    """Candidate over baseline, Hodges–Lehmann on logarithms."""
+    ratio_interval: Bounds | None
+    """At 1 - alpha; None where so few runs have none."""
+    equivalence_interval: Bounds | None
+    """Of the ratio, at 1 - 2 alpha."""
+    p_value: float
+    p_adjusted: float
+    """After Holm, over all comparisons that were made together."""
+    smallest_p: float
+    """The smallest adjusted p value that this design can have."""
+    superiority: float
+    """A12: the chance that a run of the candidate has the higher value."""
+    cliffs_delta: float
+    minimum_detectable_ratio: float | None
+    """Relative change that this design, spread and instrument detect with 80 %; None for single
+    runs."""
+    outcome: ComparisonOutcome
+    reason: str
+
+
+def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> Comparison:
+    """Compare two sides.
+
+    Args:
+        baseline: One value per run, shape (m,), all positive.
+        candidate: Shape (n,); for pairs shape (m,), in the order of the baseline.
+        rules: Design, direction, alpha and margin.
+
+    Raises:
+        MeasurementError: a side is empty, a value is not finite and positive, or a pair is broken.
+    """
+    return compare_many({"": (baseline, candidate)}, rules)[""]
+
+
+def compare_many(
+    sides: Mapping[str, tuple[Floats, Floats]], rules: Rules | Mapping[str, Rules] | None = None
+) -> dict[str, Comparison]:
+    """Compare many pairs of sides; p values are adjusted for their number.
+
+    Args:
+        sides: Baseline and candidate by name, as for `compare`.
+        rules: For all of them, or by name.
+
+    Raises:
+        MeasurementError: as `compare`.
+    """
+    given = rules if isinstance(rules, Mapping) else dict.fromkeys(sides, rules or Rules())
+    logs = {name: (_logs(a, name), _logs(b, name)) for name, (a, b) in sides.items()}
+    tests = {name: _test(a, b, given[name].design) for name, (a, b) in logs.items()}
+    adjusted = holm([test.p_value for test in tests.values()])
+    smallest = holm([test.smallest_p for test in tests.values()])
+    return {
+        name: _compare(sides[name], test, given[name], p_adjusted=p, smallest_p=least)
+        for (name, test), p, least in zip(tests.items(), adjusted, smallest, strict=True)
+    }
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values adjusted so that alpha holds for all of them together. Source: Holm (1979)."""
+    if len(p_values) < 2:
+        return list(p_values)
+    # Imported only for several: it takes a second.
+    from statsmodels.stats.multitest import multipletests
+
+    adjusted: Floats = np.asarray(multipletests(p_values, method="holm")[1], np.float64)
+    return [float(p) for p in adjusted]
+
+
+def minimum_detectable_effect(
+    deviation: float,
+    counts: tuple[int, int | None],
+    *,
+    freedom: int | None = None,
+    alpha: float = ALPHA,
+    power: float = POWER,
+    instrument: float = 0.0,
+) -> float:
+    """The smallest true effect that is found with this power, unit of the deviation.
+
+    (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
+    differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
+
+    With an instrument that may be off by u, an effect counts beyond the widened interval, and is
+    seen with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²), where
+    e is the s · sqrt(…) from above.
+
+    Args:
+        deviation: Standard deviation between runs, or between the differences of pairs.
+        counts: Runs of both sides, or pairs and None.
+        freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: it is
+            known, normal quantiles.
+        alpha: Two-sided.
+        power: Chance to find the effect.
+        instrument: Standard uncertainty of the effect by the instrument, which all runs share.
+
+    Source: Cohen, Statistical Power Analysis (1988), 2.3; with t quantiles Zar, Biostatistical
+    Analysis (2010), 7.5. With an instrument: Currie, Limits for qualitative detection and
+    quantitative determination (1968): a critical level, and the power's quantile beyond it.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    critical, beyond = (
+        float(ndtri(level) if freedom is None else stdtrit(freedom, level))
+        for level in (1 - alpha / 2, power)
+    )
+    share = 1 / counts[0] + (1 / counts[1] if counts[1] else 0)
+    error = deviation * math.sqrt(share)
+    limit = math.hypot(critical * error, COVERAGE * instrument)
+    return limit + beyond * math.hypot(error, instrument)
+
+
+def _logs(values: Floats, name: str) -> Floats:
+    """Logarithms of one side."""
+    what = f"{name}: " if name else ""
+    if values.ndim != 1 or values.size == 0:
+        raise MeasurementError(f"{what}no run to compare, shape {values.shape}")
+    wrong = values[~(np.isfinite(values) & (values > 0))]
+    if wrong.size:
+        raise MeasurementError(f"{what}a run's value is {wrong[0]}, not finite and positive")
+    logs: Floats = np.log(values.astype(np.float64))
+    return logs
+
+
+def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
+    if design is Design.INDEPENDENT:
+        return rank_sum_test(baseline, candidate)
+    if baseline.size != candidate.size:
+        raise MeasurementError(f"{baseline.size} runs cannot be paired with {candidate.size}")
+    return signed_rank_test(candidate - baseline)
+
+
+def _compare(
+    sides: tuple[Floats, Floats],
+    test: ShiftTest,
+    rules: Rules,
+    *,
+    p_adjusted: float,
+    smallest_p: float,
+) -> Comparison:
+    baseline, candidate = (np.asarray(side, np.float64) for side in sides)
+    wide = _widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
+    narrow = _widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
+    raw = _test(baseline, candidate, rules.design)
+    outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules)
+    superiority = probability_of_superiority(baseline, candidate)
+    return Comparison(
+        rules=rules,
+        baseline_count=baseline.size,
+        candidate_count=candidate.size,
+        baseline_median=float(np.median(baseline)),
+        candidate_median=float(np.median(candidate)),
+        shift=raw.shift,
+        shift_interval=raw.interval(1 - rules.alpha),
+        ratio=math.exp(test.shift),
+        ratio_interval=_ratios(wide),
+        equivalence_interval=_ratios(narrow),
+        p_value=test.p_value,
+        p_adjusted=p_adjusted,
+        smallest_p=smallest_p,
+        superiority=superiority,
+        cliffs_delta=2 * superiority - 1,
+        minimum_detectable_ratio=_detectable(np.log(baseline), np.log(candidate), rules),
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
+    """An interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
+    if bounds is None or not instrument_ratio:
+        return bounds
+    low = math.hypot(shift - bounds[0], COVERAGE * instrument_ratio)
+    high = math.hypot(bounds[1] - shift, COVERAGE * instrument_ratio)
+    return shift - low, shift + high
+
+
+def _ratios(bounds: Bounds | None) -> Bounds | None:
+    return None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
+
+
+def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | None:
+    """The minimum detectable relative change: by design, observed spread, and instrument."""
+    m, n = baseline.size, candidate.size
+    is_paired = rules.design is Design.PAIRED
+    freedom = m - 1 if is_paired else m + n - 2
+    if freedom < 1:
+        return None
+    if is_paired:
+        deviation = float(np.std(candidate - baseline, ddof=1))
+    else:
+        deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
+    effect = minimum_detectable_effect(
+        # Ranks need more than a t test by a ratio, as if the runs differed by so much more.
+        deviation * (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS),
+        (m, None if is_paired else n),
+        freedom=freedom,
+        alpha=rules.alpha,
+        instrument=rules.instrument_ratio,
+    )
+    # Spreads beyond any sense would overflow.
+    return math.expm1(min(effect, 700.0))
+
+
+def _judge(
+    effect: float,
+    wide: Bounds | None,
+    narrow: Bounds | None,
+    p: tuple[float, float],
+    rules: Rules,
+) -> tuple[ComparisonOutcome, str]:
+    """The outcome of an effect on the logarithm; `p` is the adjusted and its smallest."""
+    if p[1] >= rules.alpha or wide is None or narrow is None:
+        return ComparisonOutcome.INCONCLUSIVE, (
+            f"too few runs: no result could have p below {p[1]:.2g}, limit {rules.alpha:g}"
+        )
+    limit = math.inf if rules.margin_ratio is None else math.log1p(rules.margin_ratio)
+    harm = effect if rules.better is Better.LOWER else -effect
+    inside = limit < math.inf and -limit < narrow[0] and narrow[1] < limit
+    is_within = wide[0] <= 0 <= wide[1]
+    chance = f"p {p[0]:.2g}, limit {rules.alpha:g}"
+    if inside:
+        return ComparisonOutcome.EQUIVALENT, f"the interval lies within {rules.margin_ratio:.2%}"
+    if p[0] >= rules.alpha or (is_within and not rules.instrument_ratio):
+        return ComparisonOutcome.INCONCLUSIVE, f"the change may be chance: {chance}"
+    if is_within:
+        reach = effect - wide[0] if effect > 0 else wide[1] - effect
+        return ComparisonOutcome.INCONCLUSIVE, (
+            "the change is within what the meter may be off by, beside chance: "
+            f"{math.expm1(abs(effect)):.2%}, limit {math.expm1(reach):.2%}"
+        )
+    if harm < 0:
+        return ComparisonOutcome.BETTER, chance
+    if limit == math.inf or harm >= limit:
+        return ComparisonOutcome.WORSE, chance
+    return ComparisonOutcome.INCONCLUSIVE, (
+        f"worse by {math.expm1(harm):.2%}, but the interval reaches beyond {rules.margin_ratio:.2%}"
+    )

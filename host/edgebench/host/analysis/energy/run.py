@@ -1,0 +1,303 @@
+"""Energy of a run: joules an inference, gross and net, or the reason why there is no such number.
+
+Theory of operation. A run has windows on the device's clock: it is idle before and after, loads,
+warms up, and answers. Each is laid over the meter's trace; the energy of the window in which the
+timed inferences were made, over their number, is the gross energy of one. Net is what is left
+without the power that the device takes when it is idle, before and after.
+
+    energy-delay product   gross energy of an inference · mean time that it took
+    inferences a joule     1 / gross energy
+    battery                capacity / gross energy, capacity / mean power: nothing else runs,
+                           nothing is lost in between, and the capacity is as stated
+
+A recording that cannot be trusted gives no number at all.
+
+Source: MLPerf Tiny, benchmark/runner (energy between two marks over the count of inferences);
+Horowitz, Indermaur & Gonzalez, Low-power digital design (1994), for the energy-delay product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.checks import check_recording
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.result import (
+    Battery,
+    Numbers,
+    PhaseEnergy,
+    QueryEnergy,
+    RunEnergy,
+)
+from edgebench.host.analysis.energy.site import site_in
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.analysis.energy.sync.choose import Clocks, find_sync
+from edgebench.host.analysis.energy.uncertainty import (
+    COVERAGE,
+    EnergyWindow,
+    MeterErrors,
+    Uncertain,
+)
+from edgebench.host.analysis.energy.windows import (
+    Timed,
+    View,
+    idle_windows,
+    in_a_row,
+    in_words,
+    phase_window,
+)
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
+from edgebench.protocol.spec import Scenario
+
+IDLE_WINDOWS = 2
+"""Before and after: from one of them nobody knows how the idle power changed."""
+logger = logging.getLogger(__name__)
+
+EDGE_QUERIES = 1000
+"""Of which at least the power at their ends is looked at, where there are more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user asked for."""
+
+    meter: str
+    sync: SyncMethod | None = None
+    battery_capacity_j: float | None = None
+
+
+def find_energy(
+    record: RunRecord,
+    worker: WorkerRecord,
+    timed: Timed,
+    power: PowerTrace | None,
+    clock: ClockModel | None,
+    asked: Asked | None,
+) -> RunEnergy | None:
+    """The energy of a run; None where no meter was asked for."""
+    if asked is None:
+        return None
+    if power is None:
+        trouble = record.metered.trouble if record.metered else None
+        return RunEnergy(meter=asked.meter, refused=trouble or "the meter recorded nothing")
+    found = _checked(power)
+    if failed := [check for check in found.checks if check.is_passed is False]:
+        return replace(found, refused=f"{failed[0].id}: {failed[0].detail}")
+    try:
+        site = site_in(power)
+        found = replace(found, site=site)
+        clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
+        sync = find_sync(power, site.channels[0], worker.sync, clocks, asked.sync)
+        found = replace(found, sync=sync)
+        if sync.best is None:
+            raise MeasurementError(f"synchronisation: {sync.refusal}")
+        view = View(power, site, sync.best)
+        return replace(found, numbers=_numbers(view, record, timed, asked))
+    except MeasurementError as exc:
+        return replace(found, refused=str(exc))
+    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
+        # Whatever is wrong with a recording or with us: it costs no latency.
+        logger.exception("energy of run %s", record.run_id)
+        return replace(found, refused=f"energy cannot be computed: {type(exc).__name__}: {exc}")
+
+
+def _checked(power: PowerTrace) -> RunEnergy:
+    """The meter, and whether its recording can be trusted."""
+    return RunEnergy(
+        meter=_name(power),
+        supply_v=power.header.facts.get("supply_v"),
+        settings_sha256=_digest(power.header.facts),
+        checks=check_recording(power.header, power.loss, power.flags),
+    )
+
+
+def _span_ns(events: Sequence[Event], timed: Timed) -> tuple[int, int]:
+    """From the first window that is looked at to the end of the last, device clock."""
+    load = phase_window(events, Phase.LOADING) or timed.window_ns
+    times = [time for window in (load, timed.window_ns, *idle_windows(events)) for time in window]
+    return min(times), max(times)
+
+
+def _steady_window(view: View, timed: Timed) -> EnergyWindow:
+    """The window of the inferences that count.
+
+    Raises:
+        MeasurementError: as `View.window`, with what the settling took of the loop.
+    """
+    begin_ns, end_ns = timed.window_ns
+    starts_ns = timed.queries.start_ns[timed.first_row :]
+    try:
+        window = view.window(begin_ns, end_ns)
+        return replace(window, in_step_j=view.in_step_j(starts_ns, timed.window_ns))
+    except MeasurementError as exc:
+        if not timed.settling_s or end_ns - begin_ns >= 1e9 * view.min_window_s:
+            raise
+        settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
+        raise MeasurementError(f"{exc}; {settling}") from None
+
+
+def _numbers(view: View, record: RunRecord, timed: Timed, asked: Asked) -> Numbers:
+    errors = MeterErrors(view.power.header.uncertainty)
+    window = _steady_window(view, timed)
+    gross = errors.gross_per_inference(window, timed.count)
+    if gross.value + gross.u95_absolute < 0:
+        raise MeasurementError(
+            f"energy is negative, {gross.value:.3g} J an inference: power flows back from the "
+            "device, or the meter's wires are the other way round"
+        )
+    power_w, peak_w = errors.mean_power(window), view.peak_w(*timed.window_ns)
+    found = Numbers(
+        duration_s=window.duration_s,
+        inference_count=timed.count,
+        gross=gross,
+        power_w=power_w,
+        power_w_peak=peak_w,
+        power_w_peak_u95_absolute=None if peak_w is None else errors.sample_u95_w(peak_w, window),
+        energy_delay_js=gross.value * timed.mean_s,
+        energy_delay_u95_absolute_js=gross.u95_absolute * timed.mean_s,
+        phases=_phases(view, errors, record, timed, window),
+        per_query=_per_query(view, errors, record, timed),
+        battery=_battery(gross, power_w, asked.battery_capacity_j),
+    )
+    return _with_net(found, view, errors, window, record.events)
+
+
+def _with_net(
+    found: Numbers,
+    view: View,
+    errors: MeterErrors,
+    window: EnergyWindow,
+    events: Sequence[Event],
+) -> Numbers:
+    """With what the device takes when idle, and without it."""
+    try:
+        idles = [view.window(*times) for times in idle_windows(events)]
+    except MeasurementError as exc:
+        return replace(found, net_refused=str(exc))
+    if len(idles) < IDLE_WINDOWS:
+        return replace(found, net_refused="the device was not idle both before and after the run")
+    powers_w = [idle.energy_j / idle.duration_s for idle in idles]
+    idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
+    idle_w = errors.mean_power(idle)
+    found = replace(
+        found,
+        power_w_idle=idle_w.value,
+        power_w_idle_u95_absolute=idle_w.u95_absolute,
+        power_w_idle_before=powers_w[0],
+        power_w_idle_after=powers_w[-1],
+    )
+    net = errors.net_per_inference(window, idle, found.inference_count)
+    if net.value + net.u95_absolute < 0:
+        return replace(found, net_refused="the device took more when it was idle than in the run")
+    return replace(found, net=net)
+
+
+def _phases(
+    view: View, errors: MeterErrors, record: RunRecord, timed: Timed, steady: EnergyWindow
+) -> dict[str, PhaseEnergy]:
+    none = np.zeros(0, np.int64)
+    warming_ns = timed.queries.start_ns[: timed.first_row]
+    return {
+        "load": _phase(view, errors, phase_window(record.events, Phase.LOADING), none),
+        "warmup": _phase(view, errors, timed.warmup_ns, warming_ns),
+        "steady": _phase_of(errors, steady),
+    }
+
+
+def _phase(
+    view: View,
+    errors: MeterErrors,
+    times: tuple[int, int] | None,
+    starts_ns: NDArray[np.int64],
+) -> PhaseEnergy:
+    """Of a time in which these inferences began."""
+    if times is None:
+        return PhaseEnergy(refused="there was none")
+    try:
+        window = view.window(*times)
+    except MeasurementError as exc:
+        return PhaseEnergy(refused=str(exc), duration_s=(times[1] - times[0]) / 1e9)
+    return _phase_of(errors, replace(window, in_step_j=view.in_step_j(starts_ns, times)))
+
+
+def _phase_of(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
+    energy = errors.gross_per_inference(window, 1)
+    return PhaseEnergy(
+        energy_j=energy.value,
+        u95_absolute_j=energy.u95_absolute,
+        duration_s=window.duration_s,
+        power_w_mean=window.energy_j / window.duration_s,
+    )
+
+
+def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed) -> QueryEnergy:
+    """Each inference on its own, or why only their mean is known."""
+    if record.spec.scenario is not Scenario.SINGLE_STREAM:
+        return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
+    begin_ns = timed.queries.start_ns[timed.first_row :]
+    end_ns = timed.queries.end_ns[timed.first_row :]
+    typical_s = float(np.median(end_ns - begin_ns)) / 1e9
+    if typical_s < view.min_window_s:
+        return QueryEnergy(
+            refused=f"an inference takes {in_words(typical_s)}, {view.described} resolves "
+            f"{in_words(view.min_window_s)}"
+        )
+    try:
+        p50, p90 = _percentiles(view, errors, begin_ns, end_ns)
+    except MeasurementError as exc:
+        return QueryEnergy(refused=str(exc))
+    some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
+    edge_powers_w = view.edge_powers_w(begin_ns[some], end_ns[some])
+    return QueryEnergy(
+        count=len(begin_ns),
+        p50_j=p50.value,
+        p50_u95_absolute_j=p50.u95_absolute,
+        p90_j=p90.value,
+        p90_u95_absolute_j=p90.u95_absolute,
+        u95_edges_j=COVERAGE * float(errors.edges_j(edge_powers_w, view.edge_error_s).max()),
+    )
+
+
+def _percentiles(
+    view: View, errors: MeterErrors, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> list[Uncertain]:
+    """Energies of the inferences that are the 50th and the 90th percentile, by nearest rank.
+
+    Raises:
+        MeasurementError: the window of one of them has no energy.
+    """
+    ranked = np.argsort(view.energies_j(begin_ns, end_ns))
+    rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
+    windows = [view.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
+    return [errors.gross_per_inference(window, 1) for window in windows]
+
+
+def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> Battery | None:
+    if capacity_j is None or gross.value <= 0 or power_w.value <= 0:
+        return None
+    return Battery(
+        capacity_j=capacity_j,
+        inference_count=capacity_j / gross.value,
+        duration_s=capacity_j / power_w.value,
+        u95_ratio=gross.u95_absolute / gross.value,
+    )
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _name(power: PowerTrace) -> str:
+    info = power.header.info
+    return " ".join(part for part in (info.vendor, info.model, info.serial) if part)

@@ -1,0 +1,108 @@
+"""Where a meter measures: which of its channels add up to what, and what is inside.
+
+What is inside may not take more than the whole. On a Jetson Nano rails were seen with each other's
+names, and there is no telling which is which: no energy. A processor's `psys` stands still where
+the maker of the board did not wire it up: then its packages are what is measured.
+
+Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
+rails of a Jetson are on its module, and which on the carrier board beside it)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.meters.base import Header
+from edgebench.meters.rails import TOTAL
+from edgebench.protocol.errors import MeasurementError
+
+WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
+"""Boundaries of which a device has one each, or some that add up."""
+_PARTS = ("rail",)
+"""A channel of this boundary alone says nothing about the device."""
+_PROCESSORS = {"CPU", "GPU", "SOC", "CV", "DDR"}
+"""Words of rails that a Jetson's total feeds; others may be beside it, as VDD_MUX of a TX2."""
+PARTS_LIMIT_RATIO = 1.1
+"""Of the whole, that its parts may seem to take: two channels of a meter differ by that much."""
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The channels whose sum is a device's energy."""
+
+    channels: tuple[str, ...]
+    boundary: str
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return " + ".join(self.channels)
+
+
+def site_of(header: Header) -> Site:
+    """The widest thing that a meter measures whole.
+
+    Raises:
+        MeasurementError: it measures parts, and nobody knows of what.
+    """
+    channels = header.capability.channels
+    boundary_of = {channel.name: channel.boundary for channel in channels}
+    if total := header.facts.get(TOTAL):
+        names = tuple(str(name) for name in total)
+        boundaries = {boundary_of.get(name, "rail") for name in names}
+        return Site(names, boundaries.pop() if len(boundaries) == 1 else "sum of rails")
+    for boundary in WIDEST_FIRST:
+        inside = tuple(name for name, has in boundary_of.items() if has == boundary)
+        if inside:
+            # Packages add up; of any other, the second is another view of the same.
+            return Site(inside if boundary == "package" else inside[:1], boundary)
+    if len(channels) == 1 and channels[0].boundary not in _PARTS:
+        return Site((channels[0].name,), channels[0].boundary)
+    rails = ", ".join(boundary_of)
+    raise MeasurementError(f"nobody knows which of these rails add up to the device: {rails}")
+
+
+def site_in(power: PowerTrace) -> Site:
+    """The widest thing that was measured whole, and takes no less than what is inside of it.
+
+    Raises:
+        MeasurementError: as `site_of`; or parts of it take more than all of it.
+    """
+    site = site_of(power.header)
+    parts = _parts_of(power.header, site)
+    if not parts:
+        return site
+    whole_w, parts_w = (_mean_w(power, names) for names in (site.channels, parts))
+    if parts_w <= whole_w * PARTS_LIMIT_RATIO:
+        return site
+    found = f"{site.name} is {whole_w:.3g} W, and {' + '.join(parts)} inside of it {parts_w:.3g} W"
+    if site.boundary == "platform":
+        logger.warning("%s: the energy is that of the package", found)
+        return Site(parts, "package")
+    raise MeasurementError(f"{found}: the rails have wrong names")
+
+
+def _parts_of(header: Header, site: Site) -> tuple[str, ...]:
+    """Channels that are inside of the site, none of them inside of another."""
+    others = [one for one in header.capability.channels if one.name not in site.channels]
+    if site.boundary == "platform":
+        return tuple(one.name for one in others if one.boundary == "package")
+    if not header.facts.get(TOTAL):
+        return ()
+    return tuple(one.name for one in others if _PROCESSORS & set(one.name.split("_")))
+
+
+def _mean_w(power: PowerTrace, names: Sequence[str]) -> float:
+    """Of all that was recorded, added up."""
+    mean_w = 0.0
+    for name in names:
+        ends_ns = np.array(power.span_ns(name))
+        begin_j, end_j = power.cumulative_j(name, ends_ns)
+        mean_w += float(end_j - begin_j) * 1e9 / max(float(ends_ns[1] - ends_ns[0]), 1.0)
+    return mean_w

@@ -1,0 +1,106 @@
+"""From a device's time to a meter's, with a bound on the error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.meters.arrival import ArrivalLine
+from edgebench.protocol.clock import ClockModel
+
+
+class SyncMethod(Enum):
+    """How the two clocks were laid over each other; best first where all can be had.
+
+    Not a str: it is stored with the facts of a run, and would come back as one.
+    """
+
+    SHARED_CLOCK = "shared_clock"
+    """The meter's samples have times of the device's own clock."""
+    EDGE = "edge"
+    """A wire from the device to a digital input of the meter."""
+    PROBES = "probes"
+    """The samples have times of the host's clock; two-way probes tell the device's."""
+    CODED_LOAD = "coded_load"
+    """A code of work and rest that is seen in the power itself."""
+    ARRIVAL = "arrival"
+    """When the samples came to the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLine:
+    """Meter time = device time + offset + slope · (device time - reference)."""
+
+    reference_ns: int
+    offset_ns: float
+    slope: float = 0.0
+
+    def to_meter(self, device_ns: Any) -> NDArray[np.int64]:
+        """Device times as meter times, of the same shape."""
+        times = np.asarray(device_ns, np.int64)
+        moved = self.offset_ns + self.slope * (times - self.reference_ns)
+        found: NDArray[np.int64] = times + np.rint(moved).astype(np.int64)
+        return found
+
+    def shifted(self, by_ns: float) -> ClockLine:
+        """The same, so much later."""
+        return replace(self, offset_ns=self.offset_ns + by_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What one method found."""
+
+    method: SyncMethod
+    line: ClockLine
+    error_ns: float
+    """Bound on the error of a time inside the run."""
+    residual_ns: float | None = None
+    """Spread of the marks about the line, standard deviation; None where there are no marks."""
+    mark_count: int = 0
+
+
+def host_line(clock: ClockModel) -> ClockLine:
+    """From the device's clock to that of the host."""
+    slope = -clock.slope / (1 + clock.slope)
+    return ClockLine(clock.reference_ns + round(clock.offset_ns), -clock.offset_ns, slope)
+
+
+def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
+    """From the device's clock to the meter's, where `line` leads to the clock of the arrivals.
+
+    host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
+    """
+    host_ns = line.reference_ns + line.offset_ns
+    meter_ns = (host_ns - arrival.offset_ns) / (1 + arrival.slope)
+    slope = (1 + line.slope) / (1 + arrival.slope) - 1
+    return ClockLine(line.reference_ns, meter_ns - line.reference_ns, slope)
+
+
+def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | None) -> ClockLine:
+    """Least squares through marks; with a given slope, only the offset is fitted.
+
+    Args:
+        device_ns: Times of the marks, shape (n,), n >= 1; n >= 2 at different times for a slope.
+        meter_ns: The same marks by the meter, shape (n,).
+        slope: Known from elsewhere; None: fit it.
+    """
+    reference_ns = round(float(device_ns.mean()))
+    x = (device_ns - reference_ns).astype(np.float64)
+    y = (meter_ns - device_ns).astype(np.float64)
+    if slope is None:
+        slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
+    return ClockLine(reference_ns, float(y.mean() - slope * x.mean()), slope)
+
+
+def residuals_ns(
+    line: ClockLine, device_ns: Nanoseconds, meter_ns: Nanoseconds
+) -> NDArray[np.float64]:
+    """By which each mark is later than the line says, shape (n,)."""
+    found: NDArray[np.float64] = (meter_ns - line.to_meter(device_ns)).astype(np.float64)
+    return found

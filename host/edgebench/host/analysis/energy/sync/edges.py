@@ -1,0 +1,162 @@
+"""Pulses on a wire: which falling edge of the meter's input is which pulse of the device.
+
+Theory of operation. The device sends a few pulses at irregular distances, and notes when. Of each
+digital input, every pair of an early pulse and an edge is a guess at the offset; the guess under
+which most pulses find an edge is right, as the distances fit nothing else. An input that carries
+something else fits nothing. No other clock is needed, nor a first guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.analysis.energy.sync.alignment import (
+    Alignment,
+    ClockLine,
+    SyncMethod,
+    fit_line,
+    residuals_ns,
+)
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import Pulse, SyncFacts
+
+DRIFT_LIMIT = 300e-6
+"""Two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
+GUESS_NS = 3e6
+"""By which a rate that was told by arrivals is wrong at the other end of a recording."""
+NEEDED_RATIO = 0.8
+"""Share of the pulses that must be found: a glitch may hide one or two."""
+MIN_FOUND = 4
+MAX_EDGES = 4000
+"""An input that is busier than this carries something else: mains hum has so many in 80 s."""
+FIRST_PULSES = 3
+"""Pulses of which one is surely found."""
+RESIDUAL_FACTOR = 3.0
+"""Times what the line and the sampling explain: more, and the marks are not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    bit: int
+    found: Nanoseconds
+    """Indices of the pulses that have an edge."""
+    edges: Nanoseconds
+    """Their times."""
+
+
+def align_edges(
+    sync: SyncFacts,
+    edges: Mapping[int, Nanoseconds],
+    period_ns: float,
+    slope: float | None = None,
+) -> Alignment:
+    """Lay the pulses over the edges of whatever input has them.
+
+    Args:
+        sync: What the device says.
+        edges: Falling edges by digital input, meter clock, ascending.
+        period_ns: Between two samples of the meter.
+        slope: Meter seconds per device second, minus one, as arrivals tell it.
+
+    Raises:
+        MeasurementError: there are no pulses, or no input has them.
+    """
+    if len(sync.pulses) < MIN_FOUND:
+        raise MeasurementError(sync.error or "the device has no line to a digital input")
+    times = np.array([(pulse.before_ns + pulse.after_ns) // 2 for pulse in sync.pulses])
+    explained_ns = _explained_ns(sync.pulses, sync.latency_ns, period_ns)
+    span_ns = float(times[-1] - times[0])
+    allowed_ns = explained_ns + (DRIFT_LIMIT * span_ns if slope is None else GUESS_NS)
+    quiet = {bit: found for bit, found in edges.items() if len(found) <= MAX_EDGES}
+    matches = [
+        match
+        for bit, found in quiet.items()
+        if len(found) >= MIN_FOUND
+        and (match := _match(bit, times, found, allowed_ns, slope or 0.0)) is not None
+    ]
+    if not matches:
+        busy = len(edges) - len(quiet)
+        also = f"; inputs with more than {MAX_EDGES} edges: {busy}" if busy else ""
+        raise MeasurementError(
+            f"no digital input of the meter shows the pulses of the device{also}"
+        )
+    best = max(matches, key=lambda match: len(match.found))
+    return _judged(best, times, explained_ns)
+
+
+def _explained_ns(pulses: tuple[Pulse, ...], latency_ns: int, period_ns: float) -> float:
+    """How far an edge may be from the middle of its pulse."""
+    widest = max(pulse.after_ns - pulse.before_ns for pulse in pulses)
+    return widest / 2 + latency_ns + period_ns
+
+
+def _match(
+    bit: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
+) -> _Match | None:
+    """The offset under which most pulses find an edge; None when too few do, or two fit."""
+    first = times[:FIRST_PULSES]
+    counts = np.concatenate([_counts(one, times, edges, allowed_ns, slope) for one in first])
+    offsets_ns = (edges - first[:, None]).reshape(-1)  # in the same order
+    count = int(counts.max())
+    good = np.flatnonzero(counts == count)
+    guesses = [ClockLine(int(first[n // len(edges)]), float(offsets_ns[n]), slope) for n in good]
+    begins = [int(guess.to_meter(times[0])) for guess in guesses]
+    needed = max(MIN_FOUND, NEEDED_RATIO * len(times))
+    if count < needed or max(begins) - min(begins) > 2 * allowed_ns:
+        return None
+    found, nearest = _found(guesses[0].to_meter(times), edges, allowed_ns)
+    return _Match(bit, found, nearest)
+
+
+def _counts(
+    pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
+) -> NDArray[np.int64]:
+    """How many pulses find an edge if this pulse is that edge, for each edge."""
+    line = ClockLine(int(pulse_ns), 0.0, slope)
+    expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
+    near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
+    counts: NDArray[np.int64] = np.count_nonzero(near, axis=1)
+    return counts
+
+
+def _found(
+    expected: Nanoseconds, edges: Nanoseconds, allowed_ns: float
+) -> tuple[Nanoseconds, Nanoseconds]:
+    """Pulses that have an edge where they are expected, and those edges."""
+    nearest = _nearest(expected, edges)
+    index = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
+    return index, nearest[index]
+
+
+def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
+    """The edge next to each of these times, of any shape."""
+    after = np.clip(np.searchsorted(edges, expected), 1, len(edges) - 1)
+    is_before = expected - edges[after - 1] <= edges[after] - expected
+    return np.where(is_before, edges[after - 1], edges[after])
+
+
+def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:
+    """The line through the marks, without those that are no pulses of ours after all."""
+    device_ns, edges_ns = times[match.found], match.edges
+    limit_ns = RESIDUAL_FACTOR * explained_ns
+    while True:
+        line = fit_line(device_ns, edges_ns, slope=None)
+        off_ns = residuals_ns(line, device_ns, edges_ns)
+        worst = int(np.abs(off_ns).argmax())
+        worst_ns = float(abs(off_ns[worst]))
+        if worst_ns <= limit_ns:
+            break
+        device_ns, edges_ns = np.delete(device_ns, worst), np.delete(edges_ns, worst)
+        if len(device_ns) < max(MIN_FOUND, NEEDED_RATIO * len(times)):
+            raise MeasurementError(
+                f"pulses are {worst_ns / 1e3:.0f} µs off the line through them, "
+                f"limit {limit_ns / 1e3:.0f} µs"
+            )
+    return Alignment(
+        SyncMethod.EDGE, line, explained_ns + worst_ns, float(off_ns.std()), len(device_ns)
+    )

@@ -1,0 +1,358 @@
+"""Energy of inferences with its uncertainty, gross and net of idle.
+
+Theory of operation. A window's energy is what the meter says, and what the meter may be wrong by:
+
+    E = sum over ranges r of (E_r · (1 + gain_r + voltage + timebase + model) + V · T_r · offset_r)
+        + noise + edges + missing
+
+Each small quantity is a variable with mean 0. Those that are the meter's own (gain, offset, …) are
+the same variable in every window, so that an offset cancels in the net energy and a gain does not;
+noise, edges and missing samples are a window's own. Gain errors add up linearly, within a range and
+over the ranges, not as if each sample or each range had one of its own: ranges share a converter
+and a reference, and nobody tells how much of the error comes from those.
+
+Two uncertainties come of it: the absolute one, of all terms, and the comparative one, of what is
+left beside another run with this meter whose energy is all in the range that this one has most of
+its energy in: what changes both by the same ratio cancels. How two given runs compare follows from
+the signed effect of each variable on both: an offset cancels as far as their powers are alike, and
+the gain of a range as far as both were in it.
+
+Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
+propagation by the package `uncertainties`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+
+COVERAGE = 2.0
+"""k of the expanded uncertainties: about 95 %."""
+ALL_RANGES = None
+_RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
+_RATIO_NAMES = {kind.value for kind in _RATIOS}
+_OF_RANGE = " of range "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangePart:
+    """What a window has of one range of the meter."""
+
+    energy_j: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyWindow:
+    """One window of a recording."""
+
+    energy_j: float
+    duration_s: float
+    sample_count: int
+    supply_v: float
+    """Set, given, or the mean of what was measured."""
+    edge_power_w: tuple[float, float]
+    """At its two ends."""
+    ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
+    """By number; without ranges all of it is under None."""
+    in_step_j: float = 0.0
+    """Standard uncertainty by inferences that may be in step with the samples."""
+    missing_s: float = 0.0
+    """Inside it, without a sample."""
+    power_w_span: float = 0.0
+    """Highest power less the lowest."""
+    edge_error_s: float = 0.0
+    """Standard uncertainty of each end, by the synchronisation of the clocks."""
+    sample_s: float = 0.0
+    """What a sample stands for: its interval, or what the meter smooths over."""
+    spike_j: float = 0.0
+    """That the driver's filter over switches of its range took away."""
+    between_j: float = 0.0
+    """Standard uncertainty by what the power did between samples that are instants."""
+    channel_count: int = 1
+    """Channels that are added up; each has the meter's offset, and all of them the same sign."""
+    drift_w: float = 0.0
+    """Of an idle power: between before and after, and nobody knows how it went in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A number with its uncertainty."""
+
+    value: float
+    components: dict[str, float]
+    """Standard uncertainty of each term, by its name; `meter's` ones first."""
+    u_absolute: float
+    """Standard, of all terms."""
+    u_comparative: float
+    """Standard, without what changes another run in the same range by the same ratio."""
+    common: dict[str, float] = field(default_factory=dict[str, float])
+    """Effect of each variable that two runs with this meter share, signed, at one standard
+    deviation; the rest of the components are this run's own."""
+
+    @property
+    def u95_absolute(self) -> float:
+        """Expanded, k = 2."""
+        return COVERAGE * self.u_absolute
+
+    @property
+    def u95_comparative(self) -> float:
+        """Expanded, k = 2."""
+        return COVERAGE * self.u_comparative
+
+
+class MeterErrors:
+    """The variables that a meter's errors are, shared by all windows of one recording."""
+
+    def __init__(self, terms: Sequence[UncertaintyTerm]) -> None:
+        from uncertainties import ufloat
+
+        with_effect = [term for term in terms if term.standard and term.kind is not Kind.RESOLUTION]
+        self._terms = [
+            (term, ufloat(0.0, term.standard, tag=name))
+            for term, name in zip(with_effect, _names(with_effect), strict=True)
+        ]
+        self._terms_of_all = list(terms)
+        self._make: Any = ufloat
+
+    def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> Uncertain:
+        """Energy of a window over the inferences in it."""
+        return self._uncertain(self._energy(window, "window") / inference_count, window)
+
+    def net_per_inference(
+        self, window: EnergyWindow, idle: EnergyWindow, inference_count: int
+    ) -> Uncertain:
+        """The same without what the device takes when it idles."""
+        while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
+        net = (self._energy(window, "window") - while_idle) / inference_count
+        return self._uncertain(net, window)
+
+    def edges_j(self, edge_power_w: Floats, edge_error_s: float) -> Floats:
+        """Standard uncertainty of the energies of many windows, by their ends alone.
+
+        Args:
+            edge_power_w: At the two ends of each, shape (2, n).
+            edge_error_s: Standard uncertainty of each end, by the synchronisation of the clocks.
+        """
+        return _edges_j(edge_power_w, edge_error_s, self._terms_of_all)
+
+    def mean_power(self, window: EnergyWindow) -> Uncertain:
+        """Of a window."""
+        return self._uncertain(self._energy(window, "window") / window.duration_s, window)
+
+    def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
+        """Expanded uncertainty of one sample in a window, k = 2.
+
+        It may be of any range: the one that may be wrong by most counts.
+        """
+        sample_s = window.duration_s / max(1, window.sample_count)
+        sample = RangePart(energy_j=power_w * sample_s, duration_s=sample_s)
+        return max(
+            self.mean_power(
+                EnergyWindow(
+                    energy_j=sample.energy_j,
+                    duration_s=sample.duration_s,
+                    sample_count=1,
+                    supply_v=window.supply_v,
+                    edge_power_w=(0.0, 0.0),
+                    ranges={number: sample},
+                )
+            ).u95_absolute
+            for number in _parts(window)
+        )
+
+    def _energy(self, window: EnergyWindow, name: str) -> Any:
+        parts = _parts(window)
+        energy: Any = window.energy_j
+        for term, error in self._terms:
+            for r, part in parts.items():
+                if term.range is None or term.range == r:
+                    energy += _effect(term, error, window, part)
+        return energy + self._own(window, name)
+
+    def _own(self, window: EnergyWindow, name: str) -> Any:
+        """Errors that no other window shares."""
+        total: Any = 0.0
+        for what, standard_j in _own_errors(window, self._terms_of_all).items():
+            if standard_j:
+                total += self._make(0.0, standard_j, tag=f"{what} of the {name}")
+        return total
+
+    def _uncertain(self, found: Any, window: EnergyWindow) -> Uncertain:
+        slopes = dict(getattr(found, "derivatives", {}))
+        value = float(getattr(found, "nominal_value", found))
+        effects = {
+            str(variable.tag): _Effect(term, float(slope), term.standard)
+            for term, variable in self._terms
+            if (slope := slopes.pop(variable, 0.0))
+        }
+        own = {
+            str(one.tag): abs(float(slope)) * float(one.std_dev) for one, slope in slopes.items()
+        }
+        own_u = math.hypot(*own.values())
+        signed = {name: one.signed for name, one in effects.items()}
+        main = _main_range(window)
+        rest = {name: one.beside_another(value, main) for name, one in effects.items()}
+        return Uncertain(
+            value=value,
+            components={name: abs(effect) for name, effect in signed.items()} | own,
+            u_absolute=math.hypot(together(signed), own_u),
+            u_comparative=math.hypot(together(rest), own_u),
+            common={name: signed[name] for name, one in effects.items() if one.term.is_common},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What one variable of the meter does to an energy."""
+
+    term: UncertaintyTerm
+    slope: float
+    standard: float
+
+    @property
+    def signed(self) -> float:
+        """At one standard deviation."""
+        return self.slope * self.standard
+
+    def beside_another(self, value: float, main: int | None) -> float:
+        """What is left beside another run, whose energy is all in the main range."""
+        if not (self.term.is_common and self.term.kind in _RATIOS):
+            return self.signed
+        if self.term.range in (ALL_RANGES, main):
+            return (self.slope - value) * self.standard
+        return self.signed
+
+
+def _main_range(window: EnergyWindow) -> int | None:
+    """The range that most of the energy is in."""
+    parts = _parts(window)
+    return max(parts, key=lambda number: parts[number].energy_j)
+
+
+def together(signed: Mapping[str, float]) -> float:
+    """Standard uncertainty by all of these effects, by the name of their variable.
+
+    The ratios of several ranges share a cause, nobody knows how far: what is of one sign adds up,
+    and what is of the other takes nothing from it. Everything else is independent.
+    """
+    shared: dict[tuple[str, bool], float] = {}
+    others: list[float] = []
+    for name, effect in signed.items():
+        kind, is_of_range, _ = name.partition(_OF_RANGE)
+        if is_of_range and kind in _RATIO_NAMES:
+            key = kind, effect > 0
+            shared[key] = shared.get(key, 0.0) + effect
+        else:
+            others.append(effect)
+    return math.hypot(*shared.values(), *others)
+
+
+def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
+    """One for each; a second of a kind and range has a number."""
+    found: list[str] = []
+    for term in terms:
+        where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
+        name = f"{term.kind.value}{where}"
+        again = sum(one.split(" #")[0] == name for one in found)
+        found.append(f"{name} #{again + 1}" if again else name)
+    return found
+
+
+def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
+    whole = RangePart(energy_j=window.energy_j, duration_s=window.duration_s)
+    return window.ranges or {ALL_RANGES: whole}
+
+
+def _effect(term: UncertaintyTerm, error: Any, window: EnergyWindow, part: RangePart) -> Any:
+    """What an error of the meter adds to the energy of one range."""
+    if term.kind in _RATIOS:
+        return part.energy_j * error
+    if term.kind is not Kind.OFFSET:
+        return 0.0
+    return _level_j(term.unit, window, part) * window.channel_count * error
+
+
+def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
+    """Joules that one unit more would have made in a part of a window."""
+    if unit is Unit.AMPERE:
+        return window.supply_v * part.duration_s
+    if unit is Unit.WATT:
+        return part.duration_s
+    return part.energy_j / window.supply_v if unit is Unit.VOLT else 0.0
+
+
+def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
+    """Standard uncertainty of the energy, J, by what causes it.
+
+    edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
+               either side of an end. A lone burst of power P_in beside P_out is read too low on
+               average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
+               2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Both together are
+               u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
+               that no energy is corrected for a bias that nobody can tell from its spread
+    counter    one step of an energy counter at each of the two readings
+    noise      V · dt · sigma · sqrt(n)
+    in step    the same moments of every inference, in_step.py
+    between samples  of instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
+    missing    lost time · (highest - lowest power) / sqrt(12)
+    sampling   each end lies in a sample, in which the power may have been anything that it was:
+               interval · (highest - lowest power) / sqrt(12), twice
+    range switches  what a filter took away was the meter's own, or not: / sqrt(3)
+    drift      of the idle power: of two values that differ by d, the mean has d / 2
+    resolution of the signal in each range: another signal has another error
+    """
+    edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
+    counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
+    noise_j = _noise_j(window, terms)
+    return {
+        "edges": float(edges_j),
+        "counter": math.sqrt(2) * counter_j,
+        "noise": noise_j,
+        "in step": window.in_step_j,
+        "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
+        "missing": window.missing_s * window.power_w_span / math.sqrt(12),
+        "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
+        "range switches": abs(window.spike_j) / math.sqrt(3),
+        "drift": window.duration_s * window.drift_w / 2,
+        "resolution": _resolution_j(window, terms),
+    }
+
+
+def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[UncertaintyTerm]) -> Floats:
+    """Of one window, shape (2,), or of many, shape (2, n)."""
+    edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
+    found: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
+    return found
+
+
+def _resolution_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
+    """Each range and each channel has an error of its own."""
+    found = [
+        term.standard * _level_j(term.unit, window, part)
+        for term in terms
+        if term.kind is Kind.RESOLUTION
+        for number, part in _parts(window).items()
+        if term.range in (None, number)
+    ]
+    return math.sqrt(window.channel_count) * math.hypot(*found)
+
+
+def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
+    if not window.sample_count:
+        return 0.0
+    sigma_w = math.hypot(
+        *(
+            term.standard * (window.supply_v if term.unit is Unit.AMPERE else 1.0)
+            for term in terms
+            if term.kind is Kind.NOISE
+        )
+    )
+    return sigma_w * window.duration_s / math.sqrt(window.sample_count)

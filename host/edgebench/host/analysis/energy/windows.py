@@ -1,0 +1,279 @@
+"""Windows of a run on the device's clock, laid over a meter's trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.in_step import Loop, in_step_ratio
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.site import Site
+from edgebench.host.analysis.energy.sync.alignment import Alignment
+from edgebench.host.analysis.energy.uncertainty import EnergyWindow
+from edgebench.host.analysis.latency.queries import Queries
+from edgebench.meters.base import Capability
+from edgebench.meters.uncertainty import Kind
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase
+
+EDGE_LIMIT_RATIO = 0.05
+"""Of a window, by which its ends may be wrong: beyond, its energy says more about them."""
+MIN_SAMPLES = 20
+"""In a window, below which its energy says more about the meter than about the device."""
+MISSING_LIMIT_RATIO = 1e-3
+"""Of a window, that may have no sample; the same limit as that of a recording."""
+EDGE_PIECES = 8
+"""Into which the time in which an end may lie is cut, to see how high the power is there."""
+IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
+"""Left out of an idle window: the device comes to rest, and its end is known to a bound only."""
+
+
+def shortest_window_s(capability: Capability) -> float:
+    """The shortest window that a meter tells something of, however well its clock is known."""
+    return max(capability.min_window_s, MIN_SAMPLES / capability.rate_hz)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The queries of a run, and from where on they count."""
+
+    queries: Queries
+    first_row: int
+
+    @property
+    def count(self) -> int:
+        """Inferences that count."""
+        return len(self.queries) - self.first_row
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """From the first start to the last end, device clock."""
+        return int(self.queries.start_ns[self.first_row]), int(self.queries.end_ns[-1])
+
+    @property
+    def warmup_ns(self) -> tuple[int, int] | None:
+        """What was cut before."""
+        if not self.first_row:
+            return None
+        return int(self.queries.start_ns[0]), int(self.queries.end_ns[self.first_row - 1])
+
+    @property
+    def settling_s(self) -> float:
+        """Of the timed loop, before its latencies were steady."""
+        rows = slice(self.queries.warmup_count, self.first_row)
+        starts_ns, ends_ns = self.queries.start_ns[rows], self.queries.end_ns[rows]
+        return float(ends_ns[-1] - starts_ns[0]) / 1e9 if len(ends_ns) else 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """Time of an inference, with its inputs and outputs."""
+        spans = self.queries.end_ns[self.first_row :] - self.queries.start_ns[self.first_row :]
+        return float(spans.mean()) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The trace as windows of the device's clock see it."""
+
+    power: PowerTrace
+    site: Site
+    alignment: Alignment
+
+    @property
+    def min_window_s(self) -> float:
+        """Below this, a window's energy says more about the meter and the clocks."""
+        return max(
+            shortest_window_s(self.power.header.capability),
+            self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
+        )
+
+    @property
+    def described(self) -> str:
+        """The meter, with what the clocks leave open."""
+        error_s = self.alignment.error_ns / 1e9
+        return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
+
+    def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
+        """What inferences that are in step with a meter's own samples may be wrong by, standard.
+
+        Where a meter averages, or is asked at drawn moments, nothing is in step. The span is that
+        of the whole recording, since samples in step need not see any.
+
+        Args:
+            start_ns: Of the inferences, device clock, shape (n,).
+            window_ns: Begin and end of their window.
+        """
+        capability = self.power.header.capability
+        interval_s = 1 / capability.rate_hz
+        is_smooth = capability.is_averaging or (capability.smoothing_s or 0.0) >= interval_s
+        loop = Loop.of(start_ns)
+        if is_smooth or not capability.is_uniform or loop is None:
+            return 0.0
+        passed_ns = window_ns[1] - window_ns[0]
+        ratio = in_step_ratio(
+            loop,
+            interval_s / (1 + self.alignment.line.slope),
+            2 * self.alignment.error_ns / passed_ns,
+        )
+        spans_w = (
+            self.power.window(name, *self.power.span_ns(name)).power_w_span
+            for name in self.site.channels
+        )
+        return ratio * sum(spans_w) * passed_ns / 1e9
+
+    @property
+    def edge_error_s(self) -> float:
+        """Standard uncertainty of each end of a window, by the clocks: of a bound, / sqrt(3)."""
+        return self.alignment.error_ns / 1e9 / math.sqrt(3)
+
+    def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
+        """Energy of all channels between two device times.
+
+        Raises:
+            MeasurementError: the window is too short for this meter, or outside of its trace.
+        """
+        duration_s = (end_ns - begin_ns) / 1e9
+        if duration_s < self.min_window_s:
+            raise MeasurementError(
+                f"window of {in_words(duration_s)} is too short: {self.described} needs "
+                f"{in_words(self.min_window_s)}"
+            )
+        begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
+        window = _sum([self.power.window(name, begin, end) for name in self.site.channels])
+        if window.missing_s > MISSING_LIMIT_RATIO * window.duration_s:
+            raise MeasurementError(
+                f"{window.missing_s / window.duration_s:.2%} of the window has no sample, limit "
+                f"{MISSING_LIMIT_RATIO:.1%}"
+            )
+        mean_w = window.energy_j / window.duration_s
+        edge_w = self._edges_w(np.array([begin, end]))
+        return replace(
+            window,
+            edge_error_s=self.edge_error_s,
+            edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
+        )
+
+    def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
+        """Highest sample between two device times; None for a sum, whose parts peak apart."""
+        if len(self.site.channels) > 1:
+            return None
+        begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
+        return sum(self.power.peak_w(name, begin, end) for name in self.site.channels)
+
+    def edge_powers_w(
+        self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """What the ends of many windows may gain or lose, shape (2, n)."""
+        times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
+        mean_w = self.energies_j(begin_ns, end_ns) / np.maximum(end_ns - begin_ns, 1) * 1e9
+        found: NDArray[np.float64] = np.maximum(mean_w, self._edges_w(times).reshape(2, -1))
+        return found
+
+    def _edges_w(self, meter_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Highest power where each of these ends may be, shape (n,): inside and outside of it."""
+        own_s = [t.standard for t in self.power.header.uncertainty if t.kind is Kind.EDGE]
+        reach_ns = self.alignment.error_ns + math.sqrt(3) * sum(own_s) * 1e9
+        around_ns = max(1, round(reach_ns))
+        highest_w = np.zeros(len(meter_ns))
+        for name in self.site.channels:
+            first_ns, last_ns = self.power.span_ns(name)
+            begins_ns = np.maximum(first_ns, meter_ns - around_ns)
+            ends_ns = np.minimum(last_ns, meter_ns + around_ns)
+            times = np.linspace(begins_ns, ends_ns, EDGE_PIECES + 1).astype(np.int64)
+            passed_j = self.power.cumulative_j(name, times.reshape(-1)).reshape(times.shape)
+            passed_s = np.maximum(np.diff(times, axis=0), 1) / 1e9
+            highest_w += (np.diff(passed_j, axis=0) / passed_s).max(axis=0)
+        return highest_w
+
+    def energies_j(
+        self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Of many windows, shape (n,)."""
+        times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
+        found = np.zeros(len(times))
+        for name in self.site.channels:
+            found += self.power.cumulative_j(name, times)
+        energies: NDArray[np.float64] = found[len(begin_ns) :] - found[: len(begin_ns)]
+        return energies
+
+
+def in_words(duration_s: float) -> str:
+    """A duration with a unit that fits.
+
+    >>> in_words(8.08e-6), in_words(0.0429), in_words(1.5), in_words(0)
+    ('8.08 µs', '42.9 ms', '1.5 s', '0 s')
+    """
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if duration_s >= size:
+            return f"{duration_s / size:.3g} {unit}"
+    return f"{duration_s * 1e9:.3g} ns" if duration_s > 0 else "0 s"
+
+
+def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
+    """Of channels that are added up; ranges of one are not those of another."""
+    if len(windows) == 1:
+        return windows[0]
+    first = windows[0]
+    return replace(
+        first,
+        energy_j=sum(window.energy_j for window in windows),
+        ranges={},
+        channel_count=len(windows),
+        missing_s=max(window.missing_s for window in windows),
+        sample_s=max(window.sample_s for window in windows),
+        spike_j=sum(window.spike_j for window in windows),
+        between_j=sum(window.between_j for window in windows),
+        power_w_span=sum(window.power_w_span for window in windows),
+    )
+
+
+def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
+    """When the device did nothing, device clock, without the beginnings and the ends."""
+    found: list[tuple[int, int]] = []
+    begin_ns: int | None = None
+    for event in events:
+        if event.kind == Phase.IDLE.value:
+            begin_ns = event.time_ns
+        elif event.kind == IDLE_ENDED and begin_ns is not None:
+            passed_ns = event.time_ns - begin_ns
+            first_ns = begin_ns + round(IDLE_BEGIN_RATIO * passed_ns)
+            found.append((first_ns, event.time_ns - round(IDLE_END_RATIO * passed_ns)))
+            begin_ns = None
+    return found
+
+
+def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
+    """Windows one after another as one."""
+    ranges = {
+        number: replace(
+            part,
+            energy_j=sum(w.ranges[number].energy_j for w in windows if number in w.ranges),
+            duration_s=sum(w.ranges[number].duration_s for w in windows if number in w.ranges),
+        )
+        for window in windows
+        for number, part in window.ranges.items()
+    }
+    return replace(
+        windows[0],
+        energy_j=sum(window.energy_j for window in windows),
+        duration_s=sum(window.duration_s for window in windows),
+        sample_count=sum(window.sample_count for window in windows),
+        ranges=ranges,
+        missing_s=sum(window.missing_s for window in windows),
+        spike_j=sum(window.spike_j for window in windows),
+        between_j=math.hypot(*(window.between_j for window in windows)),
+        power_w_span=max(window.power_w_span for window in windows),
+    )
+
+
+def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
+    """From where a phase began to the next event."""
+    for event, following in pairwise(events):
+        if event.kind == phase.value:
+            return event.time_ns, following.time_ns
+    return None

@@ -1,0 +1,1 @@
+"""What a query takes: percentiles with intervals, warm-up, outliers."""

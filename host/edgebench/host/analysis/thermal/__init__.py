@@ -1,0 +1,1 @@
+"""Did the device slow down, when, and why?"""

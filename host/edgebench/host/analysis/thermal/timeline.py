@@ -1,0 +1,98 @@
+"""When the inferences of a run began, how long they took, and the windows it is looked at by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.analysis.thermal.telemetry import (
+    Floats,
+    Nanoseconds,
+    window_midmeans,
+    window_sums,
+)
+
+WINDOW_S = (1.0, 5.0)
+"""Shortest and longest, as long as inferences are short."""
+WINDOWS = 60
+"""About so many in a run."""
+MIN_INFERENCES = 5
+"""On average in a window, for its median to be one: slow models have longer windows."""
+BASELINE_S = 5.0
+BASELINE_SHARE_MAX = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When each inference began and how long it took, on the device's clock."""
+
+    start_ns: Nanoseconds
+    """Ascending, shape (n,), n >= 1."""
+    invoke_ns: Nanoseconds
+    """Shape (n,)."""
+
+    @property
+    def end_ns(self) -> int:
+        """When the last one ended."""
+        return int(self.start_ns[-1] + self.invoke_ns[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A run in equal parts."""
+
+    edges_ns: Nanoseconds
+    """Ascending, shape (k + 1,), from the first start to the last end."""
+
+    @property
+    def count(self) -> int:
+        """How many there are, k."""
+        return len(self.edges_ns) - 1
+
+    @property
+    def length_s(self) -> float:
+        """Of one."""
+        return float(self.edges_ns[1] - self.edges_ns[0]) / 1e9
+
+    @property
+    def baseline_count(self) -> int:
+        """Windows that the others are held against: 5 s, at most a quarter."""
+        wanted = math.ceil(BASELINE_S / self.length_s)
+        return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
+
+    def latency_ns(self, timeline: Timeline) -> Floats:
+        """Mean of the middle half of each window, shape (k,); NaN where no inference began."""
+        return window_midmeans(
+            timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
+        )
+
+    def busy_ratio(self, timeline: Timeline) -> Floats:
+        """Share of each window that inferences took, shape (k,)."""
+        busy_ns = window_sums(
+            timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
+        )
+        ratio: Floats = busy_ns / np.diff(self.edges_ns)
+        return ratio
+
+    def throughput_per_s(self, timeline: Timeline, first: int, last: int) -> float:
+        """Inferences a second in the windows from `first` up to, not with, `last`."""
+        bounds = np.searchsorted(timeline.start_ns, self.edges_ns[[first, last]])
+        return float(bounds[1] - bounds[0]) / (self.length_s * (last - first))
+
+
+def cut_into_windows(timeline: Timeline) -> Windows:
+    """Windows of 1 to 5 s, or longer where so few inferences fit in."""
+    begin, end = int(timeline.start_ns[0]), timeline.end_ns
+    wanted_ns = 1e9 * window_length_s(timeline)
+    count = max(1, int((end - begin) // wanted_ns))
+    return Windows(np.linspace(begin, max(end, begin + 1), count + 1).astype(np.int64))
+
+
+def window_length_s(timeline: Timeline) -> float:
+    """How long a window of this run should be."""
+    duration_s = (timeline.end_ns - int(timeline.start_ns[0])) / 1e9
+    shortest, longest = WINDOW_S
+    length_s = min(max(duration_s / WINDOWS, shortest), longest)
+    return max(length_s, MIN_INFERENCES * duration_s / len(timeline.start_ns))

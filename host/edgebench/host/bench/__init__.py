@@ -1,0 +1,1 @@
+"""One measurement: what was asked, the plan, the run, and how it is collected."""

@@ -1,0 +1,33 @@
+"""The built-in models: a small CNN for 8×8 digits in four forms, so that nothing is downloaded.
+
+Made by devtools/build_builtin_models.py; manifest.json beside them says how good they are.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from edgebench.host.bench.run import Model, open_model
+
+_FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
+
+
+def builtin_models() -> list[Model]:
+    """All built-in models."""
+    manifest = json.loads((_FOLDER / "manifest.json").read_text())
+    return [open_model(_FOLDER / entry["file"]) for entry in manifest["models"]]
+
+
+def find_model(name: str) -> Model:
+    """The model file at this path, or the built-in model of this name.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    path = Path(name)
+    builtin = _FOLDER / path.name
+    if not path.exists() and path.name == name and path.suffix and builtin.exists():
+        return open_model(builtin)
+    return open_model(path)

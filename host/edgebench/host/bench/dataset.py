@@ -1,0 +1,118 @@
+"""Labelled data sets: what `--accuracy` takes.
+
+A data set is a .npz file with `x`, the samples as real values, shape (n, …), images with their
+channels last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file goes to the
+device, which answers `x`; the labels stay here and judge the answers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.outputs import METRICS, NEED_BOTH_LABELS
+from edgebench.host.arrays import load_arrays
+from edgebench.protocol.errors import UsageError
+
+MAX_LABEL = 1e100
+"""Squares of larger ones overflow."""
+BUILT_IN = "digits"
+"""The held-out test set of the built-in models."""
+_FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
+_NEEDS_SAMPLES = "reconstruction_auc"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set on the host."""
+
+    name: str
+    path: Path
+    sha256: str
+    metric: str
+    labels: dict[str, NDArray[Any]]
+    """`y`, and `x` where the metric needs it: what is kept beside a run."""
+
+
+def open_dataset(text: str) -> Dataset:
+    """The data set at this path, or the built-in one.
+
+    Raises:
+        UsageError: there is no such file, or it is not a data set.
+    """
+    if text == BUILT_IN and not Path(text).exists():
+        return _open(_write_builtin(), BUILT_IN)
+    return _open(Path(text), Path(text).name)
+
+
+def _open(path: Path, name: str) -> Dataset:
+    try:
+        content = path.read_bytes()
+        arrays = load_arrays(content, is_compression_allowed=True)
+    except OSError as exc:
+        raise UsageError(f"data set not readable: {exc.strerror or exc}: {path}") from exc
+    except ValueError as exc:
+        raise UsageError(f"data set is not a .npz file of numbers: {path}") from exc
+    labels = _labels(arrays, path)
+    metric = _metric(arrays, labels, path)
+    _refuse_labels(labels, metric, path)
+    kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
+    return Dataset(name, path, hashlib.sha256(content).hexdigest(), metric, kept)
+
+
+def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
+    if "x" not in arrays or "y" not in arrays:
+        raise UsageError(f"data set needs the arrays x and y, has {', '.join(arrays)}: {path}")
+    samples, labels = arrays["x"], arrays["y"]
+    if samples.ndim < 1 or labels.ndim != 1 or len(samples) != len(labels) or not len(labels):
+        raise UsageError(
+            f"data set needs one label a sample: x has shape {list(samples.shape)}, "
+            f"y has {list(labels.shape)}: {path}"
+        )
+    for name, array in (("x", samples), ("y", labels)):
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise UsageError(f"data set needs finite numbers in {name}: {path}")
+    return labels
+
+
+def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -> str:
+    """The metric that the file names; by the labels, if it names none."""
+    if "metric" not in arrays:
+        return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
+    metric = str(arrays["metric"])
+    if metric not in METRICS:
+        raise UsageError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}")
+    if metric in NEED_BOTH_LABELS and len(np.unique(labels > 0)) < 2:
+        raise UsageError(f"data set needs samples of both labels for the metric {metric}: {path}")
+    return metric
+
+
+def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
+    """Labels that no answer could match."""
+    if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
+        raise UsageError(f"data set needs numbers of classes in y for top1, from 0 on: {path}")
+    if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
+        raise UsageError(f"data set has labels above {MAX_LABEL:g} in y: {path}")
+
+
+def _write_builtin() -> Path:
+    """The built-in test set in the general form; the same bytes each time."""
+    manifest = json.loads((_FOLDER / "manifest.json").read_text())
+    with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
+        images, labels = file["images"], file["labels"]
+    divisor = manifest["models"][0]["input_divisor"]
+    folder = Path(tempfile.mkdtemp(prefix="edgebench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / f"{BUILT_IN}.npz"
+    np.savez(path, x=images.astype(np.float32) / divisor, y=labels.astype(np.int64))
+    return path

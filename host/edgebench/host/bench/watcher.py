@@ -1,0 +1,59 @@
+"""Somebody who wants to see how measurements go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edgebench.host.bench.run import Model
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.messages import Progress, Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of a device's runs it is."""
+
+    number: int
+    """From 1."""
+    count: int
+
+
+class Watcher:
+    """Somebody who is told how measurements go; this one does not look."""
+
+    def absent(self, report: RuntimeReport) -> None:
+        """A runtime cannot be used on this device."""
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+
+    def progress(self, progress: Progress) -> None:
+        """The run entered a phase."""
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """How the device is, about once a second."""
+
+    def notice(self, notice: Progress | Telemetry) -> None:
+        """Whatever the device says while a run goes on."""
+        if isinstance(notice, Telemetry):
+            self.telemetry(notice)
+        else:
+            self.progress(notice)
+
+    def pushed(self, done: int, total: int) -> None:
+        """So many bytes of the model are on the device."""
+
+    def collected(self, document: dict[str, Any]) -> None:
+        """A run that had finished earlier was fetched."""
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+
+    def finished(self, document: dict[str, Any]) -> None:
+        """A run is stored."""
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed; the next one follows, unless nobody looks: then this raises it."""
+        raise error

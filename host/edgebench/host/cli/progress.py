@@ -1,0 +1,187 @@
+"""What a person sees while a measurement goes on; always on standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Column
+from rich.text import Text
+
+from edgebench.host.bench.run import Model
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.result.document import headline_ns
+from edgebench.host.show.tables import REFUSED, console, safe, verdict_lines
+from edgebench.host.show.units import format_bytes, format_duration, format_ns
+from edgebench.host.store.index import INVALID
+from edgebench.protocol import messages as m
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.record import Phase
+
+_PHASES = {
+    Phase.COOLING: "cooling down",
+    Phase.IDLE: "idle, for the meter",
+    Phase.STARTING: "starting",
+    Phase.LOADING: "loading",
+    Phase.SYNCING: "marking time",
+    Phase.WARMING_UP: "warming up",
+    Phase.MEASURING: "measuring",
+    Phase.CHECKING: "checking",
+    Phase.SPOOLING: "writing",
+}
+
+
+REFRESH_HZ = 2
+"""Slow on purpose: with a local device, this drawing is load beside the timed loop."""
+BAR_WIDTH = 30
+BAR_FROM_WIDTH = 100
+"""On a narrower terminal the line would break."""
+
+
+OTHERS_WIDTH = 58
+"""Columns of what stands beside the name: bar, phase with temperature and clock, time."""
+
+
+class ClockBar(ProgressColumn):
+    """A bar that fills with time while a phase of known length goes on."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """Draw the bar."""
+        done = (task.elapsed or 0.0) if task.fields["is_timed"] else task.completed
+        total = task.total
+        return ProgressBar(
+            total=total, completed=min(done, total or 0.0), width=BAR_WIDTH, pulse=total is None
+        )
+
+
+class Seconds(ProgressColumn):
+    """Time since the phase began, and how long it should take."""
+
+    def render(self, task: Task) -> Text:
+        """Draw the time."""
+        if not task.fields["is_timed"]:
+            return Text("")
+        expected = f" of {format_duration(task.total)}" if task.total else ""
+        return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
+
+
+class ProgressWatcher(Watcher):
+    """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
+
+    The bar moves by the clock of the host: the device is told nothing and asked nothing while
+    its timed loop runs.
+    """
+
+    def __init__(self) -> None:
+        self._console: Console = console(stderr=True)
+        self._name_width = max(8, self._console.width - OTHERS_WIDTH)
+        self._bar = Progress(
+            # Of a narrow terminal, the long name of a model gets what is left.
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=self._name_width),
+            ),
+            *([ClockBar()] if self._console.width >= BAR_FROM_WIDTH else []),
+            TextColumn(
+                "{task.fields[what]}", markup=False, table_column=Column(no_wrap=True, min_width=28)
+            ),
+            Seconds(table_column=Column(no_wrap=True, min_width=18)),
+            console=self._console,
+            transient=True,
+            refresh_per_second=REFRESH_HZ,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._phase = ""
+        self._title = ""
+        self.failures: list[tuple[str, EdgebenchError]] = []
+        self.documents: list[dict[str, Any]] = []
+
+    def __enter__(self) -> ProgressWatcher:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def absent(self, report: RuntimeReport) -> None:
+        """Say why a runtime is left out, and how to get it."""
+        install = f"; install it there with {report.install}" if report.install else ""
+        self._say(f"note: runtime {report.name} is left out: {report.reason}{install}")
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+        self._clear()
+        which = f"{place.number}/{place.count} " if place.count > 1 else ""
+        self._title = safe(f"{which}{model.name} on {runtime}, {device}")
+        if not self._console.is_terminal:
+            self._say(f"run: {self._title}")
+        # What is cut off a narrow terminal is the end of a model's name, not which device it is.
+        is_whole = len(self._title) <= self._name_width
+        shown = self._title if is_whole else safe(f"{which}{device}: {model.name} on {runtime}")
+        self._task = self._bar.add_task(shown, total=None, what="", is_timed=True)
+
+    def progress(self, progress: m.Progress) -> None:
+        """The run entered a phase."""
+        if self._task is None:
+            return
+        self._phase = _PHASES[progress.phase]
+        self._bar.reset(self._task, total=progress.expected_s, what=self._phase, is_timed=True)
+
+    def telemetry(self, telemetry: m.Telemetry) -> None:
+        """How the device is."""
+        if self._task is not None:
+            shown = [self._phase]
+            if telemetry.temp_c is not None:
+                shown.append(f"{telemetry.temp_c:.1f} °C")
+            if telemetry.freq_hz is not None:
+                shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
+            self._bar.update(self._task, what=", ".join(shown))
+
+    def pushed(self, done: int, total: int) -> None:
+        """So many bytes of the model are on the device."""
+        if self._task is not None:
+            what = f"sending {format_bytes(done)} of {format_bytes(total)}"
+            self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)
+
+    def collected(self, document: dict[str, Any]) -> None:
+        """A run that had finished earlier was fetched."""
+        self._say(
+            f"note: run {document['run_id']} had finished while no host was there; stored here"
+        )
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+        self._say(f"warning: run {run_id} stays on the device: {error}")
+
+    def finished(self, document: dict[str, Any]) -> None:
+        """A run is stored."""
+        self._clear()
+        self.documents.append(document)
+        if not self._console.is_terminal:
+            state = document["verdict"]["state"]
+            p50 = REFUSED if state == INVALID else format_ns(headline_ns(document).get("p50"))
+            self._say(f"done: {self._title}: p50 {p50}, {state}")
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed; the next one follows."""
+        self._clear()
+        self.failures.append((f"{model.name} on {runtime}", error))
+
+    def show_doubts(self, documents: list[dict[str, Any]]) -> None:
+        """Say why runs are not valid."""
+        for document in documents:
+            for line in verdict_lines(document):
+                self._say(line)
+
+    def _clear(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+    def _say(self, line: str) -> None:
+        self._console.print(safe(line), markup=False, soft_wrap=True)

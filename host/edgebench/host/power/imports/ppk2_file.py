@@ -1,0 +1,155 @@
+"""Recordings of Nordic's Power Profiler app: a zip with metadata.json and session.raw.
+
+    session.raw     for each sample float32 µA and u16, two bits for each of eight digital inputs:
+                    01 low, 10 high, 11 both within the sample; little-endian
+    metadata.json   {"metadata": {"samplesPerSecond": 100000, …}, "formatVersion": 2}
+
+The app averages on the host where it was asked for fewer than 100 000 samples a second. It writes
+no voltage, no negative current and no gaps.
+
+Source: NordicSemiconductor/pc-nrfconnect-ppk, what its version 4 saves (formatVersion 2).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.power.imports.blocks import Tally
+from edgebench.meters.base import Flag, SampleBlock
+from edgebench.protocol.errors import FileRefused
+
+SAMPLE = np.dtype([("current_ua", "<f4"), ("bits", "<u2")])
+BLOCK_SAMPLES = 1 << 16
+FULL_RATE_HZ = 100_000.0
+FORMAT_VERSION = 2
+_METADATA_LIMIT_BYTES = 1 << 20
+_DEFLATE_LIMIT = 1100
+"""Deflate cannot make 1032 bytes of one: more is no recording (zlib.net/zlib_tech.html)."""
+_INPUTS = 8
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Ppk2File:
+    """What the file says of itself."""
+
+    path: Path
+    rate_hz: float
+    count: int
+
+    @property
+    def is_averaging(self) -> bool:
+        """Whether the app averaged."""
+        return self.rate_hz < FULL_RATE_HZ
+
+
+def read_ppk2(path: Path) -> Ppk2File:
+    """Read the metadata.
+
+    Raises:
+        FileRefused: it is damaged, or of another version.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            raw, text = _member(archive, "session.raw"), _member(archive, "metadata.json")
+            if text.file_size > _METADATA_LIMIT_BYTES:
+                raise FileRefused(f"metadata.json has {text.file_size} bytes: no .ppk2")
+            with archive.open(text) as file:
+                rate_hz = _rate_hz(file.read(_METADATA_LIMIT_BYTES))
+    except _DAMAGED as exc:
+        raise FileRefused(f"damaged .ppk2, not a whole zip: {exc}") from exc
+    if raw.file_size % SAMPLE.itemsize:
+        raise FileRefused(f"session.raw ends in the middle of a sample: {raw.file_size} bytes")
+    return Ppk2File(path, rate_hz, raw.file_size // SAMPLE.itemsize)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    try:
+        found = archive.getinfo(name)
+    except KeyError:
+        raise FileRefused(f"no {name} in it: no .ppk2") from None
+    if found.file_size > _DEFLATE_LIMIT * max(1, found.compress_size):
+        raise FileRefused(
+            f"{name} declares {found.file_size} bytes, of {found.compress_size} in the file"
+        )
+    return found
+
+
+def _rate_hz(text: bytes) -> float:
+    try:
+        plain = json.loads(text)
+        version, rate = plain["formatVersion"], plain["metadata"]["samplesPerSecond"]
+    except (ValueError, LookupError, TypeError, RecursionError) as exc:
+        raise FileRefused("metadata.json does not say rate and version: no .ppk2") from exc
+    if version != FORMAT_VERSION:
+        raise FileRefused(f".ppk2 of version {version!r}: only {FORMAT_VERSION} is known")
+    is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
+    if not is_number or not math.isfinite(rate) or not 0 < rate <= FULL_RATE_HZ:
+        raise FileRefused(f"{rate!r} samples a second: a PPK2 has 1 to {FULL_RATE_HZ:.0f}")
+    return float(rate)
+
+
+def read_samples(source: Ppk2File, supply_v: float, tally: Tally) -> Iterator[SampleBlock]:
+    """All samples, a block at a time.
+
+    Raises:
+        FileRefused: the file ends early, or its checksum is wrong.
+    """
+    try:
+        with zipfile.ZipFile(source.path) as archive, archive.open("session.raw") as file:
+            while len(raw := _read(file)):
+                yield _block(raw, source, supply_v, tally)
+    except _DAMAGED as exc:
+        raise FileRefused(f"damaged .ppk2: {exc or type(exc).__name__}") from exc
+    if tally.count != source.count:
+        raise FileRefused(f"session.raw has {tally.count} samples of {source.count}")
+
+
+def _read(file: IO[bytes]) -> NDArray[np.void]:
+    data = file.read(BLOCK_SAMPLES * SAMPLE.itemsize)
+    return np.frombuffer(data, SAMPLE, count=len(data) // SAMPLE.itemsize)
+
+
+def _block(
+    raw: NDArray[np.void],
+    source: Ppk2File,
+    supply_v: float,
+    tally: Tally,
+) -> SampleBlock:
+    current_a = raw["current_ua"].astype(np.float64) * 1e-6
+    is_known = np.isfinite(current_a)
+    current_a[~is_known] = np.nan
+    flags = np.where(is_known, 0, int(Flag.MISSING)).astype(np.uint8)
+    first = tally.count
+    edges = np.arange(first, first + len(raw) + 1) * (1e9 / source.rate_hz)
+    edges_ns = np.rint(edges).astype(np.int64)
+    tally.add(flags)
+    return SampleBlock(
+        channel=0,
+        index0=first,
+        time_ns=edges_ns[1:] if source.is_averaging else edges_ns[:-1],
+        begin_ns=edges_ns[:-1] if source.is_averaging else None,
+        power_w=current_a * supply_v,
+        current_a=current_a,
+        digital=_digital(raw["bits"]),
+        flags=flags,
+    )
+
+
+def _digital(bits: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """A bit for each input that was high, if only for a part of the sample."""
+    found = np.zeros(len(bits), np.uint8)
+    for place in range(_INPUTS):
+        is_high = (bits & np.uint16(2 << (2 * place))) != 0
+        found[is_high] |= np.uint8(1 << place)
+    return found

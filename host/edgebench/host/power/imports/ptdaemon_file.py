@@ -1,0 +1,73 @@
+"""Logs of SPEC PTDaemon, as MLPerf Power keeps them in spl.txt: a sample a line, names and values.
+
+    Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
+
+Times are of the wall clock of its machine, without a zone: only what lies between them is used. A
+value of -1 is one that the analyser did not give.
+
+Source: mlcommons/power-dev, ptd_client_server: what the daemon answers to RL, and its checks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.host.power.imports.blocks import Rows, Values
+from edgebench.host.power.imports.columns import Column, Columns
+from edgebench.meters.base import Flag, SampleBlock
+from edgebench.protocol.errors import FileRefused
+
+FIRST_LINE = re.compile(rb"\s*Time,\d\d-\d\d-\d{4} \d\d:\d\d:\d\d")
+COLUMNS = Columns(
+    time=Column("Time", 0, 1), power=Column("Watts", 1, 1.0), flags=Column("flags", 2, 1.0)
+)
+"""Power is the analyser's own: volts times amperes would leave the power factor out."""
+_EPOCH = datetime(1970, 1, 1)
+_BATCH_LINES = 4096
+_LINE_CHARACTERS = 1 << 12
+_NOT_GIVEN = -1.0
+
+
+def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
+    """All samples, so many lines at a time.
+
+    Raises:
+        FileRefused: a line is none of the daemon's, or time does not ascend.
+    """
+    with path.open(encoding="ascii", errors="replace") as file:
+        written = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        while batch := list(islice(written, _BATCH_LINES)):
+            parsed = [_parse(line, number) for number, line in batch]
+            power_w = np.array([power_w for _, power_w in parsed])
+            values: dict[str, Values] = {
+                "Time": np.array([time_ns for time_ns, _ in parsed], np.int64),
+                "Watts": power_w,
+                "flags": np.where(power_w == _NOT_GIVEN, int(Flag.MISSING), 0).astype(np.int64),
+            }
+            yield rows.block(values)
+
+
+def _parse(line: str, number: int) -> tuple[int, float]:
+    """Time in nanoseconds, and watts."""
+    if not line.endswith("\n"):  # a value of which the end is cut off is another value
+        raise FileRefused(f"line {number}: the log was cut off in it")
+    fields = line.strip()[:_LINE_CHARACTERS].split(",")
+    names, texts = fields[0::2], fields[1::2]
+    try:
+        if names[0] != "Time" or len(names) != len(texts) or names.count("Watts") != 1:
+            raise ValueError("names and values do not go in pairs")
+        found = dict(zip(names, texts, strict=True))
+        time = datetime.strptime(found["Time"], "%d-%m-%Y %H:%M:%S.%f")
+        power_w = float(found["Watts"])
+        if not math.isfinite(power_w):
+            raise ValueError(f"no number: {found['Watts']!r}")
+    except ValueError as exc:
+        raise FileRefused(f"line {number}: no sample of PTDaemon: {exc}") from exc
+    return (time - _EPOCH) // timedelta(microseconds=1) * 1000, power_w

@@ -1,0 +1,152 @@
+"""Stored runs side against side: pairs stay pairs, and what cannot be compared is refused."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
+from edgebench.host.analysis.compare.runs import compare_groups, split_sides
+from edgebench.host.result.document import build_document
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+Document = dict[str, Any]
+GOOD = build_document(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+
+
+def run(p50: float, number: int, side: str | None = None, **metrics: Any) -> Document:
+    """The document of a run with this median."""
+    made = deepcopy(GOOD)
+    made["run_id"] = f"{side or 'run'}-{number}"
+    made["metrics"]["latency_ns"]["p50"] = p50
+    made["metrics"] |= metrics
+    if side:
+        made["pair"] = {"comparison_id": "c", "number": number, "side": side}
+        made["model"] = dict(made["model"], sha256=side, name=f"{side}.tflite")
+    return made
+
+
+def campaign(ratio: float, count: int = 10) -> tuple[list[Document], list[Document]]:
+    """Pairs on a device that slows down by 30 % meanwhile, in any order."""
+    chance = random.Random(1)
+    before, after = [], []
+    for number in range(count):
+        level = 1000 * (1 + 0.3 * number / count)
+        before.append(run(level * chance.uniform(0.999, 1.001), number, "baseline"))
+        after.append(run(level * ratio * chance.uniform(0.999, 1.001), number, "candidate"))
+    chance.shuffle(before)
+    chance.shuffle(after)
+    return before, after
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome"),
+    [
+        (1.05, ComparisonOutcome.WORSE),
+        (0.95, ComparisonOutcome.BETTER),
+        (1.0, ComparisonOutcome.EQUIVALENT),
+    ],
+)
+def test_pairs_are_found_again_whatever_their_order(
+    ratio: float, outcome: ComparisonOutcome
+) -> None:
+    """The drift of a campaign hides the change, because pairs are torn apart."""
+    (found,) = compare_groups([campaign(ratio)])
+    assert found.result.rules.design is Design.PAIRED
+    assert found.result.ratio == pytest.approx(ratio, rel=2e-3)
+    assert found.result.outcome is outcome
+    numbers = [int(name.split("-")[1]) for name in found.baseline_runs]
+    assert numbers == [int(name.split("-")[1]) for name in found.candidate_runs]
+    assert (found.baseline, found.candidate) == ("baseline.tflite", "candidate.tflite")
+
+
+def test_runs_that_were_not_made_as_pairs_are_independent() -> None:
+    """Runs of two days are paired by the order in which they were typed."""
+    sides = [run(100 + i, i) for i in range(8)], [run(100 + i, i + 10) for i in range(8)]
+    (found,) = compare_groups([sides])
+    assert found.result.rules.design is Design.INDEPENDENT
+
+
+def test_pairs_of_which_one_is_missing_are_independent_or_left_out() -> None:
+    """The partner of a failed run is paired with somebody else's."""
+    before, after = campaign(1.0)
+    (found,) = compare_groups([(before, after[:-1])])
+    assert found.result.rules.design is Design.INDEPENDENT
+    kept = split_sides([*before, *after[:-1]])
+    assert len(kept[0]) == len(kept[1]) == 9
+    (found,) = compare_groups([kept])
+    assert found.result.rules.design is Design.PAIRED
+
+
+def test_several_metrics_are_judged_together() -> None:
+    """Twenty metrics are compared, and one of them is always a regression."""
+    before, after = campaign(1.0, count=6)
+    alone = compare_groups([(before, after)])[0].result
+    both = compare_groups([(before, after)], metrics=["latency_ns.p50", "latency_ns.p90"])
+    assert [one.metric for one in both] == ["latency_ns.p50", "latency_ns.p90"]
+    assert both[0].result.p_adjusted >= alone.p_value
+    assert both[0].result.smallest_p > alone.smallest_p
+
+
+def test_higher_throughput_is_better() -> None:
+    """Twice the throughput is a regression."""
+    sides = (
+        [run(1, i, "baseline", throughput_per_s=100.0 + i) for i in range(8)],
+        [run(1, i, "candidate", throughput_per_s=200.0 + i) for i in range(8)],
+    )
+    (found,) = compare_groups([sides], metrics=["throughput_per_s"])
+    assert found.result.outcome is ComparisonOutcome.BETTER
+
+
+def test_invalid_run_is_refused() -> None:
+    """A regression is reported from numbers that were refused."""
+    before, after = campaign(1.0)
+    after[3]["verdict"] = {"state": "invalid", "rules": [{"id": "clock", "outcome": "fail"}]}
+    with pytest.raises(MeasurementError, match=r"candidate-\d is invalid \(clock\)"):
+        compare_groups([(before, after)])
+
+
+def test_suspect_runs_are_counted() -> None:
+    """A comparison on a busy machine looks like one on a quiet one."""
+    before, after = campaign(1.0)
+    after[3]["verdict"] = {"state": "suspect", "rules": []}
+    (found,) = compare_groups([(before, after)])
+    assert (found.verdicts.valid_count, found.verdicts.suspect_count) == (19, 1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("latency_ns.p42", "unknown metric 'latency_ns.p42'"),
+        ("latency_ns", "is not a number"),
+        ("warmup.class", "is not a number"),
+        ("", "unknown metric ''"),
+    ],
+)
+def test_metric_that_is_no_number_is_refused(metric: str, said: str) -> None:
+    """A mistyped metric ends in a traceback."""
+    with pytest.raises(UsageError, match=said):
+        compare_groups([campaign(1.0)], metrics=[metric])
+
+
+def test_metric_that_a_run_has_not_is_refused_by_its_run() -> None:
+    """A p99 that was refused for want of queries counts as nothing."""
+    before, after = campaign(1.0)
+    before[0]["metrics"]["latency_ns"]["p99"] = None
+    with pytest.raises(MeasurementError, match=r"run baseline-\d has no latency_ns.p99"):
+        compare_groups([(before, after)], metrics=["latency_ns.p99"])
+
+
+def test_comparison_needs_both_sides() -> None:
+    """An empty side divides by zero."""
+    with pytest.raises(UsageError, match="both sides"):
+        compare_groups([([], [run(1, 1)])])

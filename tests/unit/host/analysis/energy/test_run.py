@@ -1,0 +1,477 @@
+"""Energy of a run: from its windows and a recording to joules an inference, or a reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps, with_term
+from support.records import run_record, worker_record
+
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.result import Numbers, RunEnergy
+from edgebench.host.analysis.energy.run import Asked, find_energy
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.analysis.energy.windows import Timed
+from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import Channel, Gap, LossReport
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.record import MeterFacts
+from edgebench.protocol.spec import Scenario
+
+QUERY_S, COUNT, WARMUP_COUNT = 0.1, 100, 10
+IDLE_W, LOAD_W, WORK_W = 1.0, 2.0, 3.0
+EVENTS = events(
+    ("idle", 1.0), ("idle_ended", 3.0), ("starting", 3.0), ("loading", 3.1), ("warming_up", 4.0),
+    ("measuring", 5.0), ("spooling", 15.0), ("idle", 15.5), ("idle_ended", 17.5),
+)  # fmt: skip
+LEVELS = ((0.0, IDLE_W), (3.1, LOAD_W), (4.0, WORK_W), (15.0, IDLE_W))
+SAME_CLOCK = ClockModel("host:h", "device:d", 0, 0.0, 0.0, 10_000.0)
+
+
+def queries(query_s: float = QUERY_S, count: int = COUNT) -> Queries:
+    """Warm-up from second 4 on, and what counts behind it, one after another."""
+    start_ns = np.asarray((4.0 + query_s * np.arange(WARMUP_COUNT + count)) * SECOND_NS, np.int64)
+    end_ns = start_ns + round(query_s * SECOND_NS)
+    sample = np.zeros(len(start_ns), np.int64)
+    return Queries(start_ns, start_ns, start_ns, end_ns, end_ns, sample, WARMUP_COUNT)
+
+
+def found_in(
+    power: PowerTrace | None,
+    *,
+    timed: Queries | None = None,
+    first_row: int = WARMUP_COUNT,
+    asked: Asked | None = None,
+    clock: ClockModel | None = SAME_CLOCK,
+    scenario: Scenario = Scenario.SINGLE_STREAM,
+    **fields: Any,
+) -> RunEnergy:
+    """The energy of the run above, by this recording."""
+    ours = timed or queries()
+    worker = worker_record(np.full(len(ours), 1000))
+    made = run_record(worker)
+    record = replace(made, events=EVENTS, **fields)
+    record = replace(record, spec=replace(record.spec, scenario=scenario))
+    wanted = asked or Asked(meter="synthetic")
+    found = find_energy(record, worker, Timed(ours, first_row), power, clock, wanted)
+    assert found is not None
+    return found
+
+
+def numbers_of(found: RunEnergy) -> Numbers:
+    """They are there."""
+    assert found.numbers is not None, found.refused
+    return found.numbers
+
+
+def trace(directory: Path, until_s: float = 20.0, **changes: Any) -> PowerTrace:
+    """What a meter on the device's own clock records of the run above."""
+    time_ns = np.arange(0, round(until_s * SECOND_NS), SECOND_NS // 1000)
+    return recorded(directory, time_ns, steps(time_ns, LEVELS), **changes)
+
+
+def test_gross_and_net_are_those_of_the_powers(tmp_path: Path) -> None:
+    """The window has the warm-up in it, or the idle power is not the device's."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    assert found.inference_count == COUNT
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    assert found.net is not None
+    assert found.net.value == pytest.approx((WORK_W - IDLE_W) * QUERY_S, rel=1e-3)
+    assert found.power_w.value == pytest.approx(WORK_W, rel=1e-3)
+    assert found.power_w_idle == pytest.approx(IDLE_W)
+    assert found.power_w_peak == WORK_W
+    assert found.energy_delay_js == pytest.approx(WORK_W * QUERY_S**2, rel=1e-3)
+
+
+def test_phases_have_energies_of_their_own(tmp_path: Path) -> None:
+    """Loading is counted to the warm-up."""
+    phases = numbers_of(found_in(trace(tmp_path))).phases
+    powers = {name: phase.power_w_mean for name, phase in phases.items()}
+    expected = {"load": LOAD_W, "warmup": WORK_W, "steady": WORK_W}
+    assert powers == {name: pytest.approx(power, rel=5e-3) for name, power in expected.items()}
+    assert phases["load"].energy_j == pytest.approx(0.9 * LOAD_W, rel=5e-3)
+    assert phases["load"].u95_absolute_j is not None
+
+
+def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) -> None:
+    """The uncertainty of net is that of gross, or the comparative one has the meter's gain."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    gain = 0.03 / 3**0.5
+    assert found.gross.components["gain"] == pytest.approx(found.gross.value * gain, rel=1e-3)
+    offset = SUPPLY_V * 1e-3 / 3**0.5 * QUERY_S
+    assert found.gross.components["offset"] == pytest.approx(offset, rel=1e-3)
+    assert found.net is not None
+    assert found.net.components.get("offset", 0.0) < 1e-9 * offset
+    assert found.net.components["gain"] == pytest.approx(found.net.value * gain, rel=1e-3)
+    # What changes any energy by the same ratio is not in the comparative one; an offset is.
+    assert found.gross.u_comparative == pytest.approx(offset, rel=0.05)
+    assert found.gross.common == {
+        "gain": pytest.approx(found.gross.value * gain, rel=1e-3),
+        "offset": pytest.approx(offset, rel=1e-3),
+    }
+
+
+def test_sample_at_each_end_is_part_of_the_uncertainty(tmp_path: Path) -> None:
+    """A meter that looks ten times a second seems to know where a window ends."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 10)
+    slow = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=10.0))
+    components = numbers_of(found_in(slow)).gross.components
+    # The sample behind the last inference is inside the window's last interval.
+    expected_j = (2 / 12) ** 0.5 * 0.1 * (WORK_W - IDLE_W) / COUNT
+    assert components["sampling of the window"] == pytest.approx(expected_j, rel=0.01)
+
+
+def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
+    """The device is warmer afterwards, and net energy looks exact."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    levels = (*LEVELS[:-1], (15.0, IDLE_W + 0.5))
+    power = recorded(tmp_path, time_ns, steps(time_ns, levels))
+    found = numbers_of(found_in(power))
+    assert found.power_w_idle_before == pytest.approx(IDLE_W)
+    assert found.power_w_idle_after == pytest.approx(IDLE_W + 0.5)
+    assert found.power_w_idle == pytest.approx(IDLE_W + 0.25)
+    assert found.net is not None
+    assert found.net.components["drift of the idle"] == pytest.approx(0.5 / 2 * QUERY_S)
+
+
+def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> None:
+    """Joules below zero are printed, with their uncertainty."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    busier = 2 * max(watts for _, watts in LEVELS)
+    levels = ((LEVELS[0][0], busier), *LEVELS[1:-1], (LEVELS[-1][0], busier))
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
+    assert found.net is None
+    assert found.net_refused == "the device took more when it was idle than in the run"
+    assert found.power_w_idle is not None, "which says by how much"
+
+
+def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
+    """Energy below zero is printed as a number of the run, with a battery that never ends."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    found = found_in(recorded(tmp_path, time_ns, -steps(time_ns, LEVELS)))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.startswith("energy is negative, -")
+    assert "the other way round" in found.refused
+
+
+@pytest.mark.parametrize(("rate_hz", "samples"), [(20.0, 2), (40.0, 4)])
+def test_inferences_in_step_make_all_of_a_run_unsure(
+    tmp_path: Path, rate_hz: float, samples: int
+) -> None:
+    """One run says of one window that it is 14 % off, and 0.1 %."""
+    time_ns = np.arange(0, 20 * SECOND_NS, round(SECOND_NS / rate_hz))
+    power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=rate_hz))
+    found = numbers_of(found_in(power))
+    in_step_j = math.sqrt(2 / 12) / samples * (WORK_W - IDLE_W) * QUERY_S
+    assert found.gross.components["in step of the window"] == pytest.approx(in_step_j)
+    assert found.net is not None
+    assert found.net.components["in step of the window"] == pytest.approx(in_step_j)
+    assert found.phases["steady"].u95_absolute_j == pytest.approx(found.gross.u95_absolute * COUNT)
+
+
+def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
+    """The power of some other moment is taken for idle."""
+    found = find_energy(
+        run_record(None),
+        worker_record(np.full(COUNT, 1000)),
+        Timed(queries(), WARMUP_COUNT),
+        trace(tmp_path),
+        SAME_CLOCK,
+        Asked(meter="synthetic"),
+    )
+    assert found is not None
+    assert numbers_of(found).net is None
+    assert numbers_of(found).net_refused == "the device was not idle both before and after the run"
+    assert numbers_of(found).phases["load"].refused is not None
+
+
+def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
+    """With less known of the idle power, net energy looks more certain."""
+    found = numbers_of(found_in(trace(tmp_path, until_s=15.4)))
+    assert found.net is None
+    assert found.net_refused is not None
+    assert "behind what the meter recorded" in found.net_refused
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+
+
+def test_highest_sample_of_a_sum_is_not_told(tmp_path: Path) -> None:
+    """Two rails that take turns are said to peak together."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
+    meter = header(*rails, facts={"total_rails": ["a", "b"]})
+    power = recorded(tmp_path, time_ns, power_w, power_w, of=with_term(meter))
+    assert numbers_of(found_in(power)).power_w_peak is None
+
+
+def test_rails_with_wrong_names_give_no_joules(tmp_path: Path) -> None:
+    """The energy of a run is that of one of its rails, and trusted."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("VDD_IN", "module"), Channel("VDD_SOC", "rail")
+    meter = with_term(header(*rails, facts={"total_rails": ["VDD_IN"]}))
+    found = found_in(recorded(tmp_path, time_ns, power_w, power_w / 5, of=meter))
+    assert numbers_of(found).gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    found = found_in(recorded(tmp_path, time_ns, power_w / 5, power_w, of=meter))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.endswith("the rails have wrong names")
+
+
+def test_recording_that_makes_no_sense_costs_no_latency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the energy throws the latencies of a run away."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("zero-size array")
+
+    power = trace(tmp_path)
+    monkeypatch.setattr(PowerFile, "window", fail)
+    found = found_in(power)
+    assert found.refused == "energy cannot be computed: ValueError: zero-size array"
+
+
+def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
+    """A tenth of a percent of the recording is missing, and all of it in one window."""
+    gap = Gap(10 * SECOND_NS, 10 * SECOND_NS + 15_000_000, 15, "lost")
+    loss = LossReport(received_count=20_000, lost_count=15, gaps=(gap,))
+    found = found_in(trace(tmp_path, loss=loss))
+    assert found.refused is not None
+    assert found.refused.startswith("0.15% of the window has no sample, limit 0.1%")
+
+
+def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:
+    """Each inference has the mean of all, or the energy of its neighbour."""
+    found = numbers_of(found_in(trace(tmp_path))).per_query
+    assert (found.count, found.refused) == (COUNT, None)
+    assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+    assert found.u95_edges_j is not None
+    assert 0 < found.u95_edges_j < 0.01 * WORK_W * QUERY_S
+
+
+def test_single_queries_have_all_of_the_meter_s_uncertainty(tmp_path: Path) -> None:
+    """An inference is said to be known as far as its ends are, by a meter that is 3 % off."""
+    numbers = numbers_of(found_in(trace(tmp_path)))
+    gain_j = 2 * 0.03 / 3**0.5 * WORK_W * QUERY_S
+    for u95_j in (numbers.per_query.p50_u95_absolute_j, numbers.per_query.p90_u95_absolute_j):
+        assert u95_j is not None
+        assert gain_j < u95_j < 1.2 * gain_j
+
+
+def test_percentiles_are_those_of_inferences(tmp_path: Path) -> None:
+    """Every tenth inference takes twice as much: the 90th of 100 takes as much as the others."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    number = (time_ns - queries().start_ns[0]) // round(QUERY_S * SECOND_NS)
+    power_w = steps(time_ns, LEVELS) * np.where(number % 10 == 0, 2.0, 1.0)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, power_w))).per_query
+    assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
+    assert found.p90_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
+
+
+def test_inference_with_a_hole_gives_no_single_energies(tmp_path: Path) -> None:
+    """A line drawn through what is missing is the energy of an inference."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    begin_ns, end_ns = 9_900_000_000, 10_000_000_000  # 49 inferences are before, 50 behind
+    ratios = np.select([time_ns < begin_ns, time_ns < end_ns], [1.0, 1.005], 1.01)
+    levels_w = steps(time_ns, LEVELS) * ratios
+    hole_ns = begin_ns + 20_000_000
+    is_there = (time_ns < hole_ns) | (time_ns >= hole_ns + 8_000_000)
+    gap = Gap(hole_ns - SECOND_NS // 1000, hole_ns + 8_000_000, 8, "lost")
+    loss = LossReport(received_count=int(is_there.sum()), lost_count=8, gaps=(gap,))
+    power = recorded(tmp_path, time_ns[is_there], levels_w[is_there], loss=loss)
+    found = numbers_of(found_in(power))
+    assert found.per_query.refused is not None
+    assert "of the window has no sample" in found.per_query.refused
+
+
+def test_idle_and_highest_power_have_an_uncertainty(tmp_path: Path) -> None:
+    """Two of the powers that are printed seem exact."""
+    found = numbers_of(found_in(trace(tmp_path)))
+    gain, offset_w = 0.03 / 3**0.5, SUPPLY_V * 1e-3 / 3**0.5
+    idle_w = 2 * math.hypot(gain * IDLE_W, offset_w)
+    assert found.power_w_idle_u95_absolute == pytest.approx(idle_w, rel=0.01)
+    peak_w = 2 * math.hypot(gain * WORK_W, offset_w)
+    assert found.power_w_peak_u95_absolute == pytest.approx(peak_w, rel=0.01)
+    delay_js = found.gross.u95_absolute * QUERY_S
+    assert found.energy_delay_u95_absolute_js == pytest.approx(delay_js, rel=1e-3)
+
+
+def test_highest_mean_of_a_counter_has_its_step(tmp_path: Path) -> None:
+    """A counter of 6 mJ a step, read 60 times a second, tells the power of one interval to 1 %."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 50)
+    step = UncertaintyTerm(kind=Kind.RESOLUTION, value=3.2e-3, unit=Unit.JOULE, is_common=False)
+    meter = with_term(header(rate_hz=50.0), step)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=meter)))
+    both_ends_w = 2 * 2**0.5 * step.standard / 0.02
+    assert found.power_w_peak_u95_absolute == pytest.approx(both_ends_w, rel=0.01)
+
+
+def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> None:
+    """With a pause behind each inference, their ends seem as harmless as the mean power is low."""
+    start_ns = queries().start_ns
+    end_ns = start_ns + round(QUERY_S / 2 * SECOND_NS)
+    apart = replace(queries(), end_ns=end_ns)
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    is_work = ((time_ns >= start_ns[0]) & (time_ns < 15 * SECOND_NS)) & (
+        (time_ns - start_ns[0]) % round(QUERY_S * SECOND_NS) < round(QUERY_S / 2 * SECOND_NS)
+    )
+    power_w = np.where(is_work, WORK_W, 0.0)
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, power_w), timed=apart)).per_query
+    edge_s = SAME_CLOCK.error_ns / 1e9 / 3**0.5
+    assert found.u95_edges_j == pytest.approx(2 * 2**0.5 * WORK_W * edge_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("query_s", "count", "scenario", "reason"),
+    [
+        (0.005, 2000, Scenario.SINGLE_STREAM, "an inference takes 5 ms, this meter"),
+        (0.1, 100, Scenario.OFFLINE, "queries of offline are not apart"),
+    ],
+)
+def test_single_queries_are_refused_with_the_mean_kept(
+    tmp_path: Path, query_s: float, count: int, scenario: Scenario, reason: str
+) -> None:
+    """A meter of 1 kHz tells the energy of what takes five of its samples."""
+    run = found_in(trace(tmp_path), timed=queries(query_s, count), scenario=scenario)
+    found = numbers_of(run)
+    assert found.per_query.refused is not None
+    assert reason in found.per_query.refused
+    assert found.per_query.p50_j is None
+    assert found.gross.value == pytest.approx(WORK_W * query_s, rel=1e-2)
+
+
+@pytest.mark.parametrize(("probed_s", "beyond_s"), [(0.0, 17.4), (16.0, 1.4), (20.0, 0.0)])
+def test_clocks_are_known_to_the_end_of_the_last_window(
+    tmp_path: Path, probed_s: float, beyond_s: float
+) -> None:
+    """The idle power behind a long run is looked up where the clocks were before it."""
+    clock = replace(SAME_CLOCK, span_ns=round(probed_s * SECOND_NS), slope_error=1e-4)
+    found = found_in(trace(tmp_path), clock=clock).sync
+    assert found is not None
+    assert found.best is not None
+    assert found.best.error_ns == pytest.approx(SAME_CLOCK.error_ns + 1e5 * beyond_s)
+
+
+def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
+    """Watt-hours are taken for joules."""
+    asked = Asked(meter="synthetic", battery_capacity_j=3600.0)
+    battery = numbers_of(found_in(trace(tmp_path), asked=asked)).battery
+    assert battery is not None
+    assert battery.inference_count == pytest.approx(3600 / (WORK_W * QUERY_S), rel=1e-3)
+    assert battery.duration_s == pytest.approx(3600 / WORK_W, rel=1e-3)
+    assert battery.u95_ratio == pytest.approx(2 * 0.03 / 3**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (LossReport(received_count=9, trouble="port /dev/x is gone"), "complete: port /dev/x"),
+        (LossReport(received_count=9, lost_count=1), "loss: 1 sample in 0 gaps, 10.000%"),
+        (LossReport(received_count=9, saturated_count=3), "saturation: 3 samples"),
+        (LossReport(received_count=0), "complete: no sample"),
+        (LossReport(received_count=9, rate_error_ppm=900.0, rate_span_s=10.0), "rate: +900 ppm"),
+    ],
+)
+def test_recording_that_cannot_be_trusted_gives_no_number(
+    tmp_path: Path, loss: LossReport, reason: str
+) -> None:
+    """A meter that was pulled out still prints joules."""
+    found = found_in(trace(tmp_path, loss=loss))
+    assert found.numbers is None
+    assert found.refused is not None
+    assert found.refused.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"clock": None}, "synchronisation: probes: the device's clock was not probed"),
+        (
+            {"timed": queries(1e-6), "clock": replace(SAME_CLOCK, error_ns=0.0)},
+            "window of 100 µs is too short: this meter needs 20 ms",
+        ),
+        (
+            {"first_row": WARMUP_COUNT + COUNT - 1, "clock": replace(SAME_CLOCK, error_ns=1e7)},
+            "window of 100 ms is too short: this meter, synchronised to 10 ms, needs 200 ms; "
+            "9.9 s of the loop went before it was steady",
+        ),
+        (
+            {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
+            "window reaches 4 s before what the meter recorded",
+        ),
+        (
+            {"asked": Asked(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
+            "synchronisation: coded_load: the device played no code of work and rest",
+        ),
+        (
+            {"asked": Asked(meter="synthetic", sync=SyncMethod.ARRIVAL)},
+            "synchronisation: arrival: not a way for a meter with the clock host:monotonic",
+        ),
+    ],
+)
+def test_window_that_cannot_be_laid_over_the_trace_is_refused(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    """Energy of some other part of the recording is printed."""
+    time_ns = np.arange(4 * SECOND_NS, 20 * SECOND_NS, SECOND_NS // 1000)
+    found = found_in(recorded(tmp_path, time_ns, steps(time_ns, LEVELS)), **changes)
+    assert found.numbers is None
+    assert found.refused is not None
+    assert reason in found.refused
+
+
+def test_recording_that_is_not_there_says_what_the_agent_said() -> None:
+    """The reason of the device is thrown away."""
+    gone = MeterFacts("rapl", "no RAPL zone")
+    assert found_in(None, metered=gone).refused == "no RAPL zone"
+    assert found_in(None).refused == "the meter recorded nothing"
+
+
+def test_rails_that_add_up_are_added(tmp_path: Path) -> None:
+    """One rail of the device is taken for all of it."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
+    meter = header(*rails, facts={"total_rails": ["a", "b"]})
+    power = recorded(tmp_path, time_ns, power_w, 2 * power_w, of=with_term(meter))
+    found = found_in(power)
+    assert numbers_of(found).gross.value == pytest.approx(3 * WORK_W * QUERY_S, rel=1e-3)
+    assert found.site is not None
+    assert found.site.boundary == "pmic-rails"
+
+
+def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None:
+    """The first rail in alphabetical order is printed as the device's energy."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power_w = steps(time_ns, LEVELS)
+    meter = header(Channel("a", "rail"), Channel("b", "rail"), facts={})
+    found = found_in(recorded(tmp_path, time_ns, power_w, power_w, of=meter))
+    assert found.refused == "nobody knows which of these rails add up to the device: a, b"
+
+
+def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:
+    """Probes move the window of a meter that has the device's own times."""
+    found = found_in(trace(tmp_path), clock=None, metered=MeterFacts("rapl"))
+    assert found.sync is not None
+    assert found.sync.best is not None
+    assert found.sync.best.method is SyncMethod.SHARED_CLOCK
+    assert numbers_of(found).gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
+
+
+def test_clock_of_the_host_is_converted(tmp_path: Path) -> None:
+    """A device whose clock is hours ahead gives the energy of another time, or none."""
+    ahead_ns = 7.2e12
+    clock = replace(SAME_CLOCK, offset_ns=-ahead_ns, slope=0.0)
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    power = recorded(tmp_path, time_ns + int(ahead_ns), steps(time_ns, LEVELS))
+    found = numbers_of(found_in(power, clock=clock))
+    assert found.gross.value == pytest.approx(WORK_W * QUERY_S, rel=1e-3)

@@ -1,0 +1,108 @@
+"""Which channels of a meter are the device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.energy import SECOND_NS, header, recorded
+
+from edgebench.host.analysis.energy.site import WIDEST_FIRST, Site, site_in, site_of
+from edgebench.meters.base import Channel, Header
+from edgebench.meters.rails import TOTAL
+from edgebench.protocol.errors import MeasurementError
+
+OTHERS = ("rail", "synthetic", "supply of the device, as wired")
+channels = st.lists(
+    st.builds(
+        Channel, st.text("abcdef", min_size=1, max_size=3), st.sampled_from(WIDEST_FIRST + OTHERS)
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda channel: channel.name,
+)
+
+
+def meter(measured: Sequence[Channel], total: Sequence[str] = ()) -> Header:
+    """One that measures these."""
+    return header(*measured, facts={TOTAL: list(total)} if total else {})
+
+
+@given(channels)
+def test_widest_boundary_is_taken_once(measured: list[Channel]) -> None:
+    """A processor is added to the board that it is on, or taken for the board."""
+    boundaries = {channel.boundary for channel in measured}
+    widest = next((one for one in WIDEST_FIRST if one in boundaries), None)
+    is_one_part = len(measured) == 1 and boundaries != {"rail"}
+    if widest is None and not is_one_part:
+        with pytest.raises(MeasurementError, match="nobody knows which of these rails add up"):
+            site_of(meter(measured))
+        return
+    found = site_of(meter(measured))
+    assert found.boundary == (widest or measured[0].boundary)
+    inside = [channel.name for channel in measured if channel.boundary == found.boundary]
+    assert list(found.channels) == (inside if widest == "package" else inside[:1])
+    assert found.name == " + ".join(found.channels)
+
+
+@given(channels, st.data())
+def test_driver_that_knows_its_rails_decides(measured: list[Channel], data: st.DataObject) -> None:
+    """A rail that the driver left out, since another one feeds it, is counted twice."""
+    names = [channel.name for channel in measured]
+    total = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    found = site_of(meter(measured, total))
+    assert list(found.channels) == total
+    boundaries = {channel.boundary for channel in measured if channel.name in total}
+    expected = boundaries.pop() if len(boundaries) == 1 else "sum of rails"
+    assert found.boundary == expected
+
+
+def site_when(
+    directory: Path, powers_w: Mapping[Channel, float], total: Sequence[str] = ()
+) -> Site:
+    """Of a recording in which each channel takes this power all the time."""
+    time_ns = np.arange(0, 2 * SECOND_NS, SECOND_NS // 50)
+    powers = [np.full(len(time_ns), power_w) for power_w in powers_w.values()]
+    return site_in(recorded(directory, time_ns, *powers, of=meter(list(powers_w), total)))
+
+
+PSYS, PACKAGES = Channel("psys", "platform"), [Channel(f"package-{n}", "package") for n in (0, 1)]
+IN, GPU = Channel("POM_5V_IN", "module"), Channel("POM_5V_GPU", "rail")
+CPU, BESIDE = Channel("POM_5V_CPU", "rail"), Channel("VDD_MUX", "rail")
+
+
+def test_platform_that_stands_still_is_not_the_device(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A laptop takes 0 W in all, and 15 W in its processor: the energy of a run is 0 J."""
+    caplog.set_level(logging.WARNING)
+    found = site_when(tmp_path, {PACKAGES[0]: 10.0, PACKAGES[1]: 5.0, PSYS: 0.0})
+    assert found == Site(("package-0", "package-1"), "package")
+    assert "psys is 0 W, and package-0 + package-1 inside of it 15 W" in caplog.text
+
+
+@pytest.mark.parametrize("power_w", [14.5, 15.0, 40.0])
+def test_platform_that_counts_is_the_device(tmp_path: Path, power_w: float) -> None:
+    """Two counters that differ by what they may make another site of each run."""
+    assert site_when(tmp_path, {PACKAGES[0]: 15.0, PSYS: power_w}).channels == ("psys",)
+
+
+def test_rails_with_wrong_names_are_refused_with_both_powers(tmp_path: Path) -> None:
+    """The GPU's rail, called the input, is the energy of the whole board."""
+    with pytest.raises(MeasurementError) as refused:
+        site_when(tmp_path, {GPU: 7.5, IN: 1.5, CPU: 2.0}, [IN.name])
+    assert str(refused.value) == (
+        "POM_5V_IN is 1.5 W, and POM_5V_GPU + POM_5V_CPU inside of it 9.5 W: the rails have wrong "
+        "names"
+    )
+
+
+def test_rails_beside_the_total_are_no_parts_of_it(tmp_path: Path) -> None:
+    """A carrier board that takes more than its module makes the module's energy impossible."""
+    powers_w = {IN: 3.0, GPU: 1.0, CPU: 1.0, BESIDE: 8.0}
+    assert site_when(tmp_path, powers_w, [IN.name]).channels == (IN.name,)

@@ -1,0 +1,144 @@
+"""What the ends of a window cost, where they are not where they seem: a lone burst of work."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+from support.energy import SECOND_NS, header, recorded, steps, with_term
+from support.tools import need_shared
+
+from edgebench.host.analysis.energy.site import site_of
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine, SyncMethod
+from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
+from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, View
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.errors import MeasurementError
+
+EDGE_S = 1e-3
+"""Standard deviation of each end, as the known answer has it."""
+BEGIN_NS, BURST_NS = 100_000_000, 40_000_000
+"""The shortest burst, about, that is not refused when its ends are so uncertain."""
+PERIOD_NS = 10_000
+DRAWS = 50_000
+Shifts = NDArray[np.float64]
+Draw = Callable[[np.random.Generator], Shifts]
+"""By how many standard deviations the two ends are off, shape (2, n)."""
+
+
+def known_answer() -> tuple[dict[str, float], dict[str, float]]:
+    """Definition and expectation of O2."""
+    known = json.loads(need_shared("known_answers/energy.json").read_text())["O2_edge_misalignment"]
+    assert known["definition"]["sigma_t_per_edge_s"] == EDGE_S
+    return known["definition"], known["expected"]
+
+
+def normal(random: np.random.Generator) -> Shifts:
+    """As the known answer has it."""
+    return random.normal(size=(2, DRAWS))
+
+
+def bounded(random: np.random.Generator) -> Shifts:
+    """As a bound on a clock's error is understood."""
+    return random.uniform(-math.sqrt(3), math.sqrt(3), size=(2, DRAWS))
+
+
+def shifted(random: np.random.Generator) -> Shifts:
+    """The whole window is too late or too early, as by the offset of a clock."""
+    return np.repeat(bounded(random)[:1], 2, axis=0)
+
+
+def view_of(directory: Path, inside_w: float, outside_w: float, *terms: UncertaintyTerm) -> View:
+    """One burst, recorded by a fast meter whose clock is known to so much."""
+    # Samples right before the burst and its end: between two samples power is a straight line.
+    right_before = [BEGIN_NS - 1, BEGIN_NS + BURST_NS - 1]
+    time_ns = np.union1d(np.arange(0, SECOND_NS // 4, PERIOD_NS), right_before)
+    end_s = (BEGIN_NS + BURST_NS) / SECOND_NS
+    levels = ((0.0, outside_w), (BEGIN_NS / SECOND_NS, inside_w), (end_s, outside_w))
+    meter = with_term(header(rate_hz=SECOND_NS / PERIOD_NS), *terms)
+    power = recorded(directory, time_ns, steps(time_ns, levels), of=meter)
+    error_ns = math.sqrt(3) * EDGE_S * SECOND_NS if not terms else 0.0
+    alignment = Alignment(SyncMethod.PROBES, ClockLine(0, 0.0), error_ns)
+    return View(power, site_of(meter), alignment)
+
+
+def errors_j(view: View, shifts: Shifts, inside_w: float) -> NDArray[np.float64]:
+    """What windows whose ends are off by so much say, less the truth."""
+    ends = np.rint(shifts * EDGE_S * SECOND_NS).astype(np.int64)
+    found = view.energies_j(BEGIN_NS + ends[0], BEGIN_NS + BURST_NS + ends[1])
+    return found - inside_w * BURST_NS / SECOND_NS
+
+
+def test_lone_burst_is_read_as_much_too_low_as_the_known_answer_says(tmp_path: Path) -> None:
+    """The mean of many bursts is right, and the test below holds the budget against nothing."""
+    d, expected = known_answer()
+    view = view_of(tmp_path, d["P_in_W"], d["P_out_W"])
+    # Evenly spread over the distribution, not drawn: no luck is in what is left of an error. The
+    # ends are independent, so that means and variances of one at a time add up.
+    shifts = norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS)
+    still = np.zeros(DRAWS)
+    pairs = (shifts, still), (still, shifts)
+    begin_j, end_j = (errors_j(view, np.stack(pair), d["P_in_W"]) for pair in pairs)
+    assert begin_j.mean() + end_j.mean() == pytest.approx(expected["bias_J"], rel=1e-5)
+    assert math.hypot(begin_j.std(), end_j.std()) == pytest.approx(expected["std_J"], rel=2e-5)
+
+
+@pytest.mark.parametrize("draw", [normal, bounded, shifted])
+@pytest.mark.parametrize(
+    ("inside_w", "outside_w"), [(1.0, 0.0), (1.0, 0.2), (1.0, 0.5), (1.0, 1.0), (0.2, 1.0)]
+)
+def test_budget_has_bias_and_spread_of_a_lone_burst(
+    tmp_path: Path, inside_w: float, outside_w: float, draw: Draw
+) -> None:
+    """A burst is read 3 % too low, and its uncertainty says that it is right."""
+    view = view_of(tmp_path, inside_w, outside_w)
+    window = view.window(BEGIN_NS, BEGIN_NS + BURST_NS)
+    budget = MeterErrors([]).gross_per_inference(window, 1)
+    found_j = errors_j(view, draw(np.random.default_rng(3)), inside_w)
+    both_j = math.hypot(found_j.mean(), found_j.std())
+    assert both_j <= 1.01 * budget.components["edges of the window"]
+    is_inside = np.abs(found_j) <= COVERAGE * budget.components["edges of the window"]
+    assert is_inside.mean() >= 0.95
+
+
+def test_budget_of_a_lone_burst_is_not_much_too_wide(tmp_path: Path) -> None:
+    """Any error is inside of an uncertainty that is wide enough, and the number says nothing."""
+    d, expected = known_answer()
+    window = view_of(tmp_path, d["P_in_W"], d["P_out_W"]).window(BEGIN_NS, BEGIN_NS + BURST_NS)
+    edges_j = MeterErrors([]).gross_per_inference(window, 1).components["edges of the window"]
+    both_j = math.hypot(expected["bias_J"], expected["std_J"])
+    assert 1.0 < edges_j / both_j < 1.27
+
+
+def test_burst_of_the_known_answer_itself_is_too_short(tmp_path: Path) -> None:
+    """A window is kept of which the ends are 9 %."""
+    d, _ = known_answer()
+    view = view_of(tmp_path, d["P_in_W"], d["P_out_W"])
+    assert math.sqrt(3) * d["sigma_t_per_edge_s"] / d["burst_s"] > EDGE_LIMIT_RATIO
+    with pytest.raises(MeasurementError, match="window of 20 ms is too short"):
+        view.window(BEGIN_NS, BEGIN_NS + round(d["burst_s"] * SECOND_NS))
+
+
+def test_power_beside_a_window_counts_as_far_as_the_meter_may_be_late(tmp_path: Path) -> None:
+    """A counter that is updated once in 4 ms has the burst beside an idle window, or has not."""
+    late = UncertaintyTerm(kind=Kind.EDGE, value=0.002, unit=Unit.SECOND, is_common=False)
+    view = view_of(tmp_path, 0.2, 1.0, late)
+    begin_ns = BEGIN_NS + 1_500_000
+    window = view.window(begin_ns, BEGIN_NS + BURST_NS - 10_000_000)
+    assert window.edge_power_w == pytest.approx((1.0, 0.2), rel=0.01)
+
+
+def test_ends_of_many_windows_have_the_powers_beside_them(tmp_path: Path) -> None:
+    """Inferences with pauses have the mean power of both, and their ends seem to cost half."""
+    view = view_of(tmp_path, 1.0, 0.2)
+    begin_ns = np.array([BEGIN_NS, BEGIN_NS + BURST_NS])
+    found_w = view.edge_powers_w(begin_ns, begin_ns + BURST_NS)
+    assert found_w.shape == (2, 2)
+    assert found_w[:, 0] == pytest.approx([1.0, 1.0], rel=0.01)
+    assert found_w[:, 1] == pytest.approx([1.0, 0.2], rel=0.01)

@@ -1,0 +1,75 @@
+"""Effective counts: known ones, theory, and what they must never do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.series import ar1
+from support.tools import need_shared
+
+from edgebench.host.analysis.latency.dependence import (
+    MAX_POINTS,
+    autocorrelations,
+    effective_count,
+    integrated_time,
+)
+
+
+def known() -> Any:
+    """Known answers that were computed elsewhere."""
+    return json.loads(need_shared("known_answers/measurement.json").read_text())["autocorrelation"]
+
+
+def test_effective_count_is_the_known_one() -> None:
+    """The sum of correlations ends elsewhere than in the literature."""
+    row = known()["ar1"]
+    noise = np.random.Generator(np.random.PCG64(20240101)).standard_normal(row["n"])
+    series = np.empty(row["n"])
+    series[0] = noise[0] / (1 - row["phi"] ** 2) ** 0.5
+    for i in range(1, series.size):
+        series[i] = row["phi"] * series[i - 1] + noise[i]
+    correlations = autocorrelations(series)
+    assert correlations[1] == pytest.approx(row["rho1"], abs=1e-9)
+    assert series.size / integrated_time(correlations)[0] == pytest.approx(row["ess_geyer"])
+    assert effective_count(series) == pytest.approx(row["ess_geyer"])
+
+
+def test_correlations_are_those_of_statsmodels() -> None:
+    """The Fourier transform wraps around."""
+    from statsmodels.tsa.stattools import acf
+
+    for count in (2, 3, 10, 64, 1000):
+        series = np.random.default_rng(count).standard_normal(count).cumsum()
+        expected = acf(series, nlags=count - 1, fft=True)
+        assert autocorrelations(series) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.3, 0.5, 0.8, 0.9])
+@pytest.mark.parametrize("count", [20_000, 400_000])
+def test_effective_count_follows_the_theory(phi: float, count: int) -> None:
+    """Averaging over blocks loses the dependence within them, or the estimate is biased."""
+    found = effective_count(ar1(np.random.default_rng(1), count, phi))
+    assert found == pytest.approx(count * (1 - phi) / (1 + phi), rel=0.15)
+
+
+def test_slow_drift_of_a_long_series_is_seen() -> None:
+    """Dependence that reaches farther than any block goes unnoticed."""
+    count = 20 * MAX_POINTS
+    series = np.random.default_rng(3).standard_normal(count)
+    series += 3 * np.sin(np.arange(count) / count * 30)
+    assert effective_count(series) < 200
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200))
+def test_series_is_worth_something_but_not_more_than_its_length(values: list[float]) -> None:
+    """Alternating values are worth more than were measured, or constant ones nothing."""
+    found = effective_count(np.array(values))
+    assert 0 < found <= len(values)
+    assert effective_count(np.tile([1.0, -1.0], 100)) == 200
+    assert effective_count(np.full(len(values), values[0])) == len(values)

@@ -1,0 +1,595 @@
+"""Verdict rules: each one passes on good evidence, and fails on evidence of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.records import latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.energy.checks import Check
+from edgebench.host.analysis.energy.result import Numbers, QueryEnergy, RunEnergy
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine, SyncMethod
+from edgebench.host.analysis.energy.sync.choose import Sync, Tried
+from edgebench.host.analysis.energy.uncertainty import Uncertain
+from edgebench.host.analysis.latency.mllog import LoadgenResult
+from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
+from edgebench.host.analysis.measurement import (
+    EarlyStopping,
+    HostFacts,
+    ReferenceAccuracy,
+    measure_traces,
+)
+from edgebench.host.analysis.outputs import Accuracy, Agreement
+from edgebench.host.analysis.thermal.throttling import ThermalState, Throttling
+from edgebench.host.analysis.verdict.evidence import Evidence, State
+from edgebench.host.analysis.verdict.judge import RuleOutcome, RuleResult, Verdict, judge
+from edgebench.host.analysis.verdict.outputs import accuracy_drop
+from edgebench.host.analysis.verdict.table import MILDER, RULES
+from edgebench.protocol.record import (
+    AbsentSensor,
+    HarnessFacts,
+    LoadCode,
+    MemoryFacts,
+    OperatorPlacement,
+    OperatorTime,
+    Outcome,
+    OutputFacts,
+    RuntimeFacts,
+    Scheduling,
+    SyncFacts,
+)
+from edgebench.protocol.spec import Engine, Scenario
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, ExpectedCluster
+
+Change = Callable[[Evidence], Evidence]
+
+
+WARM = CooldownFacts(CooldownOutcome.TIMED_OUT, 600.0, 85.1, 59.3, 45.0, -0.2)
+COOL = Throttling(
+    state=ThermalState.NOT_THROTTLED,
+    cause=None,
+    is_certain=False,
+    reason="the latency did not grow",
+    peak_latency_ns=100_000.0,
+    sustained_latency_ns=100_000.0,
+    retention_ratio=1.0,
+    throttled_ratio=0.0,
+    start_temp_c=40.0,
+    throttle_temp_c=80.0,
+    baseline_freq_hz=1.5e9,
+    nominal_freq_hz=1.5e9,
+    max_temp_c=50.0,
+    is_baseline_cool=True,
+)
+
+
+_GROSS = Uncertain(3e-3, {"gain": 1e-5}, 1e-5, 0.0)
+NUMBERS = Numbers(
+    duration_s=10.0,
+    inference_count=1000,
+    gross=_GROSS,
+    power_w=Uncertain(3.0, {}, 0.01, 0.0),
+    power_w_peak=3.5,
+    power_w_peak_u95_absolute=0.07,
+    energy_delay_js=3e-6,
+    energy_delay_u95_absolute_js=2e-8,
+    net=_GROSS,
+    power_w_idle=1.0,
+    power_w_idle_before=1.0,
+    power_w_idle_after=1.1,
+    phases={},
+    per_query=QueryEnergy(refused="too short"),
+)
+ALWAYS_THE_SAME = replace(
+    NUMBERS,
+    power_w=Uncertain(1.0, {}, 0.01, 0.0),
+    power_w_idle=1.0 - 1e-15,
+    power_w_idle_after=1.0 - 1e-15,
+)
+"""A device that idles as it works: only rounding tells its powers apart."""
+_ALIGNED = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), 1e5)
+ENERGY = RunEnergy(
+    meter="Example Meter",
+    checks=(Check("complete", True, "1000 samples"), Check("rate", None, "too short")),
+    sync=Sync(_ALIGNED, ()),
+    numbers=NUMBERS,
+)
+
+
+def energy(**fields: Any) -> Change:
+    """What came of the meter's recording."""
+    return lambda evidence: replace(evidence, energy=replace(ENERGY, **fields))
+
+
+def unseen(evidence: Evidence) -> Evidence:
+    """A code was played, and the meter did not see it."""
+    code = LoadCode((0, 1, 2), (True, False))
+    by_arrival = Alignment(SyncMethod.ARRIVAL, ClockLine(0, 0.0), 2e6)
+    tried = (Tried(SyncMethod.CODED_LOAD, None, "not seen"),)
+    return worker(sync=SyncFacts(codes=(code,)))(energy(sync=Sync(by_arrival, tried))(evidence))
+
+
+def no_meter(evidence: Evidence) -> Evidence:
+    """Nobody asked for energy."""
+    return replace(evidence, energy=None)
+
+
+def good() -> Evidence:
+    """Evidence that nothing is wrong with."""
+    worker = worker_record(latencies())
+    record = run_record(worker)
+    measured = measure_traces(record, worker, traces_of(latencies()))
+    accuracy = Accuracy("top1", 0.97, (0.95, 0.99), 360)
+    reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", 0.98)
+    facts = HostFacts("digits", "top1", reference)
+    measured = replace(measured, accuracy=accuracy, throttling=COOL)
+    return Evidence(record, worker, measured, facts, ENERGY)
+
+
+def record(**fields: Any) -> Change:
+    """The agent's record with other fields."""
+    return lambda evidence: replace(evidence, record=replace(evidence.record, **fields))
+
+
+def spec(**fields: Any) -> Change:
+    """The specification with other fields."""
+    return lambda evidence: replace(
+        evidence, record=replace(evidence.record, spec=replace(evidence.record.spec, **fields))
+    )
+
+
+def worker(**fields: Any) -> Change:
+    """The worker's record with other fields."""
+    return lambda evidence: replace(evidence, worker=replace(evidence.worker, **fields))
+
+
+def measured(**fields: Any) -> Change:
+    """Other numbers."""
+    return lambda evidence: replace(evidence, measured=replace(evidence.measured, **fields))
+
+
+def after(**fields: Any) -> Change:
+    """Other clocks and counters after the timed loop."""
+    return lambda evidence: worker(after=replace(evidence.worker.after, **fields))(evidence)
+
+
+def both(**fields: Any) -> Change:
+    """Other clocks and counters before and after."""
+    return lambda evidence: worker(
+        before=replace(evidence.worker.before, **fields),
+        after=replace(evidence.worker.after, **fields),
+    )(evidence)
+
+
+def accuracy(value: float, metric: str = "top1") -> Change:
+    """Another accuracy."""
+    return measured(accuracy=Accuracy(metric, value, None, 360))
+
+
+def held_against(value: float) -> Change:
+    """A reference with this accuracy."""
+    reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", value)
+    return lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", reference))
+
+
+def not_judged(why: str) -> Change:
+    """A data set was answered, and the answers could not be judged."""
+    return lambda evidence: measured(accuracy=None, accuracy_error=why)(
+        spec(dataset_sha256="0" * 64)(evidence)
+    )
+
+
+def heat(**fields: Any) -> Change:
+    """What the detector of throttling says."""
+    return measured(throttling=replace(COOL, **fields))
+
+
+def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
+    """At 1.5 GHz of 2, on a board whose profile knows these clusters."""
+
+    def change(evidence: Evidence) -> Evidence:
+        expected = replace(evidence.record.expected, clusters=clusters)
+        return record(expected=expected)(heat(nominal_freq_hz=2.0e9)(evidence))
+
+    return change
+
+
+def watched(**fields: Any) -> Change:
+    """What the sampler says of itself."""
+    return lambda evidence: record(telemetry=replace(evidence.record.telemetry, **fields))(evidence)
+
+
+def steady(what: SteadyClass | None) -> Change:
+    """Another class of the run."""
+    return measured(steady=SteadyState(what, None, (), 1))
+
+
+def differs(best: float | None, worst: float | None) -> Change:
+    """Answers whose best and worst outputs differ so much from those of the reference."""
+    largest = None if worst is None else 1.0
+    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best)
+    return measured(agreement=found)
+
+
+def served(*, is_met: bool | None) -> Change:
+    """A server run that met its target, or did not."""
+    wanted = spec(scenario=Scenario.SERVER, target_qps=10.0, target_latency_s=0.1)
+    return lambda evidence: measured(early_stopping=EarlyStopping(None, None, 9, is_met))(
+        wanted(evidence)
+    )
+
+
+def delegates(requested: tuple[str, ...], used: tuple[str, ...]) -> Change:
+    """Delegates that were asked for, and what became of them."""
+    return worker(runtime=RuntimeFacts("tflite", "2.14.0", requested, used))
+
+
+def issued_by_loadgen(*, is_valid: bool) -> Change:
+    """LoadGen issued the queries, and says this of its run."""
+    result = LoadgenResult(is_valid, None, 64, 1, 1, 1, 1, 1, None, 0)
+    return lambda evidence: measured(loadgen=result)(spec(engine=Engine.LOADGEN)(evidence))
+
+
+def profiled(**fields: Any) -> Change:
+    """A profile was asked for, and this is what became of it."""
+    return lambda evidence: worker(check=replace(evidence.worker.check, **fields))(
+        spec(is_profiled=True)(evidence)
+    )
+
+
+def full(evidence: Evidence) -> Evidence:
+    """As many queries as allowed, in too short a time."""
+    issued = evidence.worker.query_count - evidence.worker.warmup_query_count
+    return spec(duration_s=3600.0, max_query_count=issued)(evidence)
+
+
+def own_clock(ratio: float) -> Change:
+    """A wall clock that goes so much faster than the monotonic one."""
+    return lambda evidence: after(
+        wall_ns=evidence.worker.before.wall_ns + int(_loop_ns(evidence) * ratio)
+    )(evidence)
+
+
+def _loop_ns(evidence: Evidence) -> int:
+    return evidence.worker.after.monotonic_ns - evidence.worker.before.monotonic_ns
+
+
+def busy(ratio: float) -> Change:
+    """Others took this share of all CPU time."""
+
+    def change(evidence: Evidence) -> Evidence:
+        before, now = evidence.worker.before, evidence.worker.after
+        total_s = (now.cpu_total_s or 0.0) - (before.cpu_total_s or 0.0)
+        own_s = now.own_cpu_s - before.own_cpu_s
+        return after(cpu_busy_s=(before.cpu_busy_s or 0.0) + own_s + ratio * total_s)(evidence)
+
+    return change
+
+
+def after_with_share(share: float) -> Change:
+    """The worker got this share of a CPU."""
+
+    def change(evidence: Evidence) -> Evidence:
+        before, now = evidence.worker.before, evidence.worker.after
+        loop_s = (now.monotonic_ns - before.monotonic_ns) / 1e9
+        own_s = share * loop_s
+        busy_s = (before.cpu_busy_s or 0.0) + own_s
+        return after(own_cpu_s=before.own_cpu_s + own_s, cpu_busy_s=busy_s)(evidence)
+
+    return change
+
+
+def queries_of_a_busy_loop(evidence: Evidence) -> Evidence:
+    """Queries of two samples, and a loop that takes 1.1 µs for each of them."""
+    changed = spec(scenario=Scenario.MULTI_STREAM, samples_per_query=2, min_query_count=100)
+    harness = worker(harness=HarnessFacts(60, 100.0, 1_100))
+    return harness(measured(query_ns=latencies()[:245] * 2)(changed(evidence)))
+
+
+def fell_back(evidence: Evidence) -> Evidence:
+    """All operators ran on the runtime's own kernels."""
+    placement = (OperatorPlacement("builtin", "CONV_2D", 3),)
+    return worker(placement=placement)(delegates(("xnnpack",), ())(evidence))
+
+
+def mostly_on_the_cpu(evidence: Evidence) -> Evidence:
+    """One of three operators ran where it was meant to run."""
+    placement = (OperatorPlacement("cuda", "Conv", 1), OperatorPlacement("cpu", "Conv", 2))
+    return worker(placement=placement)(delegates(("cuda",), ("cuda", "cpu"))(evidence))
+
+
+OPERATOR = OperatorTime(0, "CONV_2D", "", "builtin", 10, 1000)
+FAILING: list[tuple[str, State, Change]] = [
+    ("complete", State.INVALID, record(outcome=Outcome.INTERRUPTED)),
+    ("complete", State.INVALID, record(outcome=Outcome.FAILED)),
+    ("real_time", State.INVALID, record(emulated=True)),
+    ("real_device", State.SUSPECT, record(simulated=True)),
+    ("enough_queries", State.INVALID, spec(min_query_count=491)),
+    ("enough_time", State.INVALID, spec(duration_s=3600.0)),
+    ("keeps_up", State.INVALID, spec(scenario=Scenario.SERVER, target_qps=10_000.0)),
+    ("latency_target", State.INVALID, served(is_met=False)),
+    ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
+    ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
+    ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
+    ("accuracy_floor", State.INVALID, accuracy(0.90)),
+    ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
+    ("accuracy_floor", State.INVALID, not_judged("label 5 is none of 2 classes")),
+    ("accuracy", State.SUSPECT, accuracy(0.95)),
+    ("agreement", State.INVALID, differs(0.31, 1.0)),
+    ("agreement", State.INVALID, differs(None, None)),
+    ("agreement_of_all", State.SUSPECT, differs(0.0, 0.31)),
+    ("agreement_of_all", State.SUSPECT, differs(0.0, None)),
+    ("delegation", State.INVALID, fell_back),
+    ("delegation", State.INVALID, delegates(("cuda",), ("cpu",))),
+    ("delegation", State.INVALID, delegates(("/opt/libedgetpu.so",), ())),
+    ("delegated_share", State.SUSPECT, mostly_on_the_cpu),
+    ("profile", State.INVALID, profiled(profile_error="no profiler")),
+    ("profile", State.INVALID, profiled(operators=())),
+    ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
+    ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
+    ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
+    ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
+    ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
+    ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
+    ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
+    ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
+    ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
+    ("cooldown", State.SUSPECT, record(cooldown=WARM)),
+    ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, outcome=CooldownOutcome.STOPPED))),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN)),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE)),
+    ("steady_share", State.SUSPECT, measured(invoke_ns=latencies()[:244])),
+    ("cpu_share", State.SUSPECT, after_with_share(0.89)),
+    ("scheduling", State.SUSPECT, spec(cpus=(0, 1))),
+    ("clock", State.INVALID, own_clock(1.011)),
+    ("clock", State.INVALID, own_clock(0.989)),
+    ("clock", State.INVALID, own_clock(-1.0)),
+    ("clock_drift", State.SUSPECT, own_clock(1.0011)),
+    ("harness_share", State.SUSPECT, queries_of_a_busy_loop),
+    ("frequency", State.SUSPECT, after(freq_hz=(1_500_000_000, 800_000_000) * 2)),
+    ("frequency", State.SUSPECT, after(governors=("powersave",))),
+    ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
+    ("background_load", State.SUSPECT, busy(0.11)),
+    ("cpu_pressure", State.SUSPECT, after(cpu_stall_s=0.8)),
+    ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
+    ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
+    ("swap", State.SUSPECT, after(swapped_page_count=8)),
+    (
+        "meter",
+        State.SUSPECT,
+        energy(
+            checks=(Check("complete", False, "port /dev/x is gone"),),
+            sync=None,
+            numbers=None,
+            refused="complete: port /dev/x is gone",
+        ),
+    ),
+    (
+        "energy_sync",
+        State.SUSPECT,
+        energy(
+            sync=Sync(None, (Tried(SyncMethod.EDGE, None, "no line"),)),
+            numbers=None,
+            refused="synchronisation: edge: no line",
+        ),
+    ),
+    (
+        "energy_idle",
+        State.SUSPECT,
+        energy(numbers=replace(NUMBERS, power_w_idle_after=1.5)),
+    ),
+    ("energy", State.SUSPECT, energy(numbers=None, refused="window is too short")),
+]
+UNKNOWN: list[tuple[str, Change]] = [
+    (
+        "delegation",
+        lambda e: worker(placement=())(delegates(("/opt/libedgetpu.so",), ())(e)),
+    ),
+    ("delegated_share", lambda e: worker(placement=())(delegates(("xnnpack",), ("xnnpack",))(e))),
+    ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
+    ("latency_target", served(is_met=None)),
+    ("accuracy", measured(accuracy=None)),
+    ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
+    ("agreement", measured(agreement=None)),
+    ("agreement_of_all", measured(agreement=None)),
+    ("steady_state", steady(None)),
+    ("thermal", heat(state=ThermalState.UNKNOWN)),
+    ("thermal", measured(throttling=None)),
+    ("interference", heat(state=ThermalState.UNKNOWN)),
+    ("start_temperature", heat(is_baseline_cool=None)),
+    ("start_temperature", heat(throttle_temp_c=None)),
+    ("nominal_clock", slow_from_the_start()),
+    ("nominal_clock", heat(nominal_freq_hz=None)),
+    ("nominal_clock", heat(baseline_freq_hz=None)),
+    ("telemetry", watched(sensors=())),
+    ("cooldown", record(cooldown=CooldownFacts())),
+    ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
+    ("telemetry", lambda e: spec(telemetry_rate_hz=0.0)(watched(sensors=())(e))),
+    ("frequency", both(freq_hz=())),
+    ("background_load", both(cpu_total_s=None)),
+    (
+        "background_load",
+        lambda e: after(
+            monotonic_ns=e.worker.before.monotonic_ns + 99_000_000,
+            wall_ns=e.worker.before.wall_ns + 99_000_000,
+        )(e),
+    ),
+    ("cpu_pressure", both(cpu_stall_s=None)),
+    ("memory_pressure", both(memory_stall_s=None)),
+    ("swap", both(swapped_page_count=None)),
+    *((name, no_meter) for name in ("meter", "energy_sync", "energy_idle", "energy")),
+    ("energy_idle", energy(numbers=replace(NUMBERS, power_w_idle_after=None))),
+]
+PASSING: list[tuple[str, Change]] = [
+    ("enough_queries", spec(min_query_count=490)),
+    ("enough_time", full),
+    ("latency_target", served(is_met=True)),
+    ("loadgen", issued_by_loadgen(is_valid=True)),
+    ("accuracy_floor", accuracy(0.93 * 0.98)),
+    ("accuracy", accuracy(0.98 * 0.98)),
+    ("agreement", differs(0.3, 0.31)),
+    ("agreement_of_all", differs(0.0, 0.3)),
+    ("delegation", delegates(("none",), ())),
+    ("delegation", delegates(("xnnpack",), ("xnnpack",))),
+    ("delegation", delegates(("XnnpackExecutionProvider",), ("xnnpack",))),
+    ("delegated_share", delegates(("xnnpack",), ("xnnpack",))),
+    ("steady_share", measured(invoke_ns=latencies()[:245])),
+    ("cpu_share", after_with_share(0.901)),
+    ("scheduling", spec(cpus=(0, 1, 2, 3))),
+    ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
+    ("harness_dominates", worker(harness=HarnessFacts(1_030, 1_030.0))),
+    ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
+    ("steady_state", steady(SteadyClass.WARMUP)),
+    ("clock", own_clock(1.0099)),
+    ("clock_drift", own_clock(0.9991)),
+    ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
+    ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
+    ("background_load", busy(0.0999)),
+    ("cpu_pressure", after(cpu_stall_s=0.55)),
+    ("energy_idle", energy(numbers=replace(NUMBERS, power_w_idle_after=1.199))),
+    ("energy_idle", energy(numbers=ALWAYS_THE_SAME)),
+]
+
+
+def rule_of(verdict: Verdict, name: str) -> RuleResult:
+    """One rule's answer."""
+    (found,) = [rule for rule in verdict.rules if rule.id == name]
+    return found
+
+
+def test_good_evidence_is_valid_and_every_rule_has_looked() -> None:
+    """A good run is thrown away, or a rule is never asked."""
+    verdict = judge(good())
+    assert verdict.state is State.VALID
+    assert [rule.id for rule in verdict.rules] == [name for name, _, _ in RULES]
+    assert {rule.outcome for rule in verdict.rules} == {RuleOutcome.PASS}
+    assert verdict.failures == ()
+
+
+def test_every_rule_has_evidence_that_fails_it() -> None:
+    """A rule is added that can never fail, and nobody notices."""
+    assert {name for name, _, _ in FAILING} == {name for name, _, _ in RULES}
+
+
+@pytest.mark.parametrize(("name", "state", "change"), FAILING, ids=[case[0] for case in FAILING])
+def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Change) -> None:
+    """A number that cannot be trusted is printed as valid."""
+    verdict = judge(change(good()))
+    rule = rule_of(verdict, name)
+    assert rule.outcome is RuleOutcome.FAIL
+    assert (rule.severity, verdict.state) == (state, state)
+    assert rule.detail
+    assert "\n" not in rule.detail
+    also = {MILDER[name]} if name in MILDER else set()
+    assert {failed.id for failed in verdict.failures} == {name} | also
+
+
+def test_code_that_was_seen_need_not_be_the_best_way() -> None:
+    """Arrivals are finer than the code of a slow meter, which then is another device's."""
+
+    def seen(evidence: Evidence) -> Evidence:
+        changed = unseen(evidence)
+        assert changed.energy is not None
+        assert changed.energy.sync is not None
+        tried = (Tried(SyncMethod.CODED_LOAD, 5e6),)
+        sync = replace(changed.energy.sync, tried=tried)
+        return replace(changed, energy=replace(changed.energy, sync=sync))
+
+    assert judge(seen(good())).state is State.VALID
+
+
+def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
+    """A meter that is wired to another board gives joules of this one."""
+    verdict = judge(unseen(good()))
+    assert verdict.state is State.SUSPECT
+    assert [failed.id for failed in verdict.failures] == ["energy_sync"]
+    assert "is it wired to this device?" in verdict.failures[0].detail
+
+
+@pytest.mark.parametrize(("name", "change"), UNKNOWN, ids=[case[0] for case in UNKNOWN])
+def test_rule_without_evidence_says_unknown_and_leaves_the_verdict(
+    name: str, change: Change
+) -> None:
+    """What was not measured is guessed."""
+    verdict = judge(change(good()))
+    assert rule_of(verdict, name).outcome is RuleOutcome.UNKNOWN
+    assert verdict.state is State.VALID
+
+
+@pytest.mark.parametrize(("name", "change"), PASSING, ids=[case[0] for case in PASSING])
+def test_rule_passes_at_its_limit(name: str, change: Change) -> None:
+    """A limit is off by one."""
+    assert rule_of(judge(change(good())), name).outcome is RuleOutcome.PASS
+
+
+def test_worst_rule_decides_and_comes_first() -> None:
+    """A suspect detail hides that the number is worthless."""
+    verdict = judge(busy(0.5)(worker(output=OutputFacts("", is_finite=False))(good())))
+    assert verdict.state is State.INVALID
+    assert [rule.id for rule in verdict.failures] == ["finite_outputs", "background_load"]
+
+
+def test_details_tell_the_value_and_the_limit() -> None:
+    """A person reads that something is wrong, but not by how much."""
+    verdict = judge(spec(min_query_count=501)(good()))
+    assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501"
+
+
+def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -> None:
+    """“0 of 262 took over 40 ms” is the reason of one failure and of one success."""
+    evidence = served(is_met=False)(good())
+    rule = rule_of(judge(evidence), "latency_target")
+    assert "p99 is" in rule.detail
+    assert "of 10 queries a second were answered" in rule.detail
+    few = replace(evidence.measured, early_stopping=EarlyStopping(None, None, 0, False))
+    rule = rule_of(judge(replace(evidence, measured=few)), "latency_target")
+    assert rule.detail.endswith("too few queries to tell p99; 459 would do")
+
+
+def test_zero_latencies_do_not_divide_by_zero() -> None:
+    """A clock that does not move crashes the analysis."""
+    assert judge(measured(invoke_ns=np.zeros(500, np.int64))(good())).state is State.INVALID
+
+
+def test_error_is_better_when_it_is_lower() -> None:
+    """A model with half the error of its reference is called invalid."""
+    reference = ReferenceAccuracy("run-1", "fp32", 2.0)
+    better = replace(accuracy(1.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
+    worse = replace(accuracy(4.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
+    assert rule_of(judge(better), "accuracy").outcome is RuleOutcome.PASS
+    assert rule_of(judge(worse), "accuracy_floor").outcome is RuleOutcome.FAIL
+    assert accuracy_drop(Accuracy("mean_abs_error", 4.0, None, 1), reference) == 2.0
+    assert accuracy_drop(Accuracy("top1", 0.5, None, 1), ReferenceAccuracy("", "", 0.75)) == 0.25
+
+
+def test_data_set_that_was_not_answered_fails() -> None:
+    """Accuracy was asked for, the device could not give it, and the run is valid."""
+    evidence = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    assert judge(evidence).state is State.INVALID
+
+
+def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
+    """A run that another host asked for, and that was collected here, is called wrong."""
+    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    answered = worker(check=replace(asked.worker.check, dataset_sample_count=360))(asked)
+    verdict = judge(answered)
+    assert verdict.state is State.VALID
+    assert rule_of(verdict, "accuracy").outcome is RuleOutcome.UNKNOWN
+    assert "labels are on another host" in rule_of(verdict, "accuracy").detail
+
+
+def test_reason_why_a_data_set_was_not_answered_is_told() -> None:
+    """A person reads that there is no accuracy, and not that the shapes do not fit."""
+    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    failed = worker(check=replace(asked.worker.check, dataset_error="shape [4]"))(asked)
+    assert rule_of(judge(failed), "accuracy_floor").detail == "shape [4]"
+
+
+def test_frequencies_of_sleeping_cpus_do_not_divide_by_zero() -> None:
+    """A CPU that is off reads as 0 Hz, and every run on that board crashes the analysis."""
+    verdict = judge(both(freq_hz=(0, 0))(good()))
+    assert rule_of(verdict, "frequency").outcome is RuleOutcome.UNKNOWN

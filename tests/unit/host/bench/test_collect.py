@@ -1,0 +1,248 @@
+"""A finished run with a recording of power, on its way from the device into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from support.energy import header
+from support.metered import (
+    BEGIN_NS,
+    CODES,
+    COUNT,
+    END_NS,
+    EVENTS,
+    METER,
+    QUERIES_NS,
+    probe,
+    recorder,
+    samples,
+)
+from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
+
+from edgebench.host.analysis.measurement import HostFacts
+from edgebench.host.bench.collect import Beside, collect, collect_waiting
+from edgebench.host.client import Client
+from edgebench.host.store import power
+from edgebench.host.store.files import write_facts
+from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.recording import open_recording, write_power
+from edgebench.host.store.verify import verify
+from edgebench.meters.base import Packet, Recording
+from edgebench.meters.polled import HOST_CLOCK
+from edgebench.meters.spool import SpoolWriter
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LinkLost,
+    MeasurementError,
+    RemoteProtocolError,
+    StoreError,
+    TargetError,
+    UsageError,
+)
+from edgebench.protocol.messages import RunListing
+from edgebench.protocol.record import MeterFacts, RunRecord, SyncFacts
+from edgebench.protocol.traces import METER_FILE
+
+LATENCY_NS = latencies(COUNT)
+WriteSpool = Callable[[Path], object]
+PROBES = [[probe(BEGIN_NS)], [probe(END_NS)]]
+
+
+class FakeClient:
+    """A device with one run, and with a meter that the agent recorded, if the agent did."""
+
+    def __init__(self, record: RunRecord, write_spool: WriteSpool | None = None) -> None:
+        self._record = record
+        self._write_spool = write_spool
+        self.acknowledged: list[str] = []
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        """Its files."""
+        spool_files(directory, self._record, LATENCY_NS, begin_ns=QUERIES_NS)
+        if self._write_spool:
+            (directory / METER_FILE).unlink(missing_ok=True)
+            self._write_spool(directory / METER_FILE)
+
+    def acknowledge(self, run_id: str) -> None:
+        """It may be forgotten."""
+        self.acknowledged.append(run_id)
+
+
+def finished(metered: MeterFacts | None = None) -> RunRecord:
+    """A run whose energy is known."""
+    worker = replace(worker_record(LATENCY_NS), sync=SyncFacts(codes=CODES))
+    return replace(run_record(worker), events=EVENTS, metered=metered)
+
+
+def expect(store: Store) -> Path:
+    """What the host keeps of the run before it starts; the place of its recording."""
+    with store.expecting(RUN_ID) as directory:
+        write_facts(directory, HostFacts(meter=METER), {})
+    return directory / RAW_DIRECTORY / METER_FILE
+
+
+def collected(
+    store: Store, client: FakeClient, recording: Recording | None = None
+) -> dict[str, Any]:
+    """The document of the run."""
+    document = collect(cast(Client, client), store, RUN_ID, Beside(PROBES, recording))
+    assert document is not None
+    return document
+
+
+def rapl_spool(*packets: bytes) -> WriteSpool:
+    """A recording of an energy counter, a tenth of a second each."""
+    meter = header(clock=HOST_CLOCK, rate_hz=10.0, is_uniform=False)
+    averaging = replace(meter.capability, is_averaging=True)
+    facts = {"ranges_uj": [1 << 32]}
+    rapl = replace(meter, driver="rapl", capability=averaging, facts=facts)
+
+    def write(path: Path) -> None:
+        with SpoolWriter(path, rapl) as writer:
+            for number, data in enumerate(packets):
+                writer.append(Packet(number * 10**8, number * 10**8, data))
+
+    return write
+
+
+def garbage(path: Path) -> None:
+    """No recording at all."""
+    path.write_bytes(b"\x00" * 100)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_half_a_file_of_power_does_not_keep_the_run_on_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """After Ctrl-C or a full disk every later command fails at the run, and never forgets it."""
+    store, client = Store(tmp_path / "store"), FakeClient(finished())
+    recording = recorder(samples(int(LATENCY_NS.sum())))(expect(store))
+    write = power._Writer._write
+
+    def fail(writer: Any, channel: int) -> None:
+        write(writer, channel)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(power._Writer, "_write", fail)
+        with pytest.raises((StoreError, KeyboardInterrupt)):
+            collected(store, client, recording)
+    assert not list(store.root.rglob("power.parquet*"))
+    assert collected(store, client)["metrics"]["energy"]["refused"] is None
+    assert client.acknowledged == [RUN_ID]
+
+
+def test_what_a_killed_host_left_of_its_power_goes(tmp_path: Path) -> None:
+    """Half a file becomes part of the run, or is taken for its power."""
+    store = Store(tmp_path / "store")
+    spool = expect(store)
+    for name in ("power.parquet", "power.parquet.part"):
+        (spool.parent.parent / name).write_bytes(b"PAR1 and no more")
+    collected(store, FakeClient(finished()))
+    assert not list(store.root.rglob("power.parquet*"))
+    assert verify(store, RUN_ID) == []
+
+
+def test_recording_of_a_host_that_went_away_is_used(tmp_path: Path) -> None:
+    """The link breaks behind the last inference, and an hour of power is thrown away."""
+    store = Store(tmp_path / "store")
+    recorder(samples(int(LATENCY_NS.sum())))(expect(store))
+    energy = collected(store, FakeClient(finished()))["metrics"]["energy"]
+    assert energy["refused"] is None
+    assert energy["gross_j_per_inference"] > 0
+    assert verify(store, RUN_ID) == []
+
+
+def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) -> None:
+    """Joules of half a run are printed as those of all of it."""
+    store = Store(tmp_path / "store")
+    recorder(samples(int(LATENCY_NS.sum()))[:3200])(expect(store))
+    document = collected(store, FakeClient(finished()))
+    assert "behind what the meter recorded" in document["metrics"]["energy"]["refused"]
+    assert verify(store, RUN_ID) == []
+
+
+@pytest.mark.parametrize(
+    ("write_spool", "reason"),
+    [
+        (rapl_spool(b"\x92\x00"), "complete: the recording of the meter is damaged: "),
+        (rapl_spool(b"\x07"), "complete: the recording of the meter is damaged: 'int' object"),
+        (rapl_spool(b"\x93\x92\x00\xc4\x011" * 3), "complete: the recording of the meter is"),
+        (garbage, "complete: the recording of the meter is damaged: nothing says of which"),
+    ],
+)
+def test_recording_that_is_damaged_costs_the_energy_alone(
+    tmp_path: Path, write_spool: WriteSpool, reason: str
+) -> None:
+    """A flipped bit in the meter's bytes keeps the latencies on the device for ever."""
+    store = Store(tmp_path / "store")
+    expect(store)
+    document = collected(store, FakeClient(finished(MeterFacts(METER)), write_spool))
+    energy = document["metrics"]["energy"]
+    assert document["metrics"]["latency_ns"]["count"] > 10
+    assert energy["refused"].startswith(reason)
+    assert energy["gross_j_per_inference"] is None
+    assert (store.directory(RUN_ID) / RAW_DIRECTORY / METER_FILE).exists()
+    assert verify(store, RUN_ID) == []
+
+
+def test_samples_before_the_damage_stay(tmp_path: Path) -> None:
+    """Nobody can look at what the meter said before."""
+    good = b"\x91\x92\xce\x00\x00\x00%c\xc4\x01%c"
+    packets = [good % (number, b"%d" % number) for number in range(5)]
+    path = tmp_path / "spool"
+    rapl_spool(*packets[:3], b"\xc1", *packets[3:])(path)
+    facts = write_power(tmp_path, open_recording(path))
+    assert [group.row_count for group in facts.groups] == [2]
+    assert facts.loss.received_count == 2
+    assert facts.loss.trouble is not None
+
+
+class Failing(FakeClient):
+    """Of two runs that wait, the first cannot be fetched."""
+
+    def __init__(self, error: EdgebenchError) -> None:
+        super().__init__(finished())
+        self._error = error
+
+    def list_runs(self) -> RunListing:
+        """Both."""
+        return RunListing(("20260102-030404-0123abcd", RUN_ID))
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        """Only the second."""
+        if run_id != RUN_ID:
+            raise self._error
+        super().fetch_run(run_id, directory)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TargetError("agent failed: [Errno 5] Input/output error"),
+        UsageError("no run waits here for this host"),
+        RemoteProtocolError("arrived damaged"),
+        StoreError("store not writable"),
+        MeasurementError("record makes no sense"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: EdgebenchError) -> None:
+    """A bad sector under one run of last week, and nobody measures on the device again."""
+    store, client = Store(tmp_path / "store"), Failing(error)
+    doubts: list[EdgebenchError] = []
+    [document] = collect_waiting(cast(Client, client), store, lambda _, why: doubts.append(why))
+    assert document["run_id"] == RUN_ID
+    assert doubts == [error]
+    assert client.acknowledged == [RUN_ID]
+
+
+def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
+    """A link that is gone is taken for a run that is damaged, one run after another."""
+    client = Failing(LinkLost("gone"))
+    with pytest.raises(LinkLost):
+        collect_waiting(cast(Client, client), Store(tmp_path), lambda *_: None)

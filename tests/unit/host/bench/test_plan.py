@@ -1,0 +1,105 @@
+"""The order of the runs on a device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.records import DEVICE, ENVIRONMENT
+
+from edgebench.host.bench.plan import ALL_RUNTIMES, Plan, Step
+from edgebench.host.bench.run import Model
+from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.errors import RuntimeUnavailable, UsageError
+
+A = Model(Path("a.tflite"), "a.tflite", "a" * 64, 5)
+B = Model(Path("b.tflite"), "b.tflite", "b" * 64, 5)
+C = Model(Path("c.onnx"), "c.onnx", "c" * 64, 5)
+SYSTEM = SystemDescription(
+    DEVICE,
+    ENVIRONMENT,
+    (
+        RuntimeReport("litert", ("tflite",), "2"),
+        RuntimeReport("tflite", ("tflite",), "2"),
+        RuntimeReport("onnx", ("onnx",), "1"),
+        RuntimeReport("broken", ("onnx",), reason="no wheel"),
+    ),
+)
+
+
+def plan(*models: Model, runtime: str | None = None) -> Plan:
+    """A plan for these models."""
+    return Plan(models=list(models), runtime=runtime, preset="quick", settings={"seed": 5})
+
+
+def against(count: int, *, runtime: str | None = None) -> list[Step]:
+    """The steps of a comparison of A and B."""
+    made = replace(plan(A, runtime=runtime), against=B, pair_count=count)
+    return made.steps(SYSTEM)
+
+
+def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
+    """A model is measured on a runtime that was not asked for."""
+    assert [(s.model.name, s.runtime) for s in plan(A, C).steps(SYSTEM)] == [
+        ("a.tflite", "litert"),
+        ("c.onnx", "onnx"),
+    ]
+    names = [(s.model.name, s.runtime) for s in plan(A, C, runtime=ALL_RUNTIMES).steps(SYSTEM)]
+    assert names == [("a.tflite", "litert"), ("a.tflite", "tflite"), ("c.onnx", "onnx")]
+    assert all(step.pair is None for step in plan(A).steps(SYSTEM))
+
+
+def test_every_pair_has_both_sides_next_to_each_other() -> None:
+    """All baselines run on the cool device, all candidates on the hot one."""
+    steps = against(20)
+    assert len(steps) == 40
+    for first, second in zip(steps[::2], steps[1::2], strict=True):
+        assert first.pair
+        assert second.pair
+        assert first.pair.number == second.pair.number
+        assert {first.pair.side, second.pair.side} == {"baseline", "candidate"}
+        for step in (first, second):
+            assert step.pair
+            assert step.model is (A if step.pair.side == "baseline" else B)
+
+
+def test_each_side_is_first_in_half_of_the_pairs_and_the_order_changes() -> None:
+    """The baseline always runs first, and what comes second is always slower."""
+    orders = [tuple(step.pair.side for step in against(20)[::2] if step.pair) for _ in range(5)]
+    assert {order.count("baseline") for order in orders} == {10}
+    assert len(set(orders)) > 1
+
+
+def test_each_runtime_is_a_comparison_of_its_own() -> None:
+    """Runs of two runtimes are paired with each other."""
+    steps = against(3, runtime=ALL_RUNTIMES)
+    ids = {(step.runtime, step.pair.comparison_id) for step in steps if step.pair}
+    assert len(ids) == len({runtime for runtime, _ in ids}) == 2
+
+
+def test_models_without_a_common_runtime_are_refused() -> None:
+    """A tflite file is compared with an ONNX file, runtime against runtime."""
+    made = replace(plan(A), against=C, pair_count=3)
+    with pytest.raises(UsageError, match=r"no runtime loads both a\.tflite and c\.onnx"):
+        made.steps(SYSTEM)
+
+
+def test_runtimes_are_compared_where_that_was_allowed() -> None:
+    """Which runtime is faster cannot be asked with pairs at all."""
+    made = replace(plan(A), against=C, pair_count=3, is_across_runtimes=True)
+    steps = made.steps(SYSTEM)
+    assert len(steps) == 6
+    assert {(s.model.name, s.runtime, s.pair.side) for s in steps if s.pair} == {
+        ("a.tflite", "litert", "baseline"),
+        ("c.onnx", "onnx", "candidate"),
+    }
+    assert len({s.pair.comparison_id for s in steps if s.pair}) == 1
+
+
+def test_runtime_that_does_not_work_is_refused() -> None:
+    """A run fails on the device after a minute of preparation."""
+    with pytest.raises(RuntimeUnavailable, match="broken is not usable: no wheel"):
+        plan(C, runtime="broken").steps(SYSTEM)
+    with pytest.raises(UsageError, match="does not load"):
+        plan(C, runtime="litert").steps(SYSTEM)

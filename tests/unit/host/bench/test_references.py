@@ -1,0 +1,119 @@
+"""Which model an accuracy is held against, and what that one has achieved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebench.host.bench.builtin import builtin_models, find_model
+from edgebench.host.bench.references import (
+    find_references,
+    reference_accuracy,
+    with_references_first,
+)
+from edgebench.host.bench.run import Model, open_model
+from edgebench.protocol.errors import UsageError
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Model:
+    """A model that is not built in."""
+    path = tmp_path / "digits_int8.tflite"
+    path.write_bytes(b"something else")
+    return open_model(path)
+
+
+def document(
+    model: Model,
+    runtime: str,
+    value: float | None,
+    run_id: str = "run",
+    state: str = "valid",
+) -> dict[str, Any]:
+    """As much of a run as is looked at."""
+    accuracy = None if value is None else {"value": value}
+    return {
+        "run_id": run_id,
+        "model": {"sha256": model.sha256},
+        "runtime": {"name": runtime},
+        "metrics": {"accuracy": accuracy},
+        "verdict": {"state": state},
+    }
+
+
+def test_built_in_models_have_their_own_siblings(own: Model) -> None:
+    """An int8 model is held against one of another format, or by its file name alone."""
+    found = find_references([*builtin_models(), own], None)
+    pairs = {model.name: reference.name for model, reference in found.items()}
+    assert pairs == {
+        "digits_int8.tflite": "digits_fp32.tflite",
+        "digits_int8.onnx": "digits_fp32.onnx",
+    }
+    assert own not in found, "it has the name of a built-in model, and not its content"
+
+
+def test_copy_of_a_built_in_model_has_its_sibling_too(tmp_path: Path) -> None:
+    """A built-in model under another path loses its reference."""
+    path = tmp_path / "mine.tflite"
+    path.write_bytes(find_model("digits_int8.tflite").path.read_bytes())
+    copy = open_model(path)
+    assert find_references([copy], None)[copy].name == "digits_fp32.tflite"
+
+
+def test_named_reference_is_for_all_models_but_itself(own: Model) -> None:
+    """A model is held against itself, and is perfect."""
+    reference = find_model("digits_fp32.tflite")
+    models = [own, find_model("digits_int8.tflite"), reference]
+    assert find_references(models, "digits_fp32.tflite") == {
+        own: reference,
+        models[1]: reference,
+    }
+    assert find_references([reference], str(reference.path)) == {}
+
+
+def test_named_reference_that_is_not_there_is_a_mistake() -> None:
+    """The accuracy has no reference, since its name was mistyped."""
+    with pytest.raises(UsageError, match=r"No such file or directory: fp23\.tflite"):
+        find_references(builtin_models(), "fp23.tflite")
+
+
+def test_references_are_measured_first_and_once(own: Model) -> None:
+    """A model is held against a run that comes after it, or that is made twice."""
+    int8, fp32 = find_model("digits_int8.tflite"), find_model("digits_fp32.tflite")
+    models = [own, int8, fp32]
+    order = with_references_first(models, find_references(models, None))
+    assert order == [fp32, own, int8]
+    assert with_references_first(models, find_references(models, fp32.path)) == [fp32, own, int8]
+    assert with_references_first([own], {}) == [own]
+
+
+def test_accuracy_of_the_reference_is_the_latest_on_the_same_runtime(own: Model) -> None:
+    """An int8 model on one runtime is held against the fp32 model on another."""
+    other = find_model("digits_fp32.tflite")
+    documents = [
+        document(own, "litert", 0.5, "old"),
+        document(own, "litert", 0.75, "new"),
+        document(own, "tflite", 0.1, "other runtime"),
+        document(other, "litert", 0.2, "other model"),
+        document(own, "litert", None, "not answered"),
+    ]
+    found = reference_accuracy(own, "litert", documents)
+    assert found is not None
+    assert (found.run_id, found.model, found.value) == ("new", own.name, 0.75)
+
+
+def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
+    """An fp32 model that only another runtime loads is measured, and then forgotten."""
+    documents = [document(own, "onnx", 0.5, "there"), document(own, "onnx", 0.75, "later")]
+    found = reference_accuracy(own, "litert", documents)
+    assert found is not None
+    assert found.run_id == "later"
+
+
+def test_reference_that_was_not_measured_has_no_accuracy(own: Model) -> None:
+    """A failed reference is an accuracy of zero, and every model is better."""
+    assert reference_accuracy(own, "litert", []) is None
+    assert reference_accuracy(own, "litert", [document(own, "litert", None)]) is None
+    assert reference_accuracy(None, "litert", [document(own, "litert", 0.5)]) is None

@@ -1,0 +1,84 @@
+"""What a person sees while a measurement goes on, on a terminal and in a log file."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from edgebench.host.bench.run import Model
+from edgebench.host.bench.watcher import Place
+from edgebench.host.cli import progress
+from edgebench.host.cli.progress import ProgressWatcher
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.record import Phase
+
+MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64, 5)
+Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """A watcher and what it draws."""
+
+    def make(*, is_terminal: bool, width: int = 120) -> tuple[ProgressWatcher, io.StringIO]:
+        out = io.StringIO()
+        made = Console(file=out, force_terminal=is_terminal, width=width, color_system=None)
+        monkeypatch.setattr(progress, "console", lambda **_: made)
+        return ProgressWatcher(), out
+
+    return make
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("device", ["board", "[/]", "[red]board", "a\x1b[2J"])
+def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:
+    """A name with a bracket in it ends the measurement, or a phase has no words."""
+    watcher, out = watch(is_terminal=is_terminal)
+    with watcher:
+        watcher.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
+        watcher.run(device, MODEL, "litert", Place(2, 6))
+        watcher.pushed(1000, 24_376)
+        for phase in Phase:
+            watcher.progress(Progress("run-1", phase, 3.0))
+        watcher.failed(MODEL, "litert", ModelRefused("no"))
+        watcher.collected({"run_id": "run-0"})
+        watcher.doubted("run-2", ModelRefused("odd"))
+    assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
+    text = out.getvalue()
+    assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
+    assert "note: run run-0 had finished while no host was there; stored" in text
+    assert "warning: run run-2 stays on the device: odd" in text
+    assert "2/6 digits.tflite on litert" in text
+    assert "\x1b[2J" not in text
+    assert is_terminal or "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
+    """Of six devices that take turns, nobody sees which one is measured."""
+    watcher, out = watch(is_terminal=True, width=width)
+    model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", "0" * 64, 5)
+    with watcher:
+        watcher.run("jetson-2", model, "litert", Place(2, 6))
+        watcher.progress(Progress("run-1", Phase.MEASURING, 3.0))
+        watcher.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
+        watcher._bar.refresh()
+    lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "measuring" in line]
+    assert lines
+    assert all("2/6 " in line and "jetson-2" in line for line in lines)
+    assert all("71.2 °C, 1.50 GHz" in line for line in lines[-1:])
+
+
+def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
+    """A late notice ends the measurement."""
+    watcher, out = watch(is_terminal=True)
+    watcher.progress(Progress("run-1", Phase.LOADING))
+    watcher.pushed(1, 2)
+    assert out.getvalue() == ""

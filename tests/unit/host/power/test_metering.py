@@ -1,0 +1,74 @@
+"""Which meter a run is asked to take, where the agent has it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from support.energy import header
+
+from edgebench.host.analysis.energy.sync.alignment import SyncMethod
+from edgebench.host.power.metering import Metering
+from edgebench.meters.polled import HOST_CLOCK
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import MeterNotServed
+
+FULL = "ppk2:/dev/ttyACM0,supply=3.3"
+
+
+@pytest.mark.parametrize(
+    ("clock", "smoothing_s", "sync", "chip_s"),
+    [
+        ("meter:7", None, None, 0.02),
+        ("meter:7", 0.002, None, 0.02),
+        ("meter:7", 0.5, None, None),
+        ("meter:7", 0.5, SyncMethod.CODED_LOAD, 2.0),
+        (HOST_CLOCK, None, None, None),
+    ],
+)
+def test_code_is_played_for_meters_that_can_see_it(
+    clock: str, smoothing_s: float | None, sync: SyncMethod | None, chip_s: float | None
+) -> None:
+    """A run of two minutes, so that a tester sees a pattern that arrivals tell better."""
+    found = header(clock=clock, smoothing_s=smoothing_s)
+    metering = Metering(name="x", meter=None, header=found, sync=sync)
+    assert metering.settings()["load_code_chip_s"] == chip_s
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "min_window_s", "least_s", "most_s"),
+    [(1000.0, 0.001, 2.0, 2.0), (10.0, 1.0, 6.0, 6.0), (100.0, 5.0, 6.7, 8.0)],
+)
+def test_idle_is_long_enough_for_the_meter(
+    rate_hz: float, min_window_s: float, least_s: float, most_s: float
+) -> None:
+    """What is left of an idle window is too short, and every net energy is refused."""
+    found = header(rate_hz=rate_hz, min_window_s=min_window_s)
+    idle_s = Metering(name="x", meter=None, header=found).settings()["idle_duration_s"]
+    assert least_s <= idle_s <= most_s
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "min_window_s", "loop_s"),
+    [(1000.0, 0.001, 10.0), (10.0, 1.0, 10.0), (1.0, 1.0, 40.0), (0.5, 100.0, 200.0)],
+)
+def test_loop_is_long_enough_for_the_meter(
+    rate_hz: float, min_window_s: float, loop_s: float
+) -> None:
+    """The preset's ten seconds are measured with a battery's gauge, which needs 100 s."""
+    found = header(rate_hz=rate_hz, min_window_s=min_window_s)
+    assert Metering(name="x", meter=None, header=found).loop_s(10.0) == loop_s
+    assert Metering(name="agent:x", meter=None, header=None).loop_s(10.0) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"), [("ppk2", FULL), ("ppk2:/dev/x", None), ("rap", None)]
+)
+def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None) -> None:
+    """Somebody writes agent:ppk2, and is told to start the agent as it was started."""
+    metering = Metering(name=f"agent:{wanted}", meter=None, header=None)
+    system = SimpleNamespace(device=SimpleNamespace(name="pi"), meters=(FULL, "rapl", "rapl:/x"))
+    with pytest.raises(MeterNotServed) as refused:
+        metering.require_served(cast("SystemDescription", system))
+    assert refused.value.meant == meant

@@ -1,0 +1,102 @@
+"""Meters that are opened for a session or only looked at, and are given back however that ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.joulescope import FakeDriver
+from support.km003c import Km003cEmulator
+from support.lpm01a import Lpm01aEmulator
+from support.usb_bus import UsbBus
+
+from edgebench.host.power.session import look_at_meters, open_meter, record
+from edgebench.meters.base import Header
+from edgebench.meters.bulk import BulkTransport
+from edgebench.meters.joulescope import device as joulescope_device
+from edgebench.meters.km003c import device as km003c_device
+from edgebench.meters.lpm01a import device as lpm01a_device
+from edgebench.meters.synthetic.device import Synthetic
+from edgebench.protocol.errors import StoreError, TargetError
+
+
+@pytest.fixture
+def tester(monkeypatch: pytest.MonkeyPatch) -> Km003cEmulator:
+    """A USB tester that the kernel has a driver for; the only one here."""
+    emulator = Km003cEmulator(kernel_drivers={0})
+    bus = UsbBus(emulator)
+    connect = km003c_device.connect
+    monkeypatch.setattr(km003c_device, "connect", lambda serial: connect(serial, bus))
+    return emulator
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a mistake of ours")])
+def test_meter_that_does_not_open_is_given_back(
+    error: BaseException, tester: Km003cEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C keeps a port taken, or a USB tester from the kernel until it is plugged in again."""
+
+    def read(transport: BulkTransport, timeout_s: float) -> bytes:
+        assert tester.claimed
+        raise error
+
+    monkeypatch.setattr(BulkTransport, "read", read)
+    expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else TargetError
+    with pytest.raises(expected):
+        open_meter("km003c")
+    assert tester.kernel_drivers == {0}
+    assert not tester.claimed
+
+
+def test_list_of_meters_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`edgebench meters` powers a device, or sets up a meter that somebody is about to use."""
+    driver = FakeDriver(range_number=0)
+    monkeypatch.setattr(joulescope_device, "load_driver", lambda: driver)
+    with Lpm01aEmulator() as emulator:
+        monkeypatch.setattr(lpm01a_device, "find_port", lambda *usb_id: emulator.path)
+        found = look_at_meters()
+    assert isinstance(found["joulescope"], Header)
+    assert isinstance(found["lpm01a"], Header)
+    assert driver.published == {}
+    assert not [one for one in emulator.commands if one.split()[0] in ("acqmode", "freq", "stop")]
+    assert "volt 3300m" not in emulator.commands
+    assert not emulator.is_hosted
+
+
+def test_meter_that_fails_to_close_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One driver that fails as it lets go, and nobody learns which meters there are."""
+
+    def close(meter: Synthetic) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Synthetic, "close", close)
+    assert isinstance(look_at_meters()["synthetic"], Header)
+
+
+def test_session_that_is_interrupted_as_it_begins_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store fills with directories in which nothing was begun."""
+    driver = FakeDriver()
+
+    def subscribe(*words: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(joulescope_device, "load_driver", lambda: driver)
+    monkeypatch.setattr(FakeDriver, "subscribe", subscribe)
+    meter, _ = open_meter("joulescope")
+    with pytest.raises(KeyboardInterrupt):
+        record(meter, tmp_path / "session", 1.0, lambda passed_s: None)
+    meter.close()
+    assert not (tmp_path / "session").exists()
+
+
+@pytest.mark.parametrize("name", ["meter.spool", "run.json", "power.parquet"])
+def test_recording_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) -> None:
+    """What was imported, or another run's samples, are gone, and nobody is told."""
+    (tmp_path / name).write_bytes(b"theirs")
+    meter, _ = open_meter("synthetic")
+    with pytest.raises(StoreError, match=rf"there is a .* already: .*/{name}$"):
+        record(meter, tmp_path, 0.1, lambda passed_s: None)
+    meter.close()
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(name, b"theirs")]
