@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.text import one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -106,8 +107,7 @@ class Recorder(ABC):
             self._end(str(exc))
         except Exception as exc:  # pyserial's, pyvisa's, a bug of ours: the run goes on
             logger.exception("meter %s", self._header.driver)
-            said = " ".join(str(exc).split())[:200]
-            self._end(f"the meter's driver failed: {said or type(exc).__name__}")
+            self._end(f"the meter's driver failed: {one_line(exc)}")
 
     def _run(self) -> None:
         try:

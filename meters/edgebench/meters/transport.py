@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from edgebench.meters.options import install
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
@@ -174,4 +175,4 @@ def _refusal(path: str, exc: Exception) -> str:
 
 
 def _reason(exc: Exception) -> str:
-    return getattr(exc, "strerror", None) or str(exc)
+    return one_line(getattr(exc, "strerror", None) or exc)

@@ -30,6 +30,7 @@ from cattrs.errors import BaseValidationError
 from edgebench.protocol.errors import EdgebenchError, LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.messages import Message
 from edgebench.protocol.plain import make_strict
+from edgebench.protocol.text import one_line
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -105,7 +106,7 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
     try:
         return _converter.structure(value, kind)
     except _STRUCTURE_ERRORS as exc:
-        raise RemoteProtocolError(f"not a valid {kind.__name__}: {_brief(exc)}") from exc
+        raise RemoteProtocolError(f"not a valid {kind.__name__}: {one_line(exc)}") from exc
 
 
 def kind_of(message_type: type[object]) -> str:
@@ -117,7 +118,7 @@ def _decode_header(header: memoryview) -> tuple[int, Message]:
     try:
         parts = msgpack.unpackb(header, strict_map_key=True)
     except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as exc:
-        raise RemoteProtocolError(f"header is not msgpack: {_brief(exc)}") from exc
+        raise RemoteProtocolError(f"header is not msgpack: {one_line(exc)}") from exc
     if not isinstance(parts, list) or len(parts) != 3:
         raise RemoteProtocolError("header is not [kind, number, body]")
     kind, number, body = parts
@@ -145,10 +146,6 @@ def _children(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
-
-
-def _brief(exc: BaseException) -> str:
-    return " ".join(str(exc).split())[:200] or type(exc).__name__
 
 
 _STRUCTURE_ERRORS = (

@@ -48,6 +48,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
+from edgebench.protocol.text import one_line
+
 MAX_TEXT = 1000
 """Characters of an error's text that are taken from the other side."""
 
@@ -288,8 +290,7 @@ class RunDamaged(StoreError):
 
 def error_from_code(code: int, text: str) -> EdgebenchError:
     """The local exception for an error that an agent reported by `code`; its text is one line."""
-    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(line[:MAX_TEXT])
+    return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(one_line(text, MAX_TEXT))
 
 
 _CLASSES: tuple[type[EdgebenchError], ...] = (

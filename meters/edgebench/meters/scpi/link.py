@@ -19,6 +19,7 @@ from typing import Any
 from edgebench.meters.options import install
 from edgebench.meters.scpi.answers import SPECIAL, block_length, length_digits
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.text import one_line
 
 ANSWER_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
@@ -196,5 +197,5 @@ def open_link(address: str, answer_s: float = ANSWER_S) -> Link:
 
 
 def _reason(exc: Exception) -> str:
-    text = getattr(exc, "description", None) or getattr(exc, "strerror", None) or str(exc)
-    return (str(text).splitlines() or [type(exc).__name__])[0]
+    text = getattr(exc, "description", None) or getattr(exc, "strerror", None) or exc
+    return one_line(text)

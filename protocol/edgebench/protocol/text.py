@@ -1,0 +1,35 @@
+"""Text that others chose (a device, a model file, a library), made fit to print."""
+
+from __future__ import annotations
+
+MAX_LINE_CHARS = 200
+
+
+def printable(text: object, *, keep_lines: bool = False) -> str:
+    r"""Text with `?` in the place of every character that a terminal would obey.
+
+    Args:
+        text: Anything; what counts is its `str`.
+        keep_lines: Leave line feeds as they are.
+
+    >>> printable("a\x1b[31m b\n"), printable("a\nb", keep_lines=True)
+    ('a?[31m b?', 'a\nb')
+    """
+    kept = "\n" if keep_lines else ""
+    return "".join(char if char.isprintable() or char in kept else "?" for char in str(text))
+
+
+def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
+    r"""Text as one printable line; an exception without a text is named by its class.
+
+    Args:
+        text: An exception, or anything else that has words.
+        max_chars: Length of the line; where it was longer, its last character is "…".
+
+    >>> one_line(ValueError("no\n number")), one_line(KeyboardInterrupt()), one_line("abc", 2)
+    ('no number', 'KeyboardInterrupt', 'a…')
+    """
+    line = printable(" ".join(str(text).split()))
+    if not line and isinstance(text, BaseException):
+        line = type(text).__name__
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

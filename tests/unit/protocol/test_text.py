@@ -1,0 +1,47 @@
+"""Text of others on our terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgebench.protocol.text import MAX_LINE_CHARS, one_line, printable
+
+
+@given(st.text())
+def test_nothing_is_left_that_a_terminal_obeys(text: str) -> None:
+    """A device's name moves the cursor, or turns the line around."""
+    shown = printable(text)
+    assert len(shown) == len(text)
+    assert shown.isprintable()
+    assert all(new == old or new == "?" for new, old in zip(shown, text, strict=True))
+
+
+def test_lines_are_kept_where_they_are_wanted() -> None:
+    """A page of a device's words becomes one endless line, or keeps more than its line feeds."""
+    assert printable("a\tb\r\nc\u202e", keep_lines=True) == "a?b?\nc?"
+
+
+@given(st.text(), st.integers(1, 400))
+def test_line_is_one_and_fits(text: str, max_chars: int) -> None:
+    """A message breaks a table, or a log that is read line by line."""
+    line = one_line(text, max_chars)
+    assert line.isprintable()
+    assert len(line) <= max_chars
+    assert not any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in line)
+
+
+def test_long_line_shows_that_it_was_longer() -> None:
+    """Half a sentence is taken for a whole one."""
+    assert one_line("a" * MAX_LINE_CHARS) == "a" * MAX_LINE_CHARS
+    assert one_line("a" * (MAX_LINE_CHARS + 1)) == "a" * (MAX_LINE_CHARS - 1) + "…"
+
+
+@pytest.mark.parametrize("silent", [ValueError(), ValueError("  \n ")])
+def test_exception_without_words_has_its_name(silent: Exception) -> None:
+    """A failure is told by nothing behind a colon."""
+    assert one_line(silent) == "ValueError"
+    assert one_line("") == "", "that is no exception"
