@@ -52,7 +52,7 @@ from ppk2lab.calibration import RangeCalibration, SpikeFilter
 from ppk2lab.protocol.samples import SampleBlock, SampleStreamParser
 
 from edgebench.meters.base import Packet
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.metadata import Calibration
 from edgebench.meters.ppk2.words import RATE_HZ
 
@@ -153,7 +153,7 @@ def ours(parts: list[bytes]) -> None:
 
 def new_decoder() -> Ppk2Decoder:
     """Of a unit in source mode."""
-    return Ppk2Decoder(Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
+    return Ppk2Decoder(Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
 
 
 def ppk2_api(parts: list[bytes]) -> None:

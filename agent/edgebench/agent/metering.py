@@ -169,14 +169,14 @@ class Metering:
 
     def _record(self, name: str) -> str | None:
         """Open the meter and begin; why that cannot be, if it cannot."""
-        from edgebench.meters.base import Missing
+        from edgebench.meters.base import AbsentMeter
         from edgebench.meters.registry import find_meter
 
         meter = find_meter(name)
         self._open.callback(meter.close)
         found = meter.open()
         self._open.callback(meter.close)  # again: while it opened, the run may have given it up
-        if isinstance(found, Missing):
+        if isinstance(found, AbsentMeter):
             return found.reason
         session = meter.session(self._path)
         self._session = self._open.enter_context(session)
