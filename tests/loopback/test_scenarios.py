@@ -304,7 +304,7 @@ def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
         paired, "digits_fp32.tflite", "litert", accuracy=many_images(tmp_path), watcher=at
     )
     assert at.was_called
-    reason = "worker was killed by SIGKILL while checking the answers"
+    reason = "worker was killed by SIGKILL while checking the outputs"
     assert rules(run)["complete"] == ("pass", "run completed")
     assert rules(run)["agreement"][0] == "unknown"
     assert reason in rules(run)["agreement"][1]

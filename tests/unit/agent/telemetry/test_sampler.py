@@ -19,7 +19,7 @@ from edgebench.agent.telemetry import sampler
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.agent.telemetry.live import Observer
 from edgebench.agent.telemetry.source import FileSensors, NoData, scaled
-from edgebench.agent.telemetry.sources.thermal import Thermal
+from edgebench.agent.telemetry.sources.thermal import ThermalSource
 from edgebench.protocol.record import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
 
@@ -188,7 +188,9 @@ class Breaking:
 def test_source_that_fails_to_look_is_absent_with_its_reason(tmp_path: Path) -> None:
     """A file of an unknown board in one source costs the telemetry of all others."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
-    opened, facts = sampler.open_sources(root, SamplerJob(PID, str(root)), (Breaking, Thermal))
+    opened, facts = sampler.open_sources(
+        root, SamplerJob(PID, str(root)), (Breaking, ThermalSource)
+    )
     assert len(opened) == 1
     assert facts.sensors == ("thermal.cpu-thermal.0.temp_c",)
     (absent,) = facts.absent
@@ -234,8 +236,8 @@ def test_sensor_that_hangs_does_not_keep_the_trace_of_the_others(
         fast = FileSensors()
         assert fast.add("thermal.cpu.0.temp_c", Path("/proc/self/coredump_filter"), scaled())
         sources = [
-            sampler.Opened(Stuck(), 0, 2.0, is_slow=True),
-            sampler.Opened(fast, 1, 10.0, is_slow=False),
+            sampler.OpenedSource(Stuck(), 0, 2.0, is_slow=True),
+            sampler.OpenedSource(fast, 1, 10.0, is_slow=False),
         ]
         facts = TelemetryFacts((*Stuck.sensors, *fast.sensors), rate_hz=10.0)
         traces = sampler.sample(sources, facts, SamplerJob(PID))

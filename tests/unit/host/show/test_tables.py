@@ -271,7 +271,7 @@ def test_descriptions_of_a_device_cannot_reach_the_terminal() -> None:
     """What a device says about its chip and its system moves the cursor."""
     from dataclasses import replace
 
-    from edgebench.host.devices.discovery import Access, Found
+    from edgebench.host.devices.discovery import Access, DiscoveredDevice
 
     made = document()
     made["device"] |= {"soc": EVIL, "os": EVIL}
@@ -279,5 +279,5 @@ def test_descriptions_of_a_device_cannot_reach_the_terminal() -> None:
     assert not CONTROL.search(printed(run_page(made)))
     runtime = RuntimeReport(EVIL, ("tflite",), reason=EVIL, install=EVIL)
     system = SystemDescription(replace(DEVICE, name=EVIL, profile=EVIL), ENVIRONMENT, (runtime,))
-    found = Found(EVIL, EVIL, Access.READY, EVIL, EVIL, system)
+    found = DiscoveredDevice(EVIL, EVIL, Access.READY, EVIL, EVIL, system)
     assert not CONTROL.search(printed(devices_table([found])))
