@@ -8,7 +8,9 @@ close  may be called twice
 from __future__ import annotations
 
 import errno
+import re
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,6 +20,9 @@ from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
+_QUIET_S = 0.1
+"""Nothing comes for so long: nothing is on its way."""
+_HEARD_MAX_BYTES = 1 << 20
 NO_PERMISSION = "no permission to use serial port"
 """Begins the refusal that a group of the user's would mend."""
 NO_TESTER_PERMISSION = "no permission to use the USB tester at"
@@ -40,7 +45,7 @@ class Transport(Protocol):
     """A connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come.
+        """What has come; waits at most its timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.
@@ -134,6 +139,28 @@ class TcpTransport:
     def close(self) -> None:
         """Let go."""
         self._socket.close()
+
+
+def read_until(
+    transport: Transport, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
+) -> bytes:
+    """What was heard, and what comes until the end is found in it or the time is over."""
+    deadline_s = time.monotonic() + limit_s
+    while not end.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
+        heard = (heard + transport.read(left_s))[-_HEARD_MAX_BYTES:]
+    return heard
+
+
+def run_dry(transport: Transport, complaint: str, limit_s: float) -> None:
+    """Read what is still on its way, until nothing comes; some instruments never fall silent.
+
+    Raises:
+        TargetError: with the complaint, where it goes on for longer than the limit.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while transport.read(_QUIET_S):
+        if time.monotonic() > deadline_s:
+            raise TargetError(complaint)
 
 
 def find_port(vendor: int, product: int) -> str:

@@ -22,7 +22,7 @@ from edgebench.meters.hid import HidDevice, HidTransport, choose_device
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.transport import Transport
+from edgebench.meters.transport import Transport, run_dry
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -66,12 +66,8 @@ class KeepAlive:
 
     def stop(self) -> None:
         """Let it fall silent."""
-        deadline_s = time.monotonic() + _ANSWER_S
-        while self._transport.read(_QUIET_S):
-            if time.monotonic() > deadline_s:
-                raise TargetError(
-                    f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
-                )
+        complaint = f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
+        run_dry(self._transport, complaint, _ANSWER_S)
 
     def read(self, timeout_s: float) -> bytes:
         """What has come; tells the tester to go on."""
