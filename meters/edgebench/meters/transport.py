@@ -1,4 +1,4 @@
-"""Byte streams to instruments: a serial port or a TCP socket; tests put their own in.
+"""Byte streams to instruments: a serial port, or what a test puts in its place.
 
 read   waits at most its timeout for the first byte, then gives what is there; b"" after that
 write  all of it
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import re
-import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -24,9 +23,9 @@ _QUIET_S = 0.1
 """Nothing comes for so long: nothing is on its way."""
 _HEARD_MAX_BYTES = 1 << 20
 NO_PERMISSION = "no permission to use serial port"
-"""Begins the refusal that a group of the user's would mend."""
+"""Begin of the refusal that a group of the user's would mend."""
 NO_TESTER_PERMISSION = "no permission to use the USB tester at"
-"""The same, of one that a rule of udev would mend."""
+"""Begin of the refusal that a rule of udev would mend."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
@@ -38,7 +37,7 @@ _REFUSALS = {
     errno.EISDIR: "not a serial port: {path}",
     errno.ENOTTY: "not a serial port: {path}",
 }
-"""By what the system says; EAGAIN is another program's lock."""
+"""Refusals by what the system says; EAGAIN is another program's lock."""
 
 
 class Transport(Protocol):
@@ -105,40 +104,23 @@ class SerialTransport:
         self._port.close()
 
 
-class TcpTransport:
-    """A socket."""
+class Dialog:
+    """A transport that knows its instrument's words; what is not said of it goes through."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 5.0) -> None:
-        self._name = f"{host}:{port}"
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as exc:
-            raise TargetError(f"no instrument answers at {self._name}: {_reason(exc)}") from exc
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
         """What has come."""
-        self._socket.settimeout(timeout_s)
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except (TimeoutError, BlockingIOError):
-            return b""
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
-        if not data:
-            raise TargetError(f"instrument {self._name} closed the connection")
-        return data
+        return self._transport.read(timeout_s)
 
     def write(self, data: bytes) -> None:
         """Send in one piece."""
-        self._socket.settimeout(5.0)
-        try:
-            self._socket.sendall(data)
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
+        self._transport.write(data)
 
     def close(self) -> None:
         """Let go."""
-        self._socket.close()
+        self._transport.close()
 
 
 def read_until(
@@ -198,8 +180,4 @@ def _refusal(path: str, exc: Exception) -> str:
         found = cause.args[0] if cause is not None and cause.args else None
         if found in _REFUSALS:
             return _REFUSALS[found].format(path=path)
-    return f"serial port {path} cannot be opened: {_reason(exc)}"
-
-
-def _reason(exc: Exception) -> str:
-    return one_line(getattr(exc, "strerror", None) or exc)
+    return f"serial port {path} cannot be opened: {one_line(getattr(exc, 'strerror', None) or exc)}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from edgebench.meters.transport import Transport, read_until, run_dry
+from edgebench.meters.transport import Dialog, Transport, read_until, run_dry
 from edgebench.protocol.errors import TargetError
 
 ANSWER_S = 3.0
@@ -25,11 +25,11 @@ class Lpm01aRefusal(TargetError):
     """The unit answers, and says no."""
 
 
-class Lpm01aDialog:
-    """A transport that can ask, and keeps what it read behind an answer for the next read."""
+class Lpm01aDialog(Dialog):
+    """Asks, and keeps what it read behind an answer for the next read."""
 
     def __init__(self, transport: Transport, answer_s: float = ANSWER_S) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._answer_s = answer_s
         self._ahead = b""
 
@@ -38,15 +38,7 @@ class Lpm01aDialog:
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
-        return self._transport.read(timeout_s)
-
-    def write(self, data: bytes) -> None:
-        """Send in one piece."""
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Let go."""
-        self._transport.close()
+        return super().read(timeout_s)
 
     def ask(self, command: str) -> str:
         """Send a command; what its acknowledgement says behind the command's own words.

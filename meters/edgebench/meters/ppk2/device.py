@@ -35,7 +35,7 @@ USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
 """Ignored by the unit."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
-"""At its output as a source, and at its input as an ampere meter.
+"""Voltages at its output as a source, and at its input as an ampere meter.
 
 Source: Nordic, PPK2 user guide.
 """
@@ -63,7 +63,7 @@ _LIMITS = tuple(
     CurrentLimit(limit_a=limit_a, range=place, reference="about, where it changes the range")
     for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, 1.0))
 )
-"""Where each range ends and the next begins; for the last, the highest current Nordic allows."""
+"""Ends of the ranges, about; of the last one, the highest current that Nordic allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
