@@ -70,7 +70,7 @@ class ArrivalLine:
     slope: float
     """Host seconds per meter second, minus one; 0 where the recording is too short to tell."""
     residual_ns: float
-    """By which the earliest arrival of a typical second lies above the line."""
+    """Distance of a typical second's earliest arrival from the line, upwards."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class ArrivalEnvelope:
     """Collects the earliest arrival of each second, whatever the meter."""
 
     _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """By second of the meter: host minus meter time, and the meter's time."""
+    """Host minus meter time, and the meter's time, by second of the meter."""
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
         """The sample of this time of the meter had come by this time of the host."""

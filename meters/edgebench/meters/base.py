@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntFlag
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -50,7 +49,7 @@ class Flag(IntFlag):
 
 
 LossDetection = Literal["counter", "mod64", "device_timestamps", "wallclock", "none"]
-"""How a driver can know that samples are missing."""
+"""Means by which a driver can know that samples are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +83,9 @@ class Capability:
     min_window_s: float = 0.0
     """Energy over less than this says nothing."""
     arrival_error_s: float | None = USB_ARRIVAL_S
-    """By which even the earliest samples may come late; None: arrivals say nothing of time."""
+    """Delay that even the earliest samples may have; None: arrivals say nothing of time."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Of its ranges, lowest first, or of its channels; empty where nobody knows."""
+    """Limits of its ranges, lowest first, or of its channels; empty where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,7 @@ class SampleBlock:
     power_w: Floats
     flags: NDArray[np.uint8]
     begin_ns: NDArray[np.int64] | None = None
-    """Where each interval begins, of a meter that averages."""
+    """Begin of each interval, where the meter averages."""
     current_a: Floats | None = None
     voltage_v: Floats | None = None
     digital: NDArray[np.uint8] | None = None
@@ -169,17 +168,17 @@ class LossReport:
     is_ambiguous: bool = False
     """More may be lost: the meter's counter cannot tell."""
     desync_count: int = 0
-    """How often the stream lost its framing."""
+    """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
     rate_error_ppm: float | None = None
     """Received against the host's clock; None: too short to tell."""
     rate_span_s: float | None = None
-    """How long that was looked at."""
+    """Time over which that was seen."""
     trouble: str | None = None
     """What ended the recording early; one line."""
     torn_bytes: int = 0
-    """At its end, that are no whole packet of the meter's: the host crashed there."""
+    """Bytes at the end that are no whole packet: the host crashed there."""
 
     @property
     def lost_ratio(self) -> float:
@@ -195,7 +194,7 @@ class Packet:
     first_rx_ns: int
     """Host clock (monotonic): when the read began to wait."""
     last_rx_ns: int
-    """When it returned."""
+    """Host clock: when the read returned."""
     data: bytes
 
 
@@ -232,12 +231,7 @@ class MeterSession(Protocol):
         """Start recording."""
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop recording."""
         ...
 

@@ -112,7 +112,7 @@ class BatteryDecoder(PolledDecoder):
         super().__init__(header)
         self._scale = from_plain(header.facts, GaugeScale)
         self._last: tuple[int, int, int] | None = None
-        """When the gauge last had something new, and what it was."""
+        """Time of the gauge's last new value, and the value."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """One point in every round."""

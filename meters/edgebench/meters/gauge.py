@@ -30,7 +30,7 @@ LOAD_MIN_A = 0.010
 CURRENT_MAX_A = 20.0
 """More than the battery of a phone or a laptop gives."""
 VOLTAGE_LIMITS_V = (2.5, 60.0)
-"""From one empty cell to what is still extra-low voltage."""
+"""Lowest is one empty cell, highest is what is still extra-low voltage."""
 STATUS, DISCHARGING = "status", "Discharging"
 NO_VALUE = -(2**31)
 """What some gauges tell for no value (home-assistant/android#4977)."""
@@ -85,7 +85,7 @@ class Gauge:
     files: tuple[str, str, str]
     """Names of the files of current or power, of voltage, and of status."""
     how: str
-    """How it is known how it counts, and at what value: another one each time."""
+    """Origin of sign and unit, and the value they were seen at: another one each time."""
 
 
 def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:

@@ -24,7 +24,7 @@ from edgebench.meters.recorder import Recorder
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
-"""Of the mean interval, between which each is drawn, where values are instants: asked in step with
+"""Bounds of an interval, as a share of the mean one, where values are instants: asked in step with
 the inferences, a meter would see the same moment of each. Intervals that are spread over as much as
 their mean have no step, whatever the period.
 
@@ -39,7 +39,7 @@ _INTEGER_END = 1 << 64
 Reading = tuple[int, bytes | None]
 """Host clock in nanoseconds, and what a file said; None: it could not be read."""
 Read = Callable[[], list[Reading]]
-"""One round; raises TargetError where the meter is gone."""
+"""Reader of one round; raises TargetError where the meter is gone."""
 Clock = Callable[[], int]
 
 

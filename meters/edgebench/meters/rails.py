@@ -50,7 +50,7 @@ class Rail:
     name: str
     chip: str
     address: str
-    """Of the chip: more than one may have its name."""
+    """Address of the chip: more than one may have its name."""
     files: tuple[Path, ...]
     plan: RailPlan
     update_s: float

@@ -42,13 +42,13 @@ class Driver:
     make: Callable[[Options], Meter]
     make_decoder: Callable[[Header], Decoder]
     summary: str
-    """One line for people."""
+    """Description for people, one line."""
     usage: str = ""
     """The address and the options behind the name; empty: it takes neither."""
     is_external: bool = False
-    """It has wires of its own, to whatever device; the others measure the machine they run on."""
+    """Wires of its own lead to whatever device; the others measure the machine they run on."""
     extra: str = ""
-    """Of pyproject.toml, which brings the driver's library; empty: it needs none."""
+    """Extra of pyproject.toml that brings the driver's library; empty: it needs none."""
 
 
 DRIVERS: dict[str, Driver] = {

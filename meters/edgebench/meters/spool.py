@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 from zlib import crc32
 
@@ -62,12 +61,7 @@ class SpoolWriter:
     def __enter__(self) -> SpoolWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -107,7 +101,7 @@ class _Head:
     last_rx_ns: int
     length: int
     checksum: int
-    """Of the bytes."""
+    """CRC-32 of the bytes."""
 
 
 class Packets:
@@ -116,7 +110,7 @@ class Packets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
-        """At the end, of no whole packet, or zeros, as after a crash; when all were read."""
+        """Bytes at the end that a crash left: zeros, or no whole packet; when all were read."""
         self.damage: str | None = None
         """Why the rest cannot be read, if no crash leaves it so; one line."""
 

@@ -14,7 +14,7 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""How long a stop may wait for the thread's read."""
+"""Time that a stop may wait for the thread's read."""
 SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
 _SILENT_SAMPLES = 3

@@ -40,7 +40,7 @@ class UniformTimeline:
     lost_count: int = 0
     saturated_count: int = 0
     desync_count: int = 0
-    """How often the framing was lost."""
+    """Number of times that the framing was lost."""
     is_ambiguous: bool = False
     """More may be lost than is known."""
     gaps: list[Gap] = field(default_factory=list[Gap])
@@ -88,7 +88,7 @@ class UniformTimeline:
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """The same, where the decoder itself knows the times of the gap."""
+        """Leave out the places of a gap whose times the decoder itself knows."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
@@ -126,7 +126,7 @@ class UniformTimeline:
         )
 
     def _gap(self, end: int, count: int, cause: str) -> Gap:
-        """Of so many samples before the one at this place."""
+        """The gap of so many samples before the one at this place."""
         begin_ns, end_ns = (round(place * self._period_ns) for place in (end - count - 1, end))
         return Gap(max(0, begin_ns), end_ns, count, cause)
 

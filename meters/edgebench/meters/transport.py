@@ -1,4 +1,4 @@
-"""Byte streams to instruments: a serial port or a TCP socket; tests put their own in.
+"""Byte streams to instruments: a serial port, or what a test puts in its place.
 
 read   waits at most its timeout for the first byte, then gives what is there; b"" after that
 write  all of it
@@ -8,7 +8,8 @@ close  may be called twice
 from __future__ import annotations
 
 import errno
-import socket
+import re
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,10 +19,13 @@ from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
+_QUIET_S = 0.1
+"""Nothing comes for so long: nothing is on its way."""
+_HEARD_MAX_BYTES = 1 << 20
 NO_PERMISSION = "no permission to use serial port"
-"""Begins the refusal that a group of the user's would mend."""
+"""Begin of the refusal that a group of the user's would mend."""
 NO_TESTER_PERMISSION = "no permission to use the USB tester at"
-"""The same, of one that a rule of udev would mend."""
+"""Begin of the refusal that a rule of udev would mend."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
@@ -33,14 +37,14 @@ _REFUSALS = {
     errno.EISDIR: "not a serial port: {path}",
     errno.ENOTTY: "not a serial port: {path}",
 }
-"""By what the system says; EAGAIN is another program's lock."""
+"""Refusals by what the system says; EAGAIN is another program's lock."""
 
 
 class Transport(Protocol):
     """A connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come.
+        """What has come; waits at most its timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.
@@ -100,40 +104,45 @@ class SerialTransport:
         self._port.close()
 
 
-class TcpTransport:
-    """A socket."""
+class Dialog:
+    """A transport that knows its instrument's words; what is not said of it goes through."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 5.0) -> None:
-        self._name = f"{host}:{port}"
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as exc:
-            raise TargetError(f"no instrument answers at {self._name}: {_reason(exc)}") from exc
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
         """What has come."""
-        self._socket.settimeout(timeout_s)
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except (TimeoutError, BlockingIOError):
-            return b""
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
-        if not data:
-            raise TargetError(f"instrument {self._name} closed the connection")
-        return data
+        return self._transport.read(timeout_s)
 
     def write(self, data: bytes) -> None:
         """Send in one piece."""
-        self._socket.settimeout(5.0)
-        try:
-            self._socket.sendall(data)
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
+        self._transport.write(data)
 
     def close(self) -> None:
         """Let go."""
-        self._socket.close()
+        self._transport.close()
+
+
+def read_until(
+    transport: Transport, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
+) -> bytes:
+    """What was heard, and what comes until the end is found in it or the time is over."""
+    deadline_s = time.monotonic() + limit_s
+    while not end.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
+        heard = (heard + transport.read(left_s))[-_HEARD_MAX_BYTES:]
+    return heard
+
+
+def run_dry(transport: Transport, complaint: str, limit_s: float) -> None:
+    """Read what is still on its way, until nothing comes; some instruments never fall silent.
+
+    Raises:
+        TargetError: with the complaint, where it goes on for longer than the limit.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while transport.read(_QUIET_S):
+        if time.monotonic() > deadline_s:
+            raise TargetError(complaint)
 
 
 def find_port(vendor: int, product: int) -> str:
@@ -171,8 +180,4 @@ def _refusal(path: str, exc: Exception) -> str:
         found = cause.args[0] if cause is not None and cause.args else None
         if found in _REFUSALS:
             return _REFUSALS[found].format(path=path)
-    return f"serial port {path} cannot be opened: {_reason(exc)}"
-
-
-def _reason(exc: Exception) -> str:
-    return one_line(getattr(exc, "strerror", None) or exc)
+    return f"serial port {path} cannot be opened: {one_line(getattr(exc, 'strerror', None) or exc)}"

@@ -47,7 +47,7 @@ _ANSWER_S = 1.0
 _QUIET_S = 0.05
 """Nothing more comes, after so much was heard that it should be a record."""
 _SILENT_ANSWERS = 5
-"""So many questions without an answer: the tester is gone, or out of reach."""
+"""Questions without an answer after which the tester is gone, or out of reach."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
 """Voltage of USB; at more, digits are a smaller share."""

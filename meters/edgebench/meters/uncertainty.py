@@ -20,7 +20,7 @@ class Kind(Enum):
     OFFSET = "offset"
     """Amperes, volts or watts, whatever the signal."""
     RESOLUTION = "resolution"
-    """One step of the converter."""
+    """Step of the converter."""
     NOISE = "noise"
     """Standard deviation of a sample."""
     TIMEBASE = "timebase"
@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class Unit(Enum):
-    """Of a term's value."""
+    """Unit of a term's value."""
 
     RATIO = "ratio"
     AMPERE = "A"
@@ -75,10 +75,10 @@ class UncertaintyTerm:
     range: int | None = None
     """The range it applies to; None: all."""
     is_common: bool = True
-    """The same in every run with this meter: cancels where two runs are compared."""
+    """Error is equal in every run with this meter, and cancels where two runs are compared."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Where the value stands."""
+    """Place where the value stands."""
 
     @property
     def standard(self) -> float:
@@ -140,4 +140,4 @@ class CurrentLimit:
     """The channel it holds for; None: all."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Where the value stands."""
+    """Place where the value stands."""

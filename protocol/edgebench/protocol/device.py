@@ -49,7 +49,7 @@ class CpuDescription:
     """CPUs that this process may run on (affinity, cgroup cpuset)."""
     freq_hz_max: int | None = None
     governor: str | None = None
-    """Of the first frequency policy; None where the kernel offers none."""
+    """Governor of the first frequency policy; None where the kernel offers none."""
     features: tuple[str, ...] | None = None
     """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
     avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None where the device does not tell."""
@@ -86,6 +86,6 @@ class SystemDescription:
     simulated: bool = False
     """The device is made up, for tests and demos."""
     meters: tuple[str, ...] = ()
-    """That the agent serves, as `RunSpec.meter` takes them."""
+    """Meters that the agent serves, as `RunSpec.meter` takes them."""
     sync_line: str | None = None
-    """To a meter's digital input, if one is wired."""
+    """Line to a meter's digital input, if one is wired."""

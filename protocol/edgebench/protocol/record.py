@@ -49,7 +49,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str
     scale: float | None = None
-    """Of a quantised tensor: value = scale · (number − zero_point)."""
+    """Scale of a quantised tensor: value = scale · (number − zero_point)."""
     zero_point: int | None = None
 
 
@@ -109,7 +109,7 @@ class MemoryFacts:
     steady_rss_bytes: int | None = None
     """After the timed loop."""
     steady_pss_bytes: int | None = None
-    """The same, with shared pages divided among those who share them."""
+    """Steady memory, with shared pages divided among those who share them."""
     arena_bytes: int | None = None
     """What the runtime says that its tensors take; None where it does not tell."""
 
@@ -201,9 +201,9 @@ class OperatorTime:
     name: str
     """The model's own name of this operator; empty where the runtime does not tell."""
     place: str
-    """As in `OperatorPlacement`."""
+    """Place, as in `OperatorPlacement`."""
     count: int
-    """How often it ran."""
+    """Number of times that it ran."""
     total_ns: int
     """Over all `count` times."""
 
@@ -232,9 +232,9 @@ class LoadCode:
     """A code of work and rest as it was played, on the device's monotonic clock."""
 
     edges_ns: tuple[int, ...]
-    """Where each chip began, and where the last one ended."""
+    """Times at which each chip began, and at which the last one ended."""
     is_busy: tuple[bool, ...]
-    """Of each chip; one less than there are edges."""
+    """State of each chip; one less than there are edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Pulse:
     """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
 
     before_ns: int
-    """When the line was told to fall …"""
+    """Time at which the line was told to fall …"""
     after_ns: int
     """… and when that was done: the edge is between them, or `SyncFacts.latency_ns` later."""
 
@@ -256,7 +256,7 @@ class SyncFacts:
     line: str | None = None
     """What the pulses were sent by, as `gpio:/sys/class/gpio/gpio17/value`."""
     latency_ns: int = 0
-    """By which an edge may be later than its pulse says; bound."""
+    """Bound of how much later an edge may be than its pulse says."""
     error: str | None = None
     """Why there is no pulse though the agent has a line, one line of text."""
 
@@ -279,7 +279,7 @@ class WorkerRecord:
     """Rows of the query trace, warm-up included."""
     is_interrupted: bool
     before: Moment
-    """At the start of the timed loop."""
+    """Moment at the start of the timed loop."""
     after: Moment
     scheduling: Scheduling
     sample_count: int
@@ -328,7 +328,7 @@ class TelemetryFacts:
     """What does not change during a run, named like sensors: trip points, highest frequencies."""
     absent: tuple[AbsentSensor, ...] = ()
     rate_hz: float = 0.0
-    """Of the fast sources; slow ones were read less often."""
+    """Rate of the fast sources; slow ones were read less often."""
     reading_count: int = 0
     cpu_s: float = 0.0
     """CPU time of the sampler, and of the commands that it started."""
@@ -340,7 +340,7 @@ class MeterFacts:
     """What the agent says of the recording that it made beside a run."""
 
     meter: str
-    """As it was asked for."""
+    """Meter, as it was asked for."""
     trouble: str | None = None
     """What ended the recording early, or why there is none; one line."""
 
@@ -361,7 +361,7 @@ class RunRecord:
     """None when the run failed before it measured anything."""
     error_code: int = 0
     error: str | None = None
-    """One line, when the outcome is failed, or when the device itself ended the run."""
+    """Reason on one line, when the outcome is failed, or the device itself ended the run."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
@@ -369,6 +369,6 @@ class RunRecord:
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
     metered: MeterFacts | None = None
-    """Of the meter beside the device, if the run asked for one."""
+    """Facts of the meter beside the device, if the run asked for one."""
     emulated: bool = False
     simulated: bool = False

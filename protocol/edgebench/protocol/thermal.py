@@ -57,7 +57,7 @@ class Mismatch:
     """A device is not as its profile says."""
 
     key: str
-    """As in the profile: `soc.cluster.0.freq_hz_max`."""
+    """Key, as in the profile: `soc.cluster.0.freq_hz_max`."""
     expected: str
     actual: str
 
@@ -114,7 +114,7 @@ class Expectation:
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Of `freq_truth`, without what was only asked for where that is known to be so."""
+        """Sources of `freq_truth`, without what was only asked for where that is known to be so."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 

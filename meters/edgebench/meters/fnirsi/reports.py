@@ -24,7 +24,7 @@ from edgebench.meters.hid import REPORT_BYTES
 
 INIT, START = 0x81, 0x82
 SAMPLES = 4
-"""In a report."""
+"""Samples in a report."""
 _MARK, _DATA = 0xAA, 0x04
 _SAMPLE = np.dtype(
     [
@@ -84,7 +84,7 @@ class ReportFramer:
     """Finds whole reports among the bytes; those with a wrong checksum are none."""
 
     _skipped_bytes: int = 0
-    """Since the last report that was found."""
+    """Bytes since the last report that was found."""
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:

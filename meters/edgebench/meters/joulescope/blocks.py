@@ -22,7 +22,7 @@ from edgebench.protocol.errors import MeasurementError
 
 CURRENT, VOLTAGE, POWER = "s/i/!data", "s/v/!data", "s/p/!data"
 KEYS = ("sample_id", "utc", "sample_rate", "decimate_factor", "time_map", "data")
-"""Of a published block, the ones that are kept."""
+"""Keys of a published block that are kept."""
 INPUT_COUNT = 4
 _MESSAGE_MAX_BYTES = 1 << 26
 

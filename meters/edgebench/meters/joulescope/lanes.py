@@ -12,7 +12,7 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Of a signal whose power does not come: no more than these are kept."""
+"""Blocks that are kept of a signal whose power does not come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +20,7 @@ class Lane:
     """Blocks of a signal that are still needed."""
 
     end_tick: int | None = None
-    """Behind the last sample that came; None: nothing came."""
+    """Tick behind the last sample that came; None: nothing came."""
     _blocks: deque[Block] = field(default_factory=lambda: deque[Block](maxlen=BLOCKS_MAX))
     _last: float = 0.0
     """The last value that was given."""

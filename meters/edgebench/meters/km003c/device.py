@@ -42,6 +42,7 @@ from edgebench.meters.km003c.messages import (
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading, timed
 from edgebench.meters.stream import StreamSession
+from edgebench.meters.transport import Dialog
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -56,7 +57,7 @@ _FETCH_S = 0.02
 """Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
-"""So many may be left of whoever asked before."""
+"""Messages that may be left of whoever asked before."""
 _QUIET_S = 0.02
 _ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
 """If a tester is worse than this, the stated uncertainty is too small."""
@@ -71,11 +72,11 @@ class Km003cSetup:
     is_reversed: bool = False
 
 
-class Km003cDialog:
+class Km003cDialog(Dialog):
     """Questions, each with the answer that has its number."""
 
     def __init__(self, transport: BulkTransport, answer_s: float) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self.texts = transport.texts
         self._answer_s = answer_s
         self._number = 0
@@ -137,10 +138,6 @@ class Km003cDialog:
         message = self.ask(GET_DATA, ADC_QUEUE)
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
         return message if is_data else b""
-
-    def close(self) -> None:
-        """Let go."""
-        self._transport.close()
 
 
 class Km003c(InstrumentMeter[Km003cDialog]):

@@ -23,12 +23,12 @@ _FINEST = {binary.RADIX: 8, text.RADIX: 10}
 
 
 def highest_current_a(setup: Lpm01aSetup) -> float:
-    """Of the measuring range; above it the accuracy is not given."""
+    """End of the measuring range; above it the accuracy is not given."""
     return _STATIC_MAX_A if setup.is_static else _DYNAMIC_MAX_A
 
 
 def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
-    """Of a unit that is set up like this."""
+    """What a unit can do that is set up like this."""
     return Capability(
         driver=name,
         channels=(Channel("supply", "what the meter supplies"),),

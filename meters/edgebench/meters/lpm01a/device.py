@@ -37,7 +37,7 @@ from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
 
 USB_ID = (0x0483, 0x5740)
-"""Of every serial port that is made with ST's software, too: what answers is asked who it is."""
+"""USB id of every serial port that is made with ST's software: what answers is asked who it is."""
 BAUD_RATE = 3_686_400
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 

@@ -16,7 +16,7 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Without an end; 10 kHz of text last a second."""
+"""Highest rate of text without an end; 10 kHz last a second."""
 
 
 class EventEdge(Enum):
@@ -37,7 +37,7 @@ class Lpm01aSetup:
     """Energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
     is_static: bool = False
-    """Up to 200 mA, for a current that does not change."""
+    """Range to 200 mA, for a current that does not change."""
     is_high: bool = False
     """The unit's mode for high current, instead of its best resolution."""
     events: EventEdge | None = None

@@ -24,7 +24,7 @@ HIGHEST_RANGE = 4
 TOUCHED = 3
 """Samples at and behind a switch whose values are the filter's."""
 HELD = 2
-"""Of those, in the highest range, so many do not enter the averages."""
+"""Samples among those that, in the highest range, do not enter the averages."""
 _NEGLIGIBLE = 1e-18
 """A weight that changes no double."""
 _NEVER = TOUCHED
@@ -61,12 +61,12 @@ class SpikeFilter:
     _average: MovingAverage
     _highest: MovingAverage
     _since: int = _NEVER
-    """What the next sample is away from the last switch."""
+    """Distance of the next sample from the last switch."""
     _last_range: int | None = None
 
     @classmethod
     def new(cls) -> SpikeFilter:
-        """Of the beginning of a stream."""
+        """State at the beginning of a stream."""
         return cls(MovingAverage(WEIGHT), MovingAverage(WEIGHT_HIGHEST))
 
     def apply(

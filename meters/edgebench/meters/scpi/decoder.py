@@ -36,7 +36,7 @@ class BlockDecoder(UniformDecoder):
         if not len(current_a):
             return []
         flags = flags_of(current_a) | flags_of(voltage_v)
-        current_a, voltage_v = (np.where(flags, np.nan, one) for one in (current_a, voltage_v))
+        current_a[flags != 0] = voltage_v[flags != 0] = np.nan
         self.timeline.miss((flags & np.uint8(Flag.MISSING)) != 0)
         self.timeline.saturate((flags & np.uint8(Flag.SATURATED)) != 0)
         places = self.timeline.place(len(current_a))

@@ -29,7 +29,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
-"""By the model that the instrument says it is; the first that fits."""
+"""Families by the model that the instrument says it is; the first that fits counts."""
 _KNOWN = "N6700 to N6705, WT300, 344xxA, SDM3000"
 
 

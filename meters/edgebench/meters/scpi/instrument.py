@@ -51,7 +51,7 @@ class PolledInstrument(Instrument):
     """An instrument of which each value is asked for."""
 
     question: str
-    """Its answer is one value, or the values of one moment."""
+    """Question whose answer is one value, or the values of one moment."""
 
     def session(self, header: Header, path: Path) -> PolledSession:
         """A recording."""

@@ -38,7 +38,7 @@ class ScpiLink:
         self._answer_s = answer_s
         self._is_stream = is_stream
         self._is_late = False
-        """It has not answered in time, and what it says next may be that."""
+        """An answer did not come in time, and what it says next may be that."""
         self.name = name
         """Address, as the user wrote it."""
 
@@ -162,7 +162,7 @@ def open_link(address: str, answer_s: float = ANSWER_S) -> ScpiLink:
     """Connect.
 
     Args:
-        address: Of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
+        address: Address of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
         answer_s: How long an answer may take.
 
     Raises:

@@ -29,13 +29,13 @@ from edgebench.protocol.errors import UsageError
 
 MEMORY_MODELS = re.compile(r"344(65|70)A")
 RATE_MAX_HZ = 2000.0
-"""With the shortest aperture that needs no option, 0.02 power line cycles."""
+"""Rate at the shortest aperture that needs no option, 0.02 power line cycles."""
 _MEMORY_RATE_HZ = 1000.0
 _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
 """Range of one with memory, if none is asked for: a range that changes is a hole in the timer."""
 _LINE_CYCLE_S = 0.02
-"""At 50 Hz; an aperture is shorter where it is 60."""
+"""Power line cycle at 50 Hz; an aperture is shorter where it is 60."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
 _ERROR = "SYST:ERR?"
@@ -53,7 +53,7 @@ class Multimeter(PolledInstrument):
     question = "READ?"
 
     def describe(self) -> Header:
-        """As asked for; whether it is as fast as that, a session finds out."""
+        """The header as asked for; whether it is as fast as that, a session finds out."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
 
@@ -177,7 +177,7 @@ def aperture_cycles(rate_hz: float) -> float:
 
 
 def polled_cycles(rate_hz: float) -> int:
-    """The same for readings that are asked for, each of which measures its zero as well.
+    """The aperture of readings that are asked for, each of which measures its zero as well.
 
     By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
     these two, and one of a hundred: its 4 s are more than an answer may take.

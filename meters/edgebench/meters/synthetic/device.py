@@ -24,7 +24,7 @@ from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Un
 from edgebench.protocol.codec import to_plain
 
 _READ_SAMPLES = 1 << 14
-"""In one read, so that a host that slept does not make one huge packet."""
+"""Samples in one read at most: a host that slept does not make one huge packet."""
 _TICK_S = 0.01
 _COMPUTED = "synthetic: computed from a formula, nothing is measured"
 

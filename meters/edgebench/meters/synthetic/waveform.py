@@ -33,7 +33,7 @@ class Waveform:
     high_w: float
     period_s: float = 1.0
     duty_ratio: float = 1.0
-    """Of a square: share of a period that is high, from its beginning."""
+    """Share of a square's period that is high, from its beginning."""
 
     def energy_j(self, time_s: Floats) -> Floats:
         """Since time 0, exactly; shape as given."""
