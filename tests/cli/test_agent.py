@@ -108,7 +108,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
     command: str,
 ) -> None:
     """On a device that was deployed to, --simulate ends in a traceback, or so does --help."""
-    monkeypatch.setattr("edgebench.agent.simulated.entry_points", lambda group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     words = ("--state", str(tmp_path / "s"), command, "--simulate", "imx8mp-evk")
     assert run(capsys, *words) == (
         1,
