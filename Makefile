@@ -1,5 +1,5 @@
-# Two commands for a newcomer: `make bench` measures on this machine, `make test` tests everything.
-# One for a developer: `make check`, under a minute.
+# For a newcomer: `make bench` measures on this machine, `make test` tests everything.
+# For a developer: `make check`, about a minute; `make benchmarks`, edgebench's own performance.
 
 # tflite-runtime ends at Python 3.11, so that one is preferred; any from 3.10 on will do.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
@@ -9,10 +9,20 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_OPTIONS ?= --quick
 
-.PHONY: bench test check lint format clean
+# In the order of docs/performance.md.
+BENCHMARKS := push harness_overhead observer_effect ab_calibration meter_decode meter_streams \
+	meter_hour energy_truth startup idle_agent
+BENCHMARK_OPTIONS ?= --short
+
+.PHONY: bench benchmarks test check lint format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
+
+# One after another on a machine that does nothing else: about seven minutes with --short.
+benchmarks: $(VENV)/.dev
+	@for name in $(BENCHMARKS); do \
+		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
 
 # Three at a time, as many of them wait, then the ones that need the machine for themselves. A file
 # stays on one process, so that its agent is started once. TEST_OPTIONS may choose none of a half:

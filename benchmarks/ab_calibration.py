@@ -1,27 +1,27 @@
-"""How often the comparison cries wolf, and how often it sees a change of 3 %.
+"""False alarms of the comparison, and its power to detect a change of 3 %.
 
-    python benchmarks/ab_calibration.py [--gates 200] [--real-pairs 100] [--pool FILE]
+    python benchmarks/ab_calibration.py [--gates 200] [--real-pairs 100] [--pool FILE] [--short]
 
-A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %. It alarms when it says
-better or worse, here without a margin, so that the test itself is calibrated; it has found a change
-when it says worse with the default margin. Four designs are asked:
+A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %. It alarms if it says
+better or worse, here without a margin, so that the test itself is calibrated. It detects a change
+if it says worse with the default margin. Four designs are compared:
 
-    pairs         both sides run once in each pair, in an order that is drawn; signed ranks
-    random order  the twenty runs in an order that is drawn; rank sums
+    pairs         both sides run once per pair, in random order; signed ranks
+    random order  the twenty runs in random order; rank sums
     alternating   baseline, candidate, baseline, candidate…; rank sums
     blocks        ten runs of the baseline, then ten of the candidate; rank sums
 
-Synthetic campaigns have 1 % of noise between runs; with drift, the device slows down by 3 % from
-the first run to the last, as one that grows warm. Without a difference between the sides (A/A),
+Synthetic campaigns have 1 % of noise between runs. With drift, the device slows down by 3 % from
+the first run to the last, as one that heats up. Without a difference between the sides (A/A),
 4 to 16 of 200 gates may alarm: the binomial 95 % range around 5 %.
 
 Real runs (`--real-pairs`) are short runs of one built-in model through `Lab.bench`, one process
-each, two a pair. Both sides are the same model, so which of two is called the candidate is drawn.
-The first line of that table takes every ten pairs as they were measured, once. The other lines
-draw gates from the pool: ten contiguous pairs from a random place, with labels drawn anew by each
-design. That tests the designs on the drift and the outliers of a real machine; for pairs, drawn
-labels make the rate of alarms what the test promises. A change of 3 % is planted by multiplying
-the candidate's medians. `--pool` keeps the medians, and reuses them in the next call.
+each, two per pair. Both sides are the same model, so a draw decides which one is the candidate. The
+first row of that table takes every ten pairs as they were measured, once. The other rows draw
+gates from the pool: ten contiguous pairs from a random place, with labels drawn anew by each
+design. They test the designs on the drift and the outliers of a real machine; for pairs, drawn
+labels give the rate of alarms that the test promises. A change of 3 % is planted by scaling the
+candidate's medians. `--pool` stores the medians and reuses them in the next call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import add_patience, machine, report, table, wait_until_quiet
+from common import add_patience, machine, parse, report, table, wait_until_quiet
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, Rules, compare
@@ -48,29 +48,29 @@ Gate = tuple[Floats, Floats]
 Order = Callable[[np.random.Generator, int], Floats]
 
 PAIRS = 10
-"""In a gate."""
+"""Pairs in a gate."""
 CHANGE, SMALL_CHANGE = 1.03, 1.01
 DRIFT = 0.03
 NOISE = 0.01
 """Standard deviation between runs, on the logarithm."""
 ALARMS = (4, 16)
-"""Of 200 gates; the binomial 95 % range at 5 %."""
+"""Range of alarms in 200 gates: the binomial 95 % range at 5 %."""
 FOUND_PERCENT = 90.0
 MODEL, RUNTIME, DURATION_S = "digits_fp32.tflite", "litert", 0.2
 CHANGED = (ComparisonOutcome.BETTER, ComparisonOutcome.WORSE)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A design: in which order the sides run, and which test judges them."""
+class GateDesign:
+    """Order in which the sides run, and the test that judges them."""
 
     name: str
     order: Order
-    """For each run in order of time, 1 where it is the candidate's; shape (2 · pairs,)."""
-    design: Design
+    """Per run in order of time, 1 for the candidate; shape (2 · pairs,)."""
+    test: Design
 
     def gate(self, runs: Floats, draw: np.random.Generator, change: float = 1.0) -> Gate:
-        """Runs, in order of time, split into two sides; the candidate's are slower by a change."""
+        """The two sides of runs in order of time; the candidate is slower by a change."""
         is_candidate = self.order(draw, runs.size // 2).astype(bool)
         return runs[~is_candidate], runs[is_candidate] * change
 
@@ -80,15 +80,15 @@ def drawn_pairs(draw: np.random.Generator, pairs: int) -> Floats:
     return np.column_stack([first, 1 - first]).ravel().astype(float)
 
 
-PLANS = (
-    Plan("pairs", drawn_pairs, Design.PAIRED),
-    Plan(
+DESIGNS = (
+    GateDesign("pairs", drawn_pairs, Design.PAIRED),
+    GateDesign(
         "random order",
         lambda draw, pairs: draw.permutation(np.repeat([0.0, 1.0], pairs)),
         Design.INDEPENDENT,
     ),
-    Plan("alternating", lambda _, pairs: np.tile([0.0, 1.0], pairs), Design.INDEPENDENT),
-    Plan("blocks", lambda _, pairs: np.repeat([0.0, 1.0], pairs), Design.INDEPENDENT),
+    GateDesign("alternating", lambda _, pairs: np.tile([0.0, 1.0], pairs), Design.INDEPENDENT),
+    GateDesign("blocks", lambda _, pairs: np.repeat([0.0, 1.0], pairs), Design.INDEPENDENT),
 )
 
 
@@ -97,10 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gates", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--real-pairs", type=int, default=0, metavar="N", help="runs to make / 2")
-    parser.add_argument("--pool", type=Path, metavar="FILE", help="keep and reuse their medians")
+    parser.add_argument("--real-pairs", type=int, default=0, metavar="N", help="pairs to measure")
+    parser.add_argument("--pool", type=Path, metavar="FILE", help="store and reuse their medians")
     add_patience(parser)
-    options = parser.parse_args()
+    options = parse(parser, gates=200, real_pairs=0)
     began = machine()
     draw = np.random.default_rng(options.seed)
     lines = ["Synthetic runs:\n", synthetic_table(options.gates, draw), ""]
@@ -112,22 +112,22 @@ def main() -> None:
 
 
 def synthetic_table(gates: int, draw: np.random.Generator) -> str:
-    """Alarms and finds of every design on simulated campaigns."""
+    """Alarms and detections of every design on simulated campaigns."""
     rows = []
-    for plan in PLANS:
-        still = count([plan.gate(campaign(draw, 0.0), draw) for _ in range(gates)], plan)
-        drifting = count([plan.gate(campaign(draw, DRIFT), draw) for _ in range(gates)], plan)
+    for design in DESIGNS:
+        still = count([design.gate(campaign(draw, 0.0), draw) for _ in range(gates)], design)
+        drifting = count([design.gate(campaign(draw, DRIFT), draw) for _ in range(gates)], design)
         cells = alarm_cells(still, drifting, gates)
         for change in (CHANGE, SMALL_CHANGE):
-            changed = [plan.gate(campaign(draw, DRIFT), draw, change) for _ in range(gates)]
-            cells.append(found_cell(changed, plan, change))
-        rows.append([plan.name, *cells])
+            changed = [design.gate(campaign(draw, DRIFT), draw, change) for _ in range(gates)]
+            cells.append(found_cell(changed, design, change))
+        rows.append([design.name, *cells])
     return table(
         [
             "design",
             f"A/A alarms of {gates}",
             f"… under +{DRIFT:.0%} drift",
-            *(f"+{change - 1:.0%} found, under drift" for change in (CHANGE, SMALL_CHANGE)),
+            *(f"+{change - 1:.0%} detected, under drift" for change in (CHANGE, SMALL_CHANGE)),
         ],
         rows,
     )
@@ -141,16 +141,16 @@ def campaign(draw: np.random.Generator, drift: float) -> Floats:
 
 
 def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:
-    """Alarms and finds of every design on recorded runs."""
-    plan = PLANS[0]
-    once = [plan.gate(runs, draw) for runs in split(pool)]
-    rows = [["pairs, each run used once", f"{count(once, plan)} of {len(once)}", ""]]
-    for plan in PLANS:
-        same = [plan.gate(window(pool, draw), draw) for _ in range(gates)]
-        changed = [plan.gate(window(pool, draw), draw, CHANGE) for _ in range(gates)]
-        alarms = f"{count(same, plan)} of {gates}"
+    """Alarms and detections of every design on recorded runs."""
+    design = DESIGNS[0]
+    once = [design.gate(runs, draw) for runs in split(pool)]
+    rows = [["pairs, each run used once", f"{count(once, design)} of {len(once)}", ""]]
+    for design in DESIGNS:
+        same = [design.gate(window(pool, draw), draw) for _ in range(gates)]
+        changed = [design.gate(window(pool, draw), draw, CHANGE) for _ in range(gates)]
+        alarms = f"{count(same, design)} of {gates}"
         rows.append(
-            [f"{plan.name}, drawn from the pool", alarms, found_cell(changed, plan, CHANGE)]
+            [f"{design.name}, drawn from the pool", alarms, found_cell(changed, design, CHANGE)]
         )
     neighbours = np.log(pool[1::2] / pool[::2])
     notes = (
@@ -158,11 +158,11 @@ def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:
         f"of the ratio within a pair {np.std(neighbours, ddof=1):.2%}; "
         f"last tenth over first tenth {tenth(pool, -1) / tenth(pool, 0):.4f}."
     )
-    return table(["design", "A/A alarms", f"+{CHANGE - 1:.0%} found"], rows) + "\n" + notes
+    return table(["design", "A/A alarms", f"+{CHANGE - 1:.0%} detected"], rows) + "\n" + notes
 
 
 def split(pool: Floats) -> Iterable[Floats]:
-    """Every ten pairs, once."""
+    """Every ten pairs, each used once."""
     whole = pool.size // (2 * PAIRS) * 2 * PAIRS
     return list(pool[:whole].reshape(-1, 2 * PAIRS))
 
@@ -178,9 +178,9 @@ def tenth(pool: Floats, which: int) -> float:
     return float(np.median(np.array_split(pool, 10)[which]))
 
 
-def count(gates: list[Gate], plan: Plan) -> int:
-    """Gates that alarm."""
-    rules = Rules(plan.design)
+def count(gates: list[Gate], design: GateDesign) -> int:
+    """Number of gates that alarm."""
+    rules = Rules(design.test)
     return sum(compare(a, b, rules).outcome in CHANGED for a, b in gates)
 
 
@@ -195,9 +195,9 @@ def alarm_cells(still: int, drifting: int, gates: int) -> list[str]:
     return [mark(still), mark(drifting)]
 
 
-def found_cell(gates: list[Gate], plan: Plan, change: float) -> str:
-    """The share of gates that call the candidate worse; there is a bar for 3 %."""
-    rules = Rules(plan.design, margin_ratio=DEFAULT_MARGIN_RATIO)
+def found_cell(gates: list[Gate], design: GateDesign, change: float) -> str:
+    """Share of gates that call the candidate worse; 3 % has a bar."""
+    rules = Rules(design.test, margin_ratio=DEFAULT_MARGIN_RATIO)
     found = [compare(a, b, rules).outcome is ComparisonOutcome.WORSE for a, b in gates]
     percent = 100 * sum(found) / len(found)
     if change != CHANGE:
@@ -206,7 +206,7 @@ def found_cell(gates: list[Gate], plan: Plan, change: float) -> str:
 
 
 def real_runs(pairs: int, pool: Path | None, patience_s: float) -> Floats:
-    """Medians of real runs in order of time: those of the pool, and so many new pairs."""
+    """Medians of real runs in order of time: those of the pool, and new pairs."""
     medians: list[float] = json.loads(pool.read_text()) if pool and pool.exists() else []
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         measure = lab_run(Path(name))
@@ -222,7 +222,7 @@ def real_runs(pairs: int, pool: Path | None, patience_s: float) -> Floats:
 
 
 def lab_run(folder: Path) -> Callable[[], float]:
-    """What makes one run of the model and returns its median latency, nanoseconds."""
+    """A function that makes one run of the model and returns its median latency, nanoseconds."""
     lab = Lab(folder / "store")
 
     def measure() -> float:

@@ -1,9 +1,11 @@
-"""What the benchmarks share: paired repetitions, spreads, tables, the machine, an agent.
+"""Shared parts of the benchmarks: options, paired rounds, spreads, tables, machine facts, an agent.
 
-All sides of a comparison run in one process of one benchmark, once each in every round, in an
-order that is drawn anew for each round. What is compared is the ratio within a round, so that a
-machine that is slow for a second slows both sides; the median over the rounds is reported, with
-its quartiles and its extremes.
+A benchmark compares sides. Each side runs once per round, in an order drawn anew for each round.
+Ratios are taken within a round, so that a machine that is slow for a second slows every side. The
+report has the median over the rounds with its quartiles and extremes.
+
+Every benchmark takes --short, with settings that fit into a minute or two; `make benchmarks` runs
+all of them that way.
 """
 
 from __future__ import annotations
@@ -30,14 +32,42 @@ from edgebench.host.lab import Lab
 from edgebench.protocol.identity import parse_pairing_string
 
 NAME = "bench-agent"
-"""What the agent of a benchmark is called."""
+"""Name of the agent that a benchmark starts."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 IDLE_RATIO = 0.9
-"""A machine is quiet when its cores were idle for this part of a second."""
+"""Idle share of all cores over a second, from which on a machine counts as quiet."""
 
 Value = TypeVar("Value")
-"""What a side gives: a number, or more."""
+"""Result of a side: a number, or a record of several."""
+
+
+def parse(parser: argparse.ArgumentParser, **short: float) -> argparse.Namespace:
+    """The options of a benchmark, with --short.
+
+    Args:
+        parser: Parser with the options of this benchmark.
+        short: Defaults that apply with --short, by name of the option.
+    """
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help=", ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in short.items()),
+    )
+    if parser.parse_known_args()[0].short:
+        parser.set_defaults(**short)
+    return parser.parse_args()
+
+
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """--patience."""
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait up to this long before each round until the machine is idle",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +106,10 @@ def interleave(
     patience_s: float = 0.0,
     seed: int = 0,
 ) -> dict[str, list[Value]]:
-    """Run every side once in each round; the values of each side, in the order of the rounds.
+    """Run every side once per round; the values of each side, in the order of the rounds.
 
-    One more round goes first, to warm files and caches, and is not reported. Each round waits up
-    to `patience_s` for a quiet machine; no round is dropped or repeated.
+    An extra first round warms files and caches and is not reported. Each round waits up to
+    `patience_s` for a quiet machine. No round is dropped or repeated.
     """
     draw = random.Random(seed)
     values: dict[str, list[Value]] = {name: [] for name in sides}
@@ -95,19 +125,8 @@ def interleave(
     return values
 
 
-def add_patience(parser: argparse.ArgumentParser) -> None:
-    """--patience."""
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=0.0,
-        metavar="SECONDS",
-        help="wait so long before each round for other processes to rest",
-    )
-
-
 def wait_until_quiet(patience_s: float) -> None:
-    """Wait until other processes leave the cores alone for a second, but not for ever."""
+    """Wait until the cores were idle for a second, at most this long."""
     deadline_s = time.monotonic() + patience_s
     while time.monotonic() < deadline_s:
         before = idle_ticks()
@@ -118,7 +137,7 @@ def wait_until_quiet(patience_s: float) -> None:
 
 
 def idle_ticks() -> int:
-    """Time that all cores have spent idle. Source: proc(5), /proc/stat, fields 4 and 5."""
+    """Idle time of all cores since boot. Source: proc(5), /proc/stat, fields 4 and 5."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[4]) + int(fields[5])
 
@@ -130,6 +149,16 @@ def seconds_of(action: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def claim(text: str, figure: str, bar: str = "", is_met: bool | None = None) -> list[str]:
+    """A row of a table of claims; without a bar, or where it cannot be judged, only the figure."""
+    return [text, figure, bar, "" if is_met is None else "met" if is_met else "missed"]
+
+
+def claims_table(claims: Sequence[Sequence[str]]) -> str:
+    """The claims of a benchmark, as docs/performance.md has them."""
+    return table(["claim", "median (quartiles; extremes)", "bar", ""], claims)
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A markdown table."""
     lines = [headers, ["---"] * len(headers), *rows]
@@ -137,28 +166,27 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def machine() -> str:
-    """One line on this machine and what else it is doing now."""
+    """Date, machine, and its load now, on one line."""
     cpuinfo = Path("/proc/cpuinfo").read_text()
     named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     virtual = ", virtual machine" if re.search(r"\bhypervisor\b", cpuinfo) else ""
-    load = " ".join(f"{value:.2f}" for value in os.getloadavg())
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"{date}; {named[1].strip() if named else platform.machine()}, "
         f"{len(os.sched_getaffinity(0))} cores{virtual}; Linux {platform.release()}; "
-        f"Python {platform.python_version()}; load {load}"
+        f"Python {platform.python_version()}; load {os.getloadavg()[0]:.1f} before"
     )
 
 
 def report(title: str, lines: Sequence[str], began: str) -> None:
-    """Print the results with the machine's state before and after."""
-    print(f"### {title}\n")
+    """Print the results, with the machine and its load before and after."""
+    print(f"\n### {title}\n")
     print("\n".join(lines))
-    print(f"\nBefore: {began}.\nAfter: {machine()}.")
+    print(f"\n{began}, {os.getloadavg()[0]:.1f} after.", flush=True)
 
 
 class Agent:
-    """`edgebench-agent serve` on loopback in a process and with directories of its own."""
+    """`edgebench-agent serve` on loopback, in its own process and with its own directories."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
@@ -204,7 +232,7 @@ class Agent:
         self._process.stdout.close()
 
     def lab(self, folder: Path) -> Lab:
-        """A host with directories of its own that knows this agent as `NAME`."""
+        """A host with its own directories, paired with this agent under the name `NAME`."""
         answer = subprocess.run(
             self._command("pair", "--json"), capture_output=True, check=True, timeout=60
         )

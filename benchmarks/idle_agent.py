@@ -1,13 +1,15 @@
-"""What an agent costs a device while nobody asks anything of it.
+"""Start-up time, memory and CPU time of an idle agent.
 
-    python benchmarks/idle_agent.py [--rounds 15] [--duration 120]
+    python benchmarks/idle_agent.py [--rounds 15] [--duration 120] [--short]
 
-An agent with its TLS door and its mDNS announcement is started with directories of its own. Each
-round starts it once without an identity, which it then makes, and once again with it; the time is
-from the start of the process to its `ready` line. The last one is left alone: after ten seconds
-its memory is read from /proc/PID/status and /proc/PID/smaps_rollup, and its CPU time, of all
-threads, by the kernel's clock of that process, at the beginning and the end of the wait. In the
-end a model of 50 MB is pushed to it, and its memory is read once more.
+The agent listens on TLS and announces itself by mDNS. Each round starts it twice in fresh
+directories: first without an identity, which it then creates, and again with it. Start-up time is
+from the start of the process to its `ready` line.
+
+One agent is then left alone. After ten seconds its memory is read from /proc/PID/status and
+/proc/PID/smaps_rollup. The CPU time of all its threads is read from the kernel's clock of that
+process, before and after the wait. At the end a model of 50 MB is pushed, and its memory is read
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import NAME, Agent, Spread, machine, report, spread, table
+from common import NAME, Agent, Spread, claim, claims_table, machine, parse, report, spread
 
 SETTLE_S = 10.0
 PUSHED_BYTES = 50_000_000
@@ -32,18 +34,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--duration", type=float, default=120.0, metavar="SECONDS")
-    options = parser.parse_args()
+    options = parse(parser, rounds=3, duration=20)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         folder = Path(name)
         first, warm = starts(folder, options.rounds)
         rows = [
-            row("ready, identity exists (s)", warm, READY_S, warm.text()),
-            ["ready, first start (s)", first.text(), "", ""],
+            bounded("ready, identity exists (s)", warm.text(), warm.median, READY_S),
+            claim("ready, first start (s)", first.text()),
             *idle_rows(folder / "0", options.duration),
         ]
-    notes = f"\n{options.rounds} starts each; median (quartiles; extremes)."
-    report("An idle agent", [table(["", "value", "bar", ""], rows), notes], began)
+    report("An idle agent", [claims_table(rows)], began)
 
 
 def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
@@ -58,7 +59,7 @@ def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
 
 
 def idle_rows(folder: Path, duration_s: float) -> list[list[str]]:
-    """Memory and CPU of an agent that is left alone, and its memory after a push."""
+    """Memory and CPU time of an agent that is left alone, and its memory after a push."""
     with Agent(folder) as agent:
         time.sleep(SETTLE_S)
         resident, proportional = memory_mb(agent.pid)
@@ -67,18 +68,18 @@ def idle_rows(folder: Path, duration_s: float) -> list[list[str]]:
         used_s = cpu_s(agent.pid) - begin_cpu_s
         percent = 100 * used_s / (time.perf_counter() - begin)
         rows = [
-            row("resident memory (MB)", resident, MEMORY_MB, f"{resident:.1f}"),
-            ["proportional memory, PSS (MB)", f"{proportional:.1f}", "", ""],
-            row(f"CPU over {duration_s:.0f} s (%)", percent, CPU_PERCENT, f"{percent:.3f}"),
+            bounded("resident memory (MB)", f"{resident:.1f}", resident, MEMORY_MB),
+            claim("proportional memory, PSS (MB)", f"{proportional:.1f}"),
+            bounded(f"CPU over {duration_s:.0f} s (%)", f"{percent:.3f}", percent, CPU_PERCENT),
         ]
         push(agent, folder)
         time.sleep(SETTLE_S)
         resident, proportional = memory_mb(agent.pid)
-        return [*rows, ["resident after a push of 50 MB (MB)", f"{resident:.1f}", "", ""]]
+        return [*rows, claim("resident memory after a push of 50 MB (MB)", f"{resident:.1f}")]
 
 
 def push(agent: Agent, folder: Path) -> None:
-    """Bring a random model to the agent."""
+    """Push a random model to the agent."""
     data = os.urandom(PUSHED_BYTES)
     path = folder / "model.bin"
     path.write_bytes(data)
@@ -88,10 +89,9 @@ def push(agent: Agent, folder: Path) -> None:
         client.release()
 
 
-def row(name: str, value: float | Spread, bar: float, text: str) -> list[str]:
-    """A line of the table with its bar."""
-    number = value.median if isinstance(value, Spread) else value
-    return [name, text, f"≤ {bar:g}", "met" if number <= bar else "missed"]
+def bounded(text: str, figure: str, value: float, limit: float) -> list[str]:
+    """A claim that a value is at most its limit."""
+    return claim(text, figure, f"≤ {limit:g}", value <= limit)
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
@@ -105,9 +105,9 @@ def memory_mb(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process, those that have ended too.
+    """CPU time of all threads of a process, ended ones included.
 
-    The clock's number is made from the process id as clock_getcpuclockid(3) makes it.
+    The number of the clock is computed from the process id, as clock_getcpuclockid(3) does.
     Source: linux/include/linux/posix-timers_types.h, `CPUCLOCK_SCHED`.
     """
     return time.clock_gettime((~pid << 3) | 2)

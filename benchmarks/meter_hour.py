@@ -1,11 +1,11 @@
-"""An hour of a PPK2: memory while it is recorded and decoded, and the energy of any window of it.
+"""Memory for an hour of a PPK2, and the time to compute the energy of any window of it.
 
-    python benchmarks/meter_hour.py [--hours 1] [--windows 50] [--folder DIR]
+    python benchmarks/meter_hour.py [--hours 1] [--windows 50] [--folder DIR] [--short]
 
-A made-up port gives an hour of words as fast as they are read; session, spool, decoder and Parquet
-writer are those of `edgebench meters record`. Recording and decoding run in a process of their own,
-whose peak memory is what counts; then windows of every length at random places are asked for, each
-through a file that is opened anew. The folder needs 5 GB.
+An emulated port delivers an hour of words as fast as they are read. Session, spool, decoder and
+Parquet writer are those of `edgebench meters record`. They run in a process of their own, whose
+peak memory is reported. Then the energy of random windows of every length is computed, each from a
+file that is opened anew. The folder needs 5 GB per hour.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import machine, report, spread, table
+from common import claim, claims_table, machine, parse, report, spread
 from meter_decode import CALIBRATION, words
 
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
-from edgebench.meters.ppk2.decoder import Settings
+from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.protocol.codec import to_plain
@@ -33,13 +33,13 @@ from edgebench.protocol.traces import METER_FILE
 
 CHUNK_BYTES = 40_000
 CYCLE_S = 16
-"""After so long the counter is where it was."""
+"""Period of the stream: the counter of the words is back at its start."""
 CHANNEL = "current"
 MEMORY_BAR_MB, WINDOW_BAR_S = 300, 2.0
 
 
 class Port:
-    """Gives the words of so many seconds."""
+    """Emulated port that delivers the words of so many seconds."""
 
     def __init__(self, seconds: int) -> None:
         self._data = words(CYCLE_S * RATE_HZ)
@@ -48,11 +48,11 @@ class Port:
 
     @property
     def is_empty(self) -> bool:
-        """Everything was read."""
+        """Whether everything was read."""
         return not self._left
 
     def read(self, timeout_s: float) -> bytes:
-        """The next bytes, or nothing after a while."""
+        """The next bytes, or none after the timeout."""
         if not self._left:
             time.sleep(timeout_s)
             return b""
@@ -63,10 +63,10 @@ class Port:
         return part
 
     def write(self, data: bytes) -> None:
-        """Commands; nobody listens."""
+        """Ignore a command."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to release."""
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=50)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser, hours=0.1, windows=20)
     if options.make:
         make(options.folder, round(options.hours * 3600))
         return
@@ -88,11 +88,11 @@ def main() -> None:
         )
         recorded_s, decoded_s, peak_mb = map(float, made.stdout.split())
         lines = rows(Path(name), options, recorded_s, decoded_s, peak_mb)
-    report("An hour of a PPK2", lines, began)
+    report(f"{options.hours:g} h of a PPK2", lines, began)
 
 
 def make(folder: Path, seconds: int) -> None:
-    """Record and decode; prints both times and the peak of memory."""
+    """Record and decode; prints both times and the peak memory."""
     begin_s = time.perf_counter()
     port, path = Port(seconds), folder / METER_FILE
     with StreamSession(port, header(), path, start=lambda: None, stop=lambda: None) as session:
@@ -107,7 +107,7 @@ def make(folder: Path, seconds: int) -> None:
 
 def header() -> Header:
     """Of a unit in source mode."""
-    settings = Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
+    settings = Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
     return Header(
         driver="ppk2",
         info=MeterInfo(vendor="nobody", model="made up"),
@@ -130,7 +130,7 @@ def rows(
     decoded_s: float,
     peak_mb: float,
 ) -> list[str]:
-    """The table, and what it was made of."""
+    """The claims, and the amount of data behind them."""
     file = PowerFile.open(folder)
     groups = file.facts.of(CHANNEL)
     begin_ns, end_ns = groups[0].first_ns, groups[-1].last_ns
@@ -145,23 +145,23 @@ def rows(
         PowerFile.open(folder).energy_j(CHANNEL, first_ns, first_ns + int(length_s * 1e9))
         needed.append(time.perf_counter() - at_s)
     found = spread(needed)
-    is_met = ["missed", "met"]
     raw_mb, parquet_mb = ((folder / n).stat().st_size / 1e6 for n in (METER_FILE, "power.parquet"))
-    return [
-        table(
-            ["", "value", "bar", ""],
-            [
-                ["peak memory (MB)", f"{peak_mb:.0f}", f"≤ {MEMORY_BAR_MB}",
-                 is_met[peak_mb <= MEMORY_BAR_MB]],
-                ["energy of a window (s)", found.text(3), f"≤ {WINDOW_BAR_S:g}",
-                 is_met[found.extremes[1] <= WINDOW_BAR_S]],
-            ],
+    claims = [
+        claim("peak memory, MB", f"{peak_mb:.0f}", f"≤ {MEMORY_BAR_MB}", peak_mb <= MEMORY_BAR_MB),
+        claim(
+            "energy of a window, s (the bar is for the maximum)",
+            found.text(3),
+            f"≤ {WINDOW_BAR_S:g}",
+            found.extremes[1] <= WINDOW_BAR_S,
         ),
-        f"\n{file.facts.loss.received_count:,} samples, {file.facts.loss.lost_count} lost; read "
-        f"and kept in {recorded_s:.0f} s, decoded and written in {decoded_s:.0f} s; "
+    ]
+    return [
+        claims_table(claims),
+        f"\n{file.facts.loss.received_count:,} samples, {file.facts.loss.lost_count} lost; "
+        f"recorded in {recorded_s:.0f} s, decoded and written in {decoded_s:.0f} s; "
         f"{raw_mb:.0f} MB raw, {parquet_mb:.0f} MB Parquet; "
-        f"{options.windows} windows of 1 ms to all of it.",
-    ]  # fmt: skip
+        f"{options.windows} windows from 1 ms to the whole recording.",
+    ]
 
 
 if __name__ == "__main__":

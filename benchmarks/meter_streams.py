@@ -1,11 +1,11 @@
-"""Ten PPK2 at full rate, live, recorded and decoded on one core.
+"""Ten PPK2 at full rate, recorded live and decoded on one core.
 
-    python benchmarks/meter_streams.py [--streams 10] [--seconds 60]
+    python benchmarks/meter_streams.py [--streams 10] [--seconds 60] [--short]
 
-Another process, on the other cores, writes the words of ten units to ten pseudo-terminals as time
-passes. A unit waits for the host for a tenth of a second; what is not taken by then is lost, as it
-is on a real one. This process is held to one core: a session for each unit moves bytes to a file,
-as in any recording; then the files are decoded. Both together have to take less time than passed.
+Another process, on the other cores, writes the words of ten units to ten pseudo-terminals in real
+time. Like a real unit it buffers a tenth of a second; what the host has not read by then is lost.
+This process is bound to one core. A session per unit records the bytes to a file, then the files
+are decoded. Both together have to take less CPU time than real time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import tty
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from common import machine, report, table
+from common import claim, claims_table, machine, parse, report
 from meter_decode import CALIBRATION, CHUNK_BYTES, words
 
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, blocks_of
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.spool import read_packets
 from edgebench.meters.stream import StreamSession
@@ -31,9 +31,9 @@ from edgebench.protocol.codec import to_plain
 
 WORD_BYTES = 4
 PATIENCE_BYTES = CHUNK_BYTES
-"""What a unit and its USB driver hold for a host that does not read: a tenth of a second."""
+"""Buffer of a unit and its USB driver: a tenth of a second."""
 TICK_S = 0.005
-SETTINGS = Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
+SETTINGS = Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args()
+    options = parse(parser, seconds=10)
     began = machine()
     cores = sorted(os.sched_getaffinity(0))
     ends = [os.openpty() for _ in range(options.streams)]
@@ -63,11 +63,11 @@ def main() -> None:
         decode_s = time.process_time() - began_s
     os.sched_setaffinity(0, set(cores))
     lines = summary(options, found, (record_s, decode_s))
-    report(f"{options.streams} PPK2, live, on one core", [lines], began)
+    report(f"{options.streams} PPK2 live on one core, {options.seconds:g} s", [lines], began)
 
 
 def feed(masters: list[int], seconds: float) -> None:
-    """The units: words as time passes, and no more patience than a real one has."""
+    """The units: words in real time, with no more buffer than a real unit has."""
     data = words(2 * RATE_HZ)  # after which the counter is where it was
     period = len(data)
     waiting = [b"" for _ in masters]
@@ -83,12 +83,12 @@ def feed(masters: list[int], seconds: float) -> None:
 
 
 def _starts(sent: int, due: int, period: int) -> list[int]:
-    """Where pieces of a stream begin that repeats."""
+    """Where the pieces of a repeating stream begin."""
     return [at for at in (sent, (sent // period + 1) * period) if at < due]
 
 
 def _write(master: int, data: bytes) -> bytes:
-    """What the host did not take, and still may."""
+    """Write; the part that the host has not read and may still read."""
     with suppress(BlockingIOError):
         data = data[os.write(master, data) :] if data else b""
     late = max(0, len(data) - PATIENCE_BYTES)
@@ -96,12 +96,12 @@ def _write(master: int, data: bytes) -> bytes:
 
 
 def record(ports: list[str], paths: list[Path], units: tuple[int, int]) -> float:
-    """Sessions until the units are done; the processor time that they took, seconds.
+    """Record until the units are done; CPU time, seconds.
 
     Args:
-        ports: Of the units.
-        paths: Of the recordings.
-        units: Their process, and a pipe that tells it that all are listened to.
+        ports: Ports of the units.
+        paths: Files of the recordings.
+        units: Process of the units, and the pipe that starts it once all ports are open.
     """
     began_s = time.process_time()
     with ExitStack() as stack:
@@ -113,17 +113,17 @@ def record(ports: list[str], paths: list[Path], units: tuple[int, int]) -> float
             sessions.append(stack.enter_context(session))
         os.write(units[1], b"!")
         os.waitpid(units[0], 0)
-        time.sleep(0.5)  # for what is on the way
+        time.sleep(0.5)  # for bytes in flight
     assert all(session.trouble is None for session in sessions), [s.trouble for s in sessions]
     return time.process_time() - began_s
 
 
 def _nothing() -> None:
-    """The units stream all the time."""
+    """Nothing to send: the units stream all the time."""
 
 
 def header() -> Header:
-    """Of any of them."""
+    """Header of each recording."""
     capability = Capability(
         driver="ppk2",
         channels=(Channel("current", "supply of the device, as wired"),),
@@ -136,7 +136,7 @@ def header() -> Header:
 
 
 def decode(path: Path) -> LossReport:
-    """All of a recording."""
+    """Decode a recording."""
     decoder = Ppk2Decoder(SETTINGS)
     for _ in blocks_of(decoder, read_packets(path)):
         pass
@@ -146,20 +146,22 @@ def decode(path: Path) -> LossReport:
 def summary(
     options: argparse.Namespace, found: list[LossReport], times_s: tuple[float, float]
 ) -> str:
-    """What came, and what it took."""
+    """Nothing is lost, and one core is enough."""
     expected = options.streams * int(options.seconds * RATE_HZ)
     received = sum(one.received_count for one in found)
+    lost = sum(one.lost_count for one in found)
+    desync = sum(one.desync_count for one in found)
     rates = [one.rate_error_ppm for one in found if one.rate_error_ppm is not None]
-    rows = [
-        ["samples sent", f"{expected:,}"],
-        ["received", f"{received:,}"],
-        ["lost, as the counters say", str(sum(one.lost_count for one in found))],
-        ["framing lost", str(sum(one.desync_count for one in found))],
-        ["rate against the host's clock (ppm)", f"{min(rates):+.0f} to {max(rates):+.0f}"],
-        ["recording, of one core", f"{times_s[0] / options.seconds:.1%}"],
-        ["decoding, of one core", f"{times_s[1] / options.seconds:.1%}"],
-    ]
-    return table([f"{options.seconds:g} s", "value"], rows)
+    record, decode = (time_s / options.seconds for time_s in times_s)
+    return claims_table(
+        [
+            claim("samples received", f"{received:,}", f"{expected:,}", received == expected),
+            claim("recording + decoding, share of one core", f"{record:.1%} + {decode:.1%}",
+                  "< 100 %", record + decode < 1),
+            claim("lost by the counters; framing lost", f"{lost}; {desync}"),
+            claim("rate against the host's clock, ppm", f"{min(rates):+.0f} to {max(rates):+.0f}"),
+        ]
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

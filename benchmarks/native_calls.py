@@ -1,11 +1,11 @@
 """One inference as a call of a C function, for each runtime whose wheel exports one.
 
-tflite-runtime exports its C++ methods, so the interpreter that Python made is called. LiteRT's
-interpreter is hidden, but `libLiteRt.so` has a C API with a class of its own, the compiled model.
-ONNX Runtime's wheel has a whole second library beside its Python module, `libonnxruntime.so`, with
-the C API; its session is a second one, too. Threads and inputs are those of the other loops.
+tflite-runtime exports its C++ methods, so the interpreter that Python created is called. LiteRT
+hides its interpreter, but `libLiteRt.so` has a C API with a class of its own, the compiled model.
+ONNX Runtime's wheel has a second library next to its Python module, `libonnxruntime.so`, with the C
+API, so a second session is created. Threads and inputs are those of the other loops.
 
-The headers are in none of the wheels; declarations are from the sources named below.
+None of the wheels has the headers; the declarations are from the sources named below.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 INVOKE = "_ZN6tflite4impl11Interpreter6InvokeEv"
 """`tflite::impl::Interpreter::Invoke()` in the name mangling of the Itanium C++ ABI."""
 WORDS = 6
-"""What native_loop.c passes to a function."""
+"""Arguments that native_loop.c passes to a function."""
 
 
 class NotExported(Exception):
-    """There is no C function to call; the text says why."""
+    """No C function can be called; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A function, its arguments, and what must stay alive as long as it is called."""
+    """Function, its arguments, and the objects that must outlive the calls."""
 
     function: c_void_p
     arguments: Sequence[Any]
     alive: list[Any] = field(default_factory=list)
 
     def words(self) -> ctypes.Array[Any]:
-        """The arguments as machine words, with zeros behind."""
+        """Arguments as machine words, padded with zeros."""
         values = [getattr(word, "value", word) or 0 for word in self.arguments]
         return (ctypes.c_ssize_t * WORDS)(*values)
 

@@ -1,10 +1,10 @@
-/* The barest loop of harness_overhead.py: a function of a library between two looks at the clock. */
+/* The C loop of harness_overhead.py: a library function between two clock reads. */
 
 #include <stdint.h>
 #include <time.h>
 
-/* Six words are enough for every function that is called here; those that take fewer ignore the
- * rest, in the calling conventions of x86-64 and of ARM. All say 0, or a null pointer, for success.
+/* Six words are enough for every function called here. Functions with fewer arguments ignore the
+ * rest, in the calling conventions of x86-64 and of ARM. All return 0, or a null pointer, on success.
  */
 typedef int (*function)(intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t);
 
@@ -16,7 +16,7 @@ static int64_t now_ns(void) {
 
 int do_nothing(void) { return 0; }
 
-/* The number of calls that were made, at most `count`; -1 when one of them failed. */
+/* Returns the number of calls, at most `count`, or -1 if one of them failed. */
 int64_t run_loop(function call, const intptr_t *words, int64_t duration_ns, int64_t count,
                  int64_t *begin_ns, int64_t *end_ns) {
     const int64_t deadline_ns = now_ns() + duration_ns;

@@ -1,14 +1,14 @@
-"""What watching a device costs the run that is watched.
+"""Effect of telemetry on a run, and the CPU time of the sampler.
 
     python benchmarks/observer_effect.py [--pairs 20] [--duration 2] [--sampler-seconds 30]
+                                         [--short] [--patience 0]
 
-Pairs of runs of one built-in model through `Lab.bench`, one process each: with telemetry at 10 Hz,
-and with none, in an order that is drawn anew for each pair. What is compared is the median latency,
-by the same paired test that `edgebench compare` uses.
+Pairs of runs of one built-in model through `Lab.bench`: with telemetry at 10 Hz, and without, in
+an order drawn anew for each pair. Their median latencies are compared by the paired test of
+`edgebench compare`.
 
-Then one sampler alone, at 10 Hz, with the sources of this machine and 30 sensors more: the files
-of a board that are kept in a directory, read as those under /sys would be. Its CPU time is its own
-account, which every run stores.
+Then one sampler runs alone at 10 Hz: with the sources of this machine, and with 30 thermal zones
+in a directory that stands in for /sys. Its CPU time is the one that every run stores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import Spread, add_patience, interleave, machine, report, spread, table
+from common import (
+    add_patience,
+    claim,
+    claims_table,
+    interleave,
+    machine,
+    parse,
+    report,
+    spread,
+)
 
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE
 from edgebench.host.analysis.compare.comparison import Comparison, compare
@@ -41,23 +50,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--duration", type=float, default=2.0, metavar="SECONDS")
-    parser.add_argument("--sampler-seconds", type=float, default=30.0, metavar="SECONDS")
+    parser.add_argument("--sampler-seconds", type=float, default=30.0, metavar="S")
     add_patience(parser)
-    options = parser.parse_args()
+    options = parse(parser, pairs=6, duration=0.5, sampler_seconds=9)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         found = paired(Path(name), options.pairs, options.duration, options.patience)
-        rows = [latency_row(found), *sampler_rows(Path(name), options.sampler_seconds)]
+        claims = [latency_claim(found), *sampler_claims(Path(name), options.sampler_seconds)]
     notes = (
         f"\n{options.pairs} pairs of {options.duration:g} s, {MODEL} on {RUNTIME}; "
         f"median {found.baseline_median / 1e3:.2f} µs without telemetry, "
         f"{found.candidate_median / 1e3:.2f} µs with it."
     )
-    report("The observer effect", [table(["", "value", "bar", ""], rows), notes], began)
+    report("The observer effect", [claims_table(claims), notes], began)
 
 
 def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Comparison:
-    """The median latency with telemetry against that without."""
+    """Comparison of the median latency with telemetry (candidate) against that without."""
     lab = Lab(folder / "store")
 
     def measure(rate_hz: float) -> float:
@@ -77,21 +86,20 @@ def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Co
     return compare(np.array(found["without"]), np.array(found["with"]))
 
 
-def latency_row(found: Comparison) -> list[str]:
-    """How much slower the watched run is."""
+def latency_claim(found: Comparison) -> list[str]:
+    """Telemetry slows the model down by less than the bar, at 95 % confidence."""
     low, high = found.ratio_interval or (float("nan"), float("nan"))
     percent = [100 * (value - 1) for value in (found.ratio, low, high)]
-    is_met = percent[2] < LATENCY_BAR_PERCENT
-    return [
-        "median latency with telemetry over without",
-        f"{percent[0]:+.2f} % ({percent[1]:+.2f}..{percent[2]:+.2f}, 95 %)",
+    return claim(
+        "change of the median latency by telemetry",
+        f"{percent[0]:+.2f} % (95 % CI {percent[1]:+.2f}..{percent[2]:+.2f})",
         f"< {LATENCY_BAR_PERCENT:g} %",
-        "met" if is_met else "missed",
-    ]
+        percent[2] < LATENCY_BAR_PERCENT,
+    )
 
 
-def sampler_rows(folder: Path, seconds: float) -> list[list[str]]:
-    """CPU time of samplers, in percent of one core."""
+def sampler_claims(folder: Path, seconds: float) -> list[list[str]]:
+    """CPU time of samplers, percent of one core."""
     root = folder / "root"
     for number in range(SENSORS):
         zone = root / f"sys/class/thermal/thermal_zone{number}"
@@ -105,20 +113,15 @@ def sampler_rows(folder: Path, seconds: float) -> list[list[str]]:
         ("this machine", Path("/")),
     ):
         parts = [sampler(folder, where, seconds / 3) for _ in range(3)]
-        found: Spread = spread([percent for percent, _ in parts])
-        rows.append(
-            [
-                f"sampler, {parts[0][1]} sensors at {RATE_HZ:g} Hz ({what}), of one core",
-                f"{found.text()} %",
-                f"< {SAMPLER_BAR_PERCENT:g} %",
-                "met" if found.extremes[1] < SAMPLER_BAR_PERCENT else "missed",
-            ]
-        )
+        found = spread([percent for percent, _ in parts])
+        text = f"sampler, {parts[0][1]} sensors at {RATE_HZ:g} Hz ({what}), CPU time"
+        is_met = found.extremes[1] < SAMPLER_BAR_PERCENT
+        rows.append(claim(text, f"{found.text()} %", f"< {SAMPLER_BAR_PERCENT:g} %", is_met))
     return rows
 
 
 def sampler(folder: Path, root: Path, seconds: float) -> tuple[float, int]:
-    """Percent of a core that a sampler takes, and how many sensors it reads."""
+    """CPU time of a sampler, percent of one core, and the number of its sensors."""
     job = {"worker_pid": os.getpid(), "root": str(root), "rate_hz": RATE_HZ}
     (folder / JOB_FILE).write_text(json.dumps(job))
     command = [sys.executable, "-m", "edgebench.agent.telemetry.sampler", str(folder)]

@@ -1,10 +1,10 @@
-"""Streams of slower meters, and the loops that one writes first to read them.
+"""Streams of slower meters, and naive loops that read them.
 
     LPM01A, binary   100 kHz of 16-bit words, a stamp once a second
     LPM01A, text     5 kHz of lines, a stamp once a second
     INA226           hwmon: current and power of one rail, two files a round
 
-The loops do what a script does: they check nothing and count no losses.
+The loops do what a quick script does: they check nothing and count no losses.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
-from edgebench.meters.lpm01a.settings import Settings, Setup
-from edgebench.meters.rail_decoder import Plan, RailDecoder
+from edgebench.meters.lpm01a.settings import Lpm01aSettings, Lpm01aSetup
+from edgebench.meters.rail_decoder import RailDecoder, RailPlan
 from edgebench.protocol.codec import to_plain
 
 SUPPLY_V = 3.3
@@ -29,14 +29,14 @@ _STAMP_BYTES = 9
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What comes of a meter, read by read, and how many samples that is."""
+    """Bytes of a meter, read by read, and their number of samples."""
 
     packets: list[Packet]
     sample_count: int
 
 
 def binary_stream(seconds: int) -> Stream:
-    """Tenths of a second of words."""
+    """Words, a tenth of a second per read."""
     draw = np.random.default_rng(2)
     data = [_ACK]
     for second in range(seconds):
@@ -47,7 +47,7 @@ def binary_stream(seconds: int) -> Stream:
 
 
 def text_stream(seconds: int) -> Stream:
-    """Tenths of a second of lines."""
+    """Lines, a tenth of a second per read."""
     draw = np.random.default_rng(3)
     data = [_ACK]
     for second in range(seconds):
@@ -58,7 +58,7 @@ def text_stream(seconds: int) -> Stream:
 
 
 def ina_stream(seconds: int) -> Stream:
-    """Rounds of readings."""
+    """Readings, one round per read."""
     draw = np.random.default_rng(4)
     power_uw = draw.integers(1_000_000, 8_000_000, seconds * INA_HZ).tolist()
     packets = []
@@ -75,10 +75,10 @@ def _packets(data: bytes, size: int) -> list[Packet]:
 
 
 def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
-    """By the driver's decoder."""
+    """Decode by the driver."""
     rate_hz = TEXT_HZ if is_ascii else BINARY_HZ
-    setup = Setup(rate_hz=rate_hz, is_ascii=is_ascii)
-    decoder = Lpm01aDecoder(Settings(setup=setup, supply_v=SUPPLY_V))
+    setup = Lpm01aSetup(rate_hz=rate_hz, is_ascii=is_ascii)
+    decoder = Lpm01aDecoder(Lpm01aSettings(setup=setup, supply_v=SUPPLY_V))
     for packet in stream.packets:
         decoder.feed(packet)
     decoder.finish()
@@ -87,8 +87,8 @@ def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
 
 
 def ours_ina(stream: Stream) -> None:
-    """By the driver's decoder."""
-    plan = Plan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
+    """Decode by the driver."""
+    plan = RailPlan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
     decoder = RailDecoder(
         Header(
             driver="hwmon",
@@ -111,7 +111,7 @@ def ours_ina(stream: Stream) -> None:
 
 
 def loop_binary(stream: Stream) -> list[float]:
-    """Two bytes at a time."""
+    """Read two bytes at a time."""
     data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
     power_w, at = [], 0
     while at + 1 < len(data):
@@ -125,7 +125,7 @@ def loop_binary(stream: Stream) -> list[float]:
 
 
 def loop_text(stream: Stream) -> list[float]:
-    """A line at a time."""
+    """Read a line at a time."""
     data = b"".join(packet.data for packet in stream.packets)[len(_ACK) :]
     power_w = []
     for line in data.decode().splitlines():
@@ -136,7 +136,7 @@ def loop_text(stream: Stream) -> list[float]:
 
 
 def loop_ina(stream: Stream) -> list[tuple[int, float, float]]:
-    """A round at a time."""
+    """Read a round at a time."""
     found = []
     for packet in stream.packets:
         (time_ns, power), (_, current) = msgpack.unpackb(packet.data)

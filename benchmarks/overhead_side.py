@@ -2,12 +2,11 @@
 
     python benchmarks/overhead_side.py SIDE RUNTIME MODEL THREADS WARMUP_S DURATION_S [LOOP.so]
 
-prints what it saw as a line of JSON. RUNTIME and MODEL are `nothing` for calls that do nothing.
+prints its result as a line of JSON. RUNTIME and MODEL are `nothing` for calls that do nothing.
 
-Every side but C, which calls no Python, calls the same callables: those that edgebench's driver
-prepared. Every side runs `WARMUP_S` of them first, and has garbage collection off. Where a side
-tells the moments of its queries, the time between two of them is taken over `BLOCK_QUERIES` at
-once, since the clock counts in steps of 10 ns on some machines; the median over these is printed.
+Every side except C calls the callables that edgebench's driver prepared. Every side warms up for
+WARMUP_S and runs without garbage collection. The period of a query is the median over blocks of
+`BLOCK_QUERIES`, since the clock has steps of 10 ns on some machines.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import re
 import sys
 import tempfile
 from array import array
@@ -23,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -42,35 +39,34 @@ NOTHING = "nothing"
 NS_PER_S = 1_000_000_000
 BLOCK_QUERIES = 16
 LONG_NS = 100_000
-"""A query that takes so long is a block of its own: the clock's steps do not show in it, and
-sixteen would hardly ever go by without another process in between."""
+"""Duration from which on a query is a block of its own: the clock's steps do not matter, and
+sixteen of them would hardly ever pass without another process in between."""
 MAX_QUERIES = 2_000_000
-"""Bound on preallocated times."""
+"""Bound on preallocated timestamps."""
 LOADGEN_LEAST_NS = 1000
-"""LoadGen needs more for a query that does nothing, reference/measurement.md §1.7."""
+"""Lower bound of the latency that LoadGen is told to expect; a query that does nothing takes it
+about 2500 ns (docs/performance.md)."""
 ORDER_LENGTH = 65536
 """As in edgebench's scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Medians of one side, nanoseconds; what it does not tell is None."""
+class SideResult:
+    """Medians of one side, nanoseconds; None where the side does not measure it."""
 
     queries: int = 0
     period_ns: float | None = None
-    """From one query to the next: wall time per query."""
+    """Wall time per query: from one query to the next."""
     invoke_ns: float | None = None
-    query_ns: float | None = None
-    """Inputs in, invoke, outputs out."""
     harness_ns: float | None = None
-    """What an agent says of its own loop: wall time of a query that does nothing."""
+    """Wall time per query of the agent's own loop around calls that do nothing."""
     skipped: str | None = None
-    """Why there is nothing."""
+    """Reason why the side cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to call, and for how long."""
+    """Model to call, and for how long."""
 
     runtime: str
     path: str
@@ -80,7 +76,7 @@ class Job:
     loop: str | None
 
     def load(self) -> tuple[LoadedModel, list[Tensor]]:
-        """The model, as the worker loads it, and the inputs that it gives it."""
+        """The model as the worker loads it, and its inputs."""
         runtime = find_runtime(self.runtime)
         runtime.import_library()
         model = runtime.load(self.path, LoadOptions(self.threads))
@@ -89,7 +85,7 @@ class Job:
         return model, values
 
     def calls(self) -> Calls:
-        """The callables that the worker prepares."""
+        """Callables that the worker prepares."""
         if self.runtime == NOTHING:
             return Calls([do_nothing], do_nothing, do_nothing)
         model, values = self.load()
@@ -97,12 +93,12 @@ class Job:
 
 
 def do_nothing() -> None:
-    """The model that costs no time."""
+    """Stand in for a model that takes no time."""
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """No garbage collection inside, as in the worker."""
+    """Switch garbage collection off, as the worker does."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -111,19 +107,19 @@ def no_collection() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a side, print what it saw."""
+    """Run a side and print its result."""
     side, runtime, path, threads, warmup_s, duration_s = arguments[:6]
     loop = arguments[6] if len(arguments) > 6 else None
     job = Job(runtime, path, int(threads), float(warmup_s), float(duration_s), loop)
     try:
-        seen = SIDES[side](job)
+        result = SIDES[side](job)
     except NotExported as exc:
-        seen = Seen(skipped=str(exc))
-    print(json.dumps(asdict(seen)))
+        result = SideResult(skipped=str(exc))
+    print(json.dumps(asdict(result)))
 
 
-def run_c(job: Job) -> Seen:
-    """The C loop around the C function."""
+def run_c(job: Job) -> SideResult:
+    """C loop around the C function."""
     assert job.loop is not None
     library = ctypes.CDLL(job.loop)
     library.run_loop.restype = ctypes.c_int64
@@ -134,7 +130,7 @@ def run_c(job: Job) -> Seen:
         native = native_call(job.runtime, model, job.path, job.threads, values)
     _run_native(library, native, job.warmup_s)
     begins, ends = _run_native(library, native, job.duration_s)
-    return Seen(len(ends), _period_ns(begins), _median_difference(begins, ends))
+    return SideResult(len(ends), _period_ns(begins), _median_difference(begins, ends))
 
 
 def _run_native(
@@ -150,21 +146,21 @@ def _run_native(
     return begins[:count], ends[:count]
 
 
-def run_python_invoke(job: Job) -> Seen:
-    """The plain Python loop around the invocation alone."""
+def run_python_invoke(job: Job) -> SideResult:
+    """Plain Python loop around the invocation alone."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
     begins, ends = _bare_invoke(calls.invoke, _count(job.duration_s, typical_ns))
-    return Seen(len(ends), _period_ns(begins), _median_difference(begins, ends))
+    return SideResult(len(ends), _period_ns(begins), _median_difference(begins, ends))
 
 
-def run_public(job: Job) -> Seen:
-    """The plain Python loop around the library's public call, as somebody would do by hand."""
+def run_public(job: Job) -> SideResult:
+    """Plain Python loop around the library's public call, as one would write it by hand."""
     # Nothing is prepared here: the interpreters refuse to run while their native one is held.
     invoke = _public_call(job.load()[0])
     typical_ns = _warm_up(Calls([do_nothing], invoke, do_nothing), job.warmup_s)
     begins, ends = _bare_invoke(invoke, _count(job.duration_s, typical_ns))
-    return Seen(len(ends), _period_ns(begins), _median_difference(begins, ends))
+    return SideResult(len(ends), _period_ns(begins), _median_difference(begins, ends))
 
 
 def _public_call(model: Any) -> Callable[[], Any]:
@@ -174,17 +170,16 @@ def _public_call(model: Any) -> Callable[[], Any]:
     return partial(model._session.run_with_iobinding, model._call._binding)
 
 
-def run_python(job: Job) -> Seen:
-    """The plain Python loop around the whole query."""
+def run_python(job: Job) -> SideResult:
+    """Plain Python loop around the whole query."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
     begins, ends = _bare_query(calls, _count(job.duration_s, typical_ns))
-    query_ns = _median_difference(begins, ends)
-    return Seen(len(ends), _period_ns(begins), None, query_ns)
+    return SideResult(len(ends), _period_ns(begins))
 
 
-def run_edgebench(job: Job) -> Seen:
-    """The loop of edgebench's worker; its pauses, which no latency holds, are spread over all."""
+def run_edgebench(job: Job) -> SideResult:
+    """Loop of edgebench's worker; its pauses between blocks are spread over all queries."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
     times = run_closed(
@@ -195,20 +190,19 @@ def run_edgebench(job: Job) -> Seen:
         max_count=MAX_QUERIES,
     )
     starts, ends = np.asarray(times.start_ns), np.asarray(times.end_ns)
-    # Most are zero; there is a pause where one block of times ends and the next begins.
+    # Zero but for the pause between two blocks of timestamps.
     pauses_ns = float(np.sum(starts[1:] - ends[:-1]))
-    return Seen(
+    return SideResult(
         len(times),
         _period_ns(times.end_ns) + pauses_ns / len(times),
         _median_difference(times.invoke_start_ns, times.invoke_end_ns),
-        _median_difference(times.start_ns, times.end_ns),
     )
 
 
-def run_loadgen(job: Job) -> Seen:
-    """LoadGen, which calls back into Python for each query; its own latency, from its log.
+def run_loadgen(job: Job) -> SideResult:
+    """LoadGen, which calls back into Python for each query.
 
-    It keeps the moments of its queries to itself, so the callback takes one in `BLOCK_QUERIES`.
+    It does not publish the timestamps of its queries, so the callback takes one per block.
     """
     library: Any = __import__("mlperf_loadgen")
     calls = job.calls()
@@ -221,19 +215,15 @@ def run_loadgen(job: Job) -> Seen:
         settings = _loadgen_settings(library, job.duration_s, typical_ns)
         logs = _loadgen_logs(library, folder)
         library.StartTestWithLogSettings(system, samples, settings, logs, "")
-        text = (Path(folder) / "mlperf_log_summary.txt").read_text()
     library.DestroyQSL(samples)
     library.DestroySUT(system)
-    found = re.search(r"^50\.00 percentile latency \(ns\)\s*: (\d+)$", text, re.MULTILINE)
-    assert found, text
-    period_ns = float(np.median(np.diff(moments))) / block
-    return Seen(len(moments) * block, period_ns, None, float(found[1]))
+    return SideResult(len(moments) * block, float(np.median(np.diff(moments))) / block)
 
 
 def _issuer(
     library: Any, calls: Calls, block: int, moments: list[int]
 ) -> Callable[[Sequence[Any]], None]:
-    """The callback; the count in it costs about 35 ns a query, and is the only thing added."""
+    """The callback; counting in it costs about 35 ns per query and is all that it adds."""
     set_inputs, invoke, read_outputs = calls.set_inputs[0], calls.invoke, calls.read_outputs
     complete, response = library.QuerySamplesComplete, library.QuerySampleResponse
     clock, note = perf_counter_ns, moments.append
@@ -259,7 +249,7 @@ def _loadgen_settings(library: Any, duration_s: float, typical_ns: float) -> Any
     settings.mode = library.TestMode.PerformanceOnly
     settings.min_duration_ms = int(duration_s * 1000)
     settings.min_query_count = 2 * BLOCK_QUERIES
-    # LoadGen makes its queries before it starts, by this; half, so that they do not run out.
+    # LoadGen prepares its queries by this estimate; half of it, so that they do not run out.
     expected_ns = max(LOADGEN_LEAST_NS, int(typical_ns / 2))
     settings.single_stream_expected_latency_ns = expected_ns
     return settings
@@ -276,7 +266,7 @@ def _loadgen_logs(library: Any, folder: str) -> Any:
 
 
 def _warm_up(calls: Calls, duration_s: float) -> float:
-    """Run queries for so long; median time from one to the next, nanoseconds."""
+    """Run queries for this long; median wall time per query, nanoseconds."""
     count, elapsed_ns, deadline_ns = 4, 0, int(duration_s * NS_PER_S)
     while True:
         begins, ends = _bare_query(calls, count)
@@ -287,7 +277,7 @@ def _warm_up(calls: Calls, duration_s: float) -> float:
 
 
 def _bare_query(calls: Calls, count: int) -> tuple[array[int], array[int]]:
-    """Begin and end of queries in the plainest loop that there is."""
+    """Timestamps of queries in the plainest possible loop."""
     set_inputs, invoke, read_outputs = calls.set_inputs[0], calls.invoke, calls.read_outputs
     clock, begins, ends = perf_counter_ns, _zeros(count), _zeros(count)
     with no_collection():
@@ -319,13 +309,13 @@ def _block(typical_ns: float) -> int:
 
 
 def _count(duration_s: float, typical_ns: float) -> int:
-    """Queries in such a time, and enough for two blocks."""
+    """Queries that fit into the duration, at least two blocks."""
     count = int(duration_s * NS_PER_S / max(typical_ns, 1.0))
     return min(max(count, 2 * BLOCK_QUERIES), MAX_QUERIES)
 
 
 def _period_ns(moments: array[int]) -> float:
-    """Median time from one query to the next."""
+    """Median wall time per query."""
     values = np.asarray(moments)
     block = _block(float(np.median(np.diff(values))))
     return float(np.median(np.diff(values[::block]))) / block
@@ -339,7 +329,7 @@ def _zeros(count: int) -> array[int]:
     return array("q", bytes(8 * count))
 
 
-SIDES: dict[str, Callable[[Job], Seen]] = {
+SIDES: dict[str, Callable[[Job], SideResult]] = {
     "c": run_c,
     "python-invoke": run_python_invoke,
     "python-public": run_public,

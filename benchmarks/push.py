@@ -1,22 +1,23 @@
-"""How fast a model reaches a device, against paramiko's SFTP and a bare TLS copy.
+"""Throughput of a model push, against paramiko's SFTP and a bare TLS copy.
 
-    python benchmarks/push.py [--rounds 15] [--size 50000000] [--patience 0]
+    python benchmarks/push.py [--rounds 15] [--size 50000000] [--short] [--patience 0]
 
-One round pushes the same random bytes, fresh in every round, over loopback in each of these ways:
+A round pushes the same random bytes, new in every round, over loopback in each of these ways:
 
-    ours              acquire + push_model to a real agent; done when the agent has answered that
-                      the model's SHA-256 is right and the model is in its store
-    paramiko          SFTP `put` to OpenSSH's sshd, on a socket as paramiko makes it
-    paramiko NODELAY  the same on a socket of ours with TCP_NODELAY
-    bare, discarded   asyncio streams over TLS 1.3, 256 KiB writes and drain; the receiver (sink.py)
-                      counts the bytes and throws them away
-    bare, to a file   the same; the receiver writes them to a file
+    edgebench              acquire + push_model to a real agent, until the agent has verified the
+                           SHA-256 and stored the model
+    paramiko               SFTP `put` to OpenSSH's sshd, on paramiko's own socket
+    paramiko, TCP_NODELAY  the same on a socket with TCP_NODELAY
+    bare TLS, discarded    asyncio streams over TLS 1.3, 256 KiB writes and drain; the receiver
+                           (sink.py) counts and discards the bytes
+    bare TLS, to a file    the same, but the receiver writes a file
 
-Connections are open before the clock starts, every receiver is a process of its own, and every
-sender reads the same file from the page cache. Then the same content is pushed again: that time
-is taken with the connection open, and the bytes with and without a new connection. The bytes are
-the kernel's own count for the connection (TCP_INFO), once as carried by TCP and once with 40
-bytes of IP and TCP header and 12 bytes of timestamps for each segment.
+Connections are open before the clock starts. Every receiver is a process of its own, and every
+sender reads the same file from the page cache.
+
+Then the same content is pushed again, on the open connection and on a new one. The bytes are the
+kernel's count for the connection (TCP_INFO): as carried by TCP, and with 40 bytes of IP and TCP
+header and 12 bytes of timestamps per segment.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ from common import (
     NAME,
     Agent,
     add_patience,
+    claim,
+    claims_table,
     end,
     interleave,
     machine,
     paired_ratios,
+    parse,
     report,
     seconds_of,
     spread,
-    table,
 )
 
 from edgebench.host.client import Client
@@ -66,27 +69,24 @@ TO_FILE = 1 << 63
 SEGMENT_HEADER_BYTES = 52
 """IPv4 and TCP header with the timestamp option. Source: RFC 791, RFC 9293, RFC 7323."""
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-OURS = "ours"
-BARS = {
-    "paramiko": 2.5,
-    "paramiko NODELAY": 2.5,
-    "bare, discarded": 0.7,
-    "bare, to a file": 0.7,
-}
-"""The least that the ratio of our rate to the other's may be."""
+OURS = "edgebench"
+PARAMIKO, NODELAY = "paramiko", "paramiko, TCP_NODELAY"
+DISCARDED, WRITTEN = "bare TLS, discarded", "bare TLS, to a file"
+BARS = {PARAMIKO: 2.5, NODELAY: 2.5, DISCARDED: 0.7, WRITTEN: 0.7}
+"""Least ratio of our throughput to that of the other side."""
 REPUSH_MS, REPUSH_BYTES = 20.0, 2048
 
 
 @dataclass
 class Payload:
-    """The file that every side sends; its bytes are new in every round."""
+    """File that every side sends; its bytes are new in every round."""
 
     path: Path
     size: int
     sha256: str = ""
 
     def renew(self) -> None:
-        """Write other random bytes."""
+        """Write new random bytes."""
         data = os.urandom(self.size)
         self.path.write_bytes(data)
         self.sha256 = hashlib.sha256(data).hexdigest()
@@ -98,12 +98,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     add_patience(parser)
     parser.add_argument("--size", type=int, default=50_000_000, metavar="BYTES")
-    options = parser.parse_args()
+    options = parse(parser, rounds=5)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name, ExitStack() as stack:
         folder = Path(name)
         payload = Payload(folder / "model.bin", options.size)
-        # Room for two models: the oldest goes, as a file that is written again goes elsewhere.
+        # Room for two models, so that the store evicts the oldest instead of growing every round.
         quota = str(2 * options.size + 2**20)
         agent = stack.enter_context(
             Agent(folder / "agent", "--no-advertise", "--models-quota", quota)
@@ -115,13 +115,12 @@ def main() -> None:
         seconds = interleave(
             sides, options.rounds, before_round=payload.renew, patience_s=options.patience
         )
-        lines = rate_lines(seconds, options.size)
-        lines += ["", *repush_lines(lab, client, payload)]
-    report("Push of a model", lines, began)
+        claims = throughput_claims(seconds, options.size) + repush_claims(lab, client, payload)
+    report(f"Push of a model of {options.size / 1e6:.0f} MB", [claims_table(claims)], began)
 
 
 def push(client: Client, payload: Payload) -> float:
-    """Our side: seconds until the agent has verified and stored the model."""
+    """Seconds until the agent has verified and stored the model."""
 
     def action() -> None:
         client.acquire()
@@ -131,25 +130,25 @@ def push(client: Client, payload: Payload) -> float:
 
 
 def other_sides(folder: Path, payload: Payload, stack: ExitStack) -> dict[str, Callable[[], float]]:
-    """The sides that ours is compared with, ready to be run."""
+    """The sides that edgebench is compared with, connected and ready."""
     sides: dict[str, Callable[[], float]] = {}
     if SSHD:
         port, key = stack.enter_context(sshd(folder / "sshd"))
         target = str(folder / "sshd" / "received")
-        for name, is_nodelay in (("paramiko", False), ("paramiko NODELAY", True)):
+        for name, is_nodelay in ((PARAMIKO, False), (NODELAY, True)):
             sftp = stack.enter_context(sftp_session(port, key, is_nodelay))
             sides[name] = partial(seconds_of, partial(sftp.put, str(payload.path), target))
     else:
         print("paramiko skipped: no sshd on this machine", file=sys.stderr)
     bare = stack.enter_context(BareSender(folder / "bare"))
-    sides["bare, discarded"] = lambda: bare.copy(payload, flags=0)
-    sides["bare, to a file"] = lambda: bare.copy(payload, flags=TO_FILE)
+    sides[DISCARDED] = lambda: bare.copy(payload, flags=0)
+    sides[WRITTEN] = lambda: bare.copy(payload, flags=TO_FILE)
     return sides
 
 
 @contextmanager
 def sshd(folder: Path) -> Iterator[tuple[int, paramiko.PKey]]:
-    """An OpenSSH server on loopback with keys of its own: its port, and the key that it takes."""
+    """An OpenSSH server on loopback with its own keys: its port, and the key that it accepts."""
     folder.mkdir(mode=0o700)
     for name in ("host_key", "user_key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
@@ -176,7 +175,7 @@ def sshd(folder: Path) -> Iterator[tuple[int, paramiko.PKey]]:
 
 
 def wait_for_port(port: int) -> None:
-    """Wait until somebody listens."""
+    """Wait until the port accepts connections."""
     for _ in range(250):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -187,7 +186,7 @@ def wait_for_port(port: int) -> None:
 
 @contextmanager
 def sftp_session(port: int, key: paramiko.PKey, is_nodelay: bool) -> Iterator[paramiko.SFTPClient]:
-    """An SFTP session, logged in."""
+    """SFTP client, logged in."""
     plain = socket.create_connection(("127.0.0.1", port))
     if is_nodelay:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -202,7 +201,7 @@ def sftp_session(port: int, key: paramiko.PKey, is_nodelay: bool) -> Iterator[pa
 
 
 class BareSender:
-    """Sends a file over asyncio's TLS streams, and nothing more."""
+    """Sender of a file over asyncio's TLS streams, without any protocol of its own."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -232,7 +231,7 @@ class BareSender:
         self._loop.close()
 
     def copy(self, payload: Payload, flags: int) -> float:
-        """Seconds until the receiver has said that it has all bytes."""
+        """Seconds until the receiver has confirmed all bytes."""
         return seconds_of(lambda: self._run(self._send(payload, flags)))
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -247,47 +246,42 @@ class BareSender:
         await self._reader.readexactly(1)
 
 
-def rate_lines(seconds: dict[str, list[float]], size: int) -> list[str]:
-    """The table of rates and ratios."""
-    rows = []
+def throughput_claims(seconds: dict[str, list[float]], size: int) -> list[list[str]]:
+    """Throughput of every side, and ours relative to each other one."""
+    claims = []
     for name, values in seconds.items():
         rate = spread([size / 1e6 / value for value in values])
-        cells = [name, rate.text(0)]
+        claims.append(claim(f"{name}, MB/s", rate.text(0)))
         if name in BARS:
             ratio = paired_ratios(values, seconds[OURS])
-            verdict = "met" if ratio.median >= BARS[name] else "missed"
-            cells += [ratio.text(), f"≥ {BARS[name]}", verdict]
-        rows.append(cells + ["", "", ""] * (name not in BARS))
-    count = len(seconds[OURS])
-    head = ["side", "MB/s", "ours / this", "bar", ""]
-    return [table(head, rows), f"\n{size / 1e6:.0f} MB, {count} rounds; {NOTATION}"]
+            is_met = ratio.median >= BARS[name]
+            claims.append(claim(f"{OURS} / {name}", ratio.text(), f"≥ {BARS[name]}", is_met))
+    return claims
 
 
-NOTATION = "median (quartiles; extremes)."
-
-
-def repush_lines(lab: Lab, client: Client, payload: Payload) -> list[str]:
-    """The table of the second push of the same content."""
-    times = [push(client, payload) for _ in range(21)]
+def repush_claims(lab: Lab, client: Client, payload: Payload) -> list[list[str]]:
+    """Time and bytes of a second push of the same content."""
+    time_ms = spread([push(client, payload) * 1e3 for _ in range(21)])
     carried, on_wire = counted(client, lambda: push(client, payload))
     begin = time.perf_counter()
     with lab.connect(NAME) as fresh:
         push(fresh, payload)
-        fresh_s = time.perf_counter() - begin
+        fresh_ms = (time.perf_counter() - begin) * 1e3
         fresh_carried, fresh_on_wire = tcp_bytes(fresh)
-    time_ms = spread([value * 1e3 for value in times])
-    is_met = time_ms.median <= REPUSH_MS and on_wire <= REPUSH_BYTES
-    rows = [
-        ["connection open", time_ms.text(), str(carried), str(on_wire),
-         f"≤ {REPUSH_MS:.0f} ms, ≤ {REPUSH_BYTES}", "met" if is_met else "missed"],
-        ["new connection", f"{fresh_s * 1e3:.2f}", str(fresh_carried), str(fresh_on_wire), "", ""],
-    ]  # fmt: skip
-    head = ["second push", "ms", "bytes in TCP", "bytes with headers", "bar", ""]
-    return [table(head, rows)]
+    is_fast, is_small = time_ms.median <= REPUSH_MS, on_wire <= REPUSH_BYTES
+    again = "second push, open connection"
+    fresh_bytes = f"{fresh_carried}, {fresh_on_wire}"
+    return [
+        claim(f"{again}, ms", time_ms.text(), f"≤ {REPUSH_MS:.0f}", is_fast),
+        claim(f"{again}, bytes with headers", str(on_wire), f"≤ {REPUSH_BYTES}", is_small),
+        claim(f"{again}, bytes in TCP", str(carried)),
+        claim("second push, new connection, ms", f"{fresh_ms:.2f}"),
+        claim("second push, new connection, bytes in TCP, with headers", fresh_bytes),
+    ]
 
 
 def counted(client: Client, action: Callable[[], object]) -> tuple[int, int]:
-    """Bytes that an action moves over the client's connection, both ways."""
+    """Bytes that an action moves over the client's connection, in both directions."""
     before = tcp_bytes(client)
     action()
     time.sleep(0.2)  # the last acknowledgement is delayed by up to 40 ms
@@ -296,7 +290,7 @@ def counted(client: Client, action: Callable[[], object]) -> tuple[int, int]:
 
 
 def tcp_bytes(client: Client) -> tuple[int, int]:
-    """Bytes moved over the connection so far, as TCP carried them, and with headers.
+    """Bytes moved over the connection so far: as carried by TCP, and with headers.
 
     Source: linux/tcp.h, `struct tcp_info`: tcpi_bytes_received at 128, tcpi_segs_out and
     tcpi_segs_in at 136, tcpi_bytes_sent at 200 (with retransmissions; Linux 4.19 and later).

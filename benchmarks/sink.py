@@ -1,10 +1,10 @@
-"""The other end of the bare copy in push.py: a TLS 1.3 receiver that does nothing more.
+"""Receiver of the bare copy in push.py: TLS 1.3 and nothing else.
 
     python benchmarks/sink.py IDENTITY.pem FOLDER
 
-prints its port. Each connection begins with eight bytes that say how many follow; a path of a
-file to write to comes from FOLDER when the first of the eight is not zero, and otherwise the
-bytes are thrown away. One byte is the answer, when all are there.
+prints its port. A copy begins with eight bytes, big-endian: the number of bytes that follow, and
+the flag TO_FILE. With the flag the bytes are written to a file in FOLDER, otherwise discarded. One
+byte confirms a complete copy.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import BinaryIO
 
 READ_BYTES = 256 * 1024
 TO_FILE = 1 << 63
-"""Flag in the announced size: write the bytes to a file."""
+"""Flag in the announced size: write a file."""
 
 
 async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Path) -> None:
-    """Take copies until the other side is done."""
+    """Receive copies until the sender closes the connection."""
     while announced := await reader.read(8):
         announced += await reader.readexactly(8 - len(announced))
         size = int.from_bytes(announced, "big")

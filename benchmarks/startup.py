@@ -1,9 +1,9 @@
-"""How long the command line takes to say its help, against an interpreter that does nothing.
+"""Start-up time of the command line, relative to an interpreter that does nothing.
 
-    python benchmarks/startup.py [--rounds 31] [--patience 0]
+    python benchmarks/startup.py [--rounds 31] [--short] [--patience 0]
 
-One round starts, in an order drawn anew, `python -c pass` and each command of the list below,
-with the same interpreter, and waits for its end. The output goes to a pipe and is thrown away.
+A round starts `python -c pass` and each command below with the same interpreter, and waits for it
+to end. The output goes to a pipe and is discarded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pathlib import Path
 
 from common import (
     add_patience,
+    claim,
+    claims_table,
     interleave,
     machine,
     paired_ratios,
+    parse,
     report,
     seconds_of,
     spread,
-    table,
 )
 
 BASE = "python -c pass"
@@ -35,34 +37,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=31)
     add_patience(parser)
-    options = parser.parse_args()
+    options = parse(parser, rounds=15)
     began = machine()
     script = str(Path(sys.executable).with_name("edgebench"))
     sides = {BASE: partial(started, sys.executable, "-c", "pass")}
     for words in COMMANDS:
         sides[f"edgebench {' '.join(words)}"] = partial(started, script, *words)
     seconds = interleave(sides, options.rounds, patience_s=options.patience)
-    report("Start of the command line", lines(seconds), began)
+    rows = []
+    for name, values in seconds.items():
+        rows.append(claim(f"`{name}`, ms", spread(values).text(1, scale=1e3)))
+        if name != BASE:
+            ratio = paired_ratios(values, seconds[BASE])
+            is_met = ratio.median <= BAR
+            rows.append(claim(f"`{name}` / `{BASE}`", ratio.text(), f"≤ {BAR:.0f}", is_met))
+    report("Start of the command line", [claims_table(rows)], began)
 
 
 def started(*command: str) -> float:
     """Seconds from the start of a process to its end."""
     return seconds_of(lambda: subprocess.run(command, stdout=subprocess.PIPE, check=True))
-
-
-def lines(seconds: dict[str, list[float]]) -> list[str]:
-    """The table of times and ratios."""
-    rows = []
-    for name, values in seconds.items():
-        cells = [f"`{name}`", spread(values).text(1, scale=1e3)]
-        if name == BASE:
-            rows.append([*cells, "", "", ""])
-            continue
-        ratio = paired_ratios(values, seconds[BASE])
-        verdict = "met" if ratio.median <= BAR else "missed"
-        rows.append([*cells, ratio.text(), f"≤ {BAR:.0f}", verdict])
-    head = ["command", "ms", "this / python", "bar", ""]
-    return [table(head, rows), f"\n{len(seconds[BASE])} rounds; median (quartiles; extremes)."]
 
 
 if __name__ == "__main__":

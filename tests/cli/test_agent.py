@@ -14,9 +14,9 @@ from support.agents import AgentProcess, Host
 
 from edgebench.agent.agent import Settings
 from edgebench.agent.cli import main
-from edgebench.agent.simulation.boards import BOARDS
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.identity import parse_pairing_string
+from edgebench.simulation.boards import BOARDS
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -98,6 +98,27 @@ def test_none_counts_for_more_than_the_environment(
     words = ("--state", str(tmp_path / "s"), "serve", "--local")
     assert run(capsys, *words, "--meter", "none", "--sync-line", "none") == (0, "", "")
     assert started[0].wiring == Wiring()
+
+
+@pytest.mark.parametrize("command", ["serve", "pair"])
+def test_agent_without_simulated_boards_says_where_they_are(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """On a device that was deployed to, --simulate ends in a traceback, or so does --help."""
+    monkeypatch.setattr("edgebench.agent.simulated.entry_points", lambda group: ())
+    words = ("--state", str(tmp_path / "s"), command, "--simulate", "imx8mp-evk")
+    assert run(capsys, *words) == (
+        1,
+        "",
+        "error: the simulated boards are not installed here\n"
+        "hint: run this where all of edgebench is installed, as on a host\n",
+    )
+    assert not (tmp_path / "s").exists()
+    code, out, _ = run(capsys, command, "--help")
+    assert (code, "imx8mp-evk" in out) == (0, False)
 
 
 def test_simulated_board_is_never_this_machine(host: Host) -> None:

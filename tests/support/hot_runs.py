@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.agent.simulation.controllers import STICKY_SHIFT, Controller, Effect
-from edgebench.agent.simulation.heat import Body, at_rest
 from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.thermal import Expectation, ExpectedZone
+from edgebench.simulation.controllers import STICKY_SHIFT, Controller, Effect
+from edgebench.simulation.heat import Body, at_rest
 
 Floats = NDArray[np.float64]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edgebench.agent.simulation.board import SimulatedBoard
-from edgebench.agent.simulation.device import SimulatedDevice
-from edgebench.agent.worker.slowed import SHARED
+from edgebench.simulation.board import SimulatedBoard
+from edgebench.simulation.device import SimulatedDevice
+from edgebench.simulation.slowed import SHARED
 
 WORKER_PID = 4321
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.host.devices.on_device import ANSWER_MARK, Facts, Interpreter
+from edgebench.host.devices.on_device import ANSWER_MARK, DeviceFacts, Interpreter
 from edgebench.protocol.codec import from_plain
 from support.agents import Host
 from support.netns import Namespace, two_machines
@@ -100,7 +100,7 @@ def interpreter_of(python: str) -> Interpreter:
         check=True,
     )
     answer = result.stdout.splitlines()[-1].removeprefix(ANSWER_MARK)
-    return from_plain(json.loads(answer), Facts).interpreter
+    return from_plain(json.loads(answer), DeviceFacts).interpreter
 
 
 def need_machines() -> None:

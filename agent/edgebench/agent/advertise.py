@@ -1,4 +1,4 @@
-"""Tell the local network that an agent is here: mDNS service `_edgebench._tcp`."""
+"""The agent's announcement on the local network: mDNS service `_edgebench._tcp`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zeroconf.asyncio import AsyncZeroconf
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
-"""A board often boots before its network does."""
+"""Interval of the attempts: a board often boots before its network does."""
 
 logger = logging.getLogger(__name__)
 

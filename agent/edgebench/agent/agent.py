@@ -1,4 +1,4 @@
-"""What an agent owns: its identity, models, spool, lease, and the run in progress."""
+"""The agent: its identity, models, spool, lease, and the run in progress."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from edgebench.agent.identity import Trust
 from edgebench.agent.lease import Lease
 from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.run import Runner
+from edgebench.agent.simulated import find_simulator
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_device, describe_environment, identity, is_emulated
 from edgebench.device_profiles.match import match_profile
@@ -27,20 +28,20 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.messages import Status
 
 if TYPE_CHECKING:
-    from edgebench.agent.simulation.device import SimulatedDevice
+    from edgebench.protocol.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How an agent is started."""
+    """Settings with which an agent is started."""
 
     config: Path
     state: Path
     name: str | None = None
     listen: tuple[str | None, int] | None = None
-    """Address (None: all) and port of the TLS door; None: unix socket only."""
+    """Address (None: all) and port of the TLS door; None for the unix socket only."""
     idle_exit_s: float | None = None
-    """Stop after this long without a connection or a run; None: never."""
+    """Time without a connection or a run after which it stops; None: never."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
@@ -48,36 +49,27 @@ class Settings:
     """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
 
 
-def _simulated(settings: Settings) -> SimulatedDevice | None:
-    """The simulated device in a tree of its own, made anew."""
+def _simulated(settings: Settings) -> Simulation | None:
+    """The simulated device, made anew in a directory of its own."""
     if settings.simulate is None:
         return None
-    # Imported where they are asked for, as the runtimes below: 1.3 MB, and a tenth of the start.
-    from edgebench.agent.simulation.boards import find_board
-    from edgebench.agent.simulation.device import SimulatedDevice
-
-    board, seed = find_board(settings.simulate)
     root = settings.state / "simulated"
     shutil.rmtree(root, ignore_errors=True)
-    return SimulatedDevice(board, seed, root)
-
-
-def _name(settings: Settings) -> str | None:
-    """A simulated device says so wherever its name is shown."""
-    if settings.simulate is None:
-        return settings.name
-    return f"{settings.name or settings.simulate.partition(':')[0]}-simulated"
+    return find_simulator().simulate(settings.simulate, root)
 
 
 class Agent:
-    """What an agent owns."""
+    """The state of one agent."""
 
     def __init__(self, settings: Settings) -> None:
         self._started_s = time.monotonic()
         self.trust = Trust(settings.config) if settings.listen else None
         self.simulated = _simulated(settings)
         root = self.simulated.root if self.simulated else Path("/")
-        self.device = describe_device(settings.state, _name(settings), root)
+        name = settings.name
+        if settings.simulate:  # a simulated device says so wherever its name is shown
+            name = f"{name or settings.simulate.partition(':')[0]}-simulated"
+        self.device = describe_device(settings.state, name, root)
         profile = match_profile(identity(root))
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
@@ -102,7 +94,7 @@ class Agent:
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
 
     async def describe(self) -> SystemDescription:
-        """The device now; the runtimes are probed once and remembered."""
+        """The device as it is now; the runtimes are probed once."""
         if self._runtimes is None:
             from edgebench.agent.runtimes.registry import probe_all
 
@@ -120,17 +112,17 @@ class Agent:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        """Where another machine can reach this agent; none, when it listens on loopback only."""
+        """Addresses by which other machines reach this agent; none if it serves loopback only."""
         if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
             return own_addresses()
         return useful_addresses([self._listen_host])
 
     def enter(self, holder: str) -> None:
-        """A connection of this host process has opened."""
+        """Count a new connection of this host process."""
         self._present[holder] += 1
 
     def leave(self, holder: str) -> None:
-        """A connection of this host process is gone; with the last one, its lease is free."""
+        """Count a connection less; with the last one, the lease of this host process is free."""
         self._present[holder] -= 1
         if self._present[holder] <= 0:
             del self._present[holder]
@@ -150,7 +142,7 @@ class Agent:
         return self.trust
 
     def status(self) -> Status:
-        """How the agent is."""
+        """The state of the agent, for its owner."""
         holder = self.lease.holder
         spooled = self.spool.usage()
         models = self.models.usage()

@@ -22,25 +22,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgebench.agent.files import disk_errors
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 KEEP_FREE_BYTES = 64 * 2**20
-"""Models that nobody used lately go when less than this would stay free."""
+"""Free space below which the models that were not used for the longest time are removed."""
 BATCH_BYTES = 1 << 20
 BATCH_CHUNKS = 64
 MAX_PENDING = 2
-"""Batches that wait for the disk; with the one that is filling, at most 6 MiB of payload."""
-_BLOCK_BYTES = 1 << 20
+"""Batches that may wait for the disk; with the one being filled, at most 6 MiB of payload."""
 
 
 class Upload:
     """A model on its way in.
 
-    Writing and hashing go on in a thread while more is received: both leave Python's global lock,
+    Writing and hashing run in a thread while more is received: both release Python's global lock,
     and on the second core they cost the transfer little. Chunks are handed over in batches, and
-    some batches may wait: to wake the thread and be woken by it for each chunk took longer than
-    the work itself.
+    some batches may wait: waking the thread for each chunk took longer than the work itself.
     """
 
     def __init__(self, sha256: str, size_bytes: int, file: BinaryIO, digest: hashlib._Hash) -> None:
@@ -103,7 +102,7 @@ class Upload:
 
     def _append(self, batch: list[memoryview]) -> None:
         if self._is_broken:
-            return  # the file ends where an earlier batch failed, and must end there
+            return  # the file must end where an earlier batch failed
         self._is_broken = True
         with disk_errors("model not stored", Path(self._file.name)):
             for data in batch:
@@ -123,7 +122,7 @@ class ArtifactStore:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, sha256: str) -> Path:
-        """Where the model is or will be.
+        """Path of the model, whether it is here or not.
 
         Raises:
             UsageError: not a SHA-256 in lower-case hexadecimal.
@@ -133,7 +132,7 @@ class ArtifactStore:
         return self._directory / sha256
 
     def offset(self, sha256: str) -> tuple[int, bool]:
-        """Bytes of the model that are here, and whether that is all of it."""
+        """Bytes of the model that are here, and whether it is complete."""
         for path, is_complete in ((self.path(sha256), True), (self._part(sha256), False)):
             try:
                 return path.stat().st_size, is_complete
@@ -174,7 +173,7 @@ class ArtifactStore:
         part.replace(self.path(upload.sha256))
 
     def verified_path(self, sha256: str) -> Path:
-        """The model's file, after its bytes were read and found right; counts as a use.
+        """The model's file, after its digest was verified; counts as a use.
 
         Raises:
             ModelRefused: it is not here, or damaged (then it is removed).
@@ -191,7 +190,7 @@ class ArtifactStore:
         return path
 
     def usage(self) -> tuple[int, int]:
-        """Number of whole models, and bytes of everything."""
+        """Number of whole models, and bytes of all files."""
         sizes = [(path.suffix == "", size) for _, size, path in self._entries()]
         return sum(whole for whole, _ in sizes), sum(size for _, size in sizes)
 
@@ -225,8 +224,5 @@ class ArtifactStore:
 
 
 def _digest_of(path: Path) -> hashlib._Hash:
-    digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest
+        return sha256_of(file)

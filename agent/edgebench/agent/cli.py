@@ -11,13 +11,16 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from edgebench.agent.simulation.names import BOARD_NAMES
+from edgebench.agent.simulated import find_simulator
+from edgebench.protocol.command_line import CommandParser, ExitCode
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
+    SimulationMissing,
     TargetError,
     Unreachable,
     UsageError,
@@ -27,14 +30,17 @@ from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
+    from edgebench.protocol.messages import Message
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+_T = TypeVar("_T")
+
 SYNC_LINE_VARIABLE = "EDGEBENCH_SYNC_LINE"
 METERS_VARIABLE = "EDGEBENCH_METERS"
-"""By variables, so that the agent which a host starts on this machine has them too."""
+"""Environment variables, so that an agent which a host starts on this machine has them too."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
+    (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
 )
@@ -53,51 +59,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {exc}", file=sys.stderr)
         if hint := _hint(exc):
             print(f"hint: {hint}", file=sys.stderr)
-        return EXIT_USAGE if isinstance(exc, UsageError) else EXIT_FAILED
+        return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except KeyboardInterrupt:
-        return 130
-    return EXIT_DONE
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
 
 
 def _hint(exc: EdgebenchError) -> str | None:
-    """What to do next; every command in it works as it stands, but for words in capitals."""
+    """The next step; every command in it works as it stands, except for words in capitals."""
     if isinstance(exc, AgentRunning):
         second = "start a second one: edgebench-agent --state DIR serve --listen :7748"
         return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Options are written in full; those of its commands, too."""
+class _AgentParser(CommandParser):
+    """Lists the simulated boards, but only in a help text: finding them delays a start."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
+    def format_help(self) -> str:
+        with suppress(SimulationMissing):
+            self.epilog = f"boards of --simulate: {', '.join(find_simulator().board_names)}"
+        return super().format_help()
 
 
 def _parser() -> argparse.ArgumentParser:
     paths = user_paths(os.environ)
-    parser = _Parser(prog="edgebench-agent", description="Run and measure models on this device.")
+    parser = CommandParser(
+        prog="edgebench-agent", description="Run and measure models on this device."
+    )
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
         "--state", type=Path, metavar="DIR",
-        help=f"models, unfetched runs and the control socket (default: {paths.agent_state})",
+        help=f"models, uncollected runs and the control socket (default: {paths.agent_state})",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, metavar="DIR",
         help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
     )  # fmt: skip
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_AgentParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
     pair = commands.add_parser("pair", help="print a string that pairs one host")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)
-    status = commands.add_parser("status", help="show how the running agent is")
+    status = commands.add_parser("status", help="show the state of the running agent")
     status.add_argument("--json", action="store_true", help="print one JSON document")
     status.set_defaults(command=_status)
-    stop = commands.add_parser("stop", help="stop the run in progress, whoever asked for it")
+    stop = commands.add_parser("stop", help="stop the run in progress, whichever host started it")
     stop.set_defaults(command=_stop)
     for other in (pair, status, stop):
-        other.add_argument("--simulate", metavar="BOARD", help="of the agent that simulates this")
+        other.add_argument(
+            "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
+        )
     return parser
 
 
@@ -110,22 +122,22 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
         "--simulate", metavar="BOARD[:SEED]",
-        help=f"pretend to be a board that slows down, for tests: {', '.join(BOARD_NAMES)}",
+        help="simulate a board that slows down, for tests",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
-        help="a meter at this device that runs may ask for, or none; may be repeated "
-        f"(default: what {METERS_VARIABLE} says)",
+        help="energy meter at this device that runs may use, or none; may be repeated "
+        f"(default: ${METERS_VARIABLE})",
     )  # fmt: skip
     serve.add_argument(
         "--sync-line", metavar="gpio:PATH|uart:PATH|none",
         help="wire to a meter's digital input, on which runs are marked "
-        f"(default: what {SYNC_LINE_VARIABLE} says)",
+        f"(default: ${SYNC_LINE_VARIABLE})",
     )  # fmt: skip
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
     serve.add_argument(
         "--idle-exit", type=float, metavar="SECONDS",
-        help="stop after this long without a connection or a run",
+        help="stop after this time without a connection or a run",
     )  # fmt: skip
     serve.add_argument(
         "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
@@ -134,31 +146,24 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
 
 
 def _paths(options: argparse.Namespace) -> Paths:
-    """The directories of the agent that is meant; a simulated board has some of its own."""
+    """The directories of the addressed agent; that of a simulated board has its own."""
     paths = user_paths(os.environ)
     if options.simulate is None:
         return paths
-    from edgebench.agent.simulation.boards import find_board
-
-    board, _ = find_board(options.simulate)
-    return paths.of_simulated(board.name)
+    return paths.of_simulated(find_simulator().board_name(options.simulate))
 
 
 def _state(options: argparse.Namespace) -> Path:
-    """Where the agent that is meant keeps its things.
+    """The state directory of the addressed agent.
 
     Raises:
         UsageError: a simulated board would pass for this machine.
     """
-    paths = _paths(options)  # also where it is not needed: an unknown board is refused
+    paths = _paths(options)  # even when --state is given: an unknown board is refused
     state: Path = (options.state or Path(paths.agent_state)).absolute()
     if options.simulate is not None and state == Path(user_paths(os.environ).agent_state):
         raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
     return state
-
-
-def _socket(options: argparse.Namespace) -> Path:
-    return _state(options) / CONTROL_SOCKET
 
 
 def _serve(options: argparse.Namespace) -> None:
@@ -183,10 +188,10 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _wiring(options: argparse.Namespace) -> Wiring:
-    """What the command line says is wired to the device, else what the environment says.
+    """Meters and sync line at this device, from the command line or else the environment.
 
     Raises:
-        UsageError: it makes no sense.
+        UsageError: a name or an option of them is unknown.
     """
     from edgebench.meters.wiring import Wiring, check_line, check_meters
 
@@ -197,7 +202,7 @@ def _wiring(options: argparse.Namespace) -> Wiring:
 
 
 def _warn(wiring: Wiring) -> None:
-    """Say what is not there, which may come; each run finds out again."""
+    """Warn of what is not there yet; each run looks again."""
     from edgebench.agent.metering import why_not_there
 
     line = (wiring.sync_line or "").partition(":")[2]
@@ -208,15 +213,21 @@ def _warn(wiring: Wiring) -> None:
         print(f"warning: {why}: runs have no energy", file=sys.stderr)
 
 
-def _pair(options: argparse.Namespace) -> None:
+def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
+    """The reply of the running agent, over its control socket."""
     from edgebench.agent.control import ask
+
+    return asyncio.run(ask(_state(options) / CONTROL_SOCKET, request, answer))
+
+
+def _pair(options: argparse.Namespace) -> None:
     from edgebench.protocol import identity
     from edgebench.protocol.messages import PairingOpen, PairingReady
 
     secret = secrets.token_bytes(identity.SECRET_BYTES)
     certificate = identity.pairing_identity(secret).certificate_pem
     request = PairingOpen(certificate, PAIRING_VALID_S)
-    ready = asyncio.run(ask(_socket(options), request, PairingReady))
+    ready = _ask(options, request, PairingReady)
     addresses = ready.addresses or ("127.0.0.1",)
     string = identity.PairingString(addresses, ready.port, ready.fingerprint, secret)
     if options.json:
@@ -230,11 +241,10 @@ def _pair(options: argparse.Namespace) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from edgebench.agent.control import ask
     from edgebench.protocol.codec import to_plain
     from edgebench.protocol.messages import Status, StatusAsk
 
-    status = asyncio.run(ask(_socket(options), StatusAsk(), Status))
+    status = _ask(options, StatusAsk(), Status)
     if options.json:
         print(json.dumps(to_plain(status), indent=1))
         return
@@ -257,10 +267,9 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _stop(options: argparse.Namespace) -> None:
-    from edgebench.agent.control import ask
     from edgebench.protocol.messages import Done, RunStop
 
-    asyncio.run(ask(_socket(options), RunStop(), Done))
+    _ask(options, RunStop(), Done)
     print("stopped; what it had measured waits for its host")
 
 

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
-    """The answer of the running agent.
+    """The reply of the running agent.
 
     Raises:
         Unreachable: no agent runs here.

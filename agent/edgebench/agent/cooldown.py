@@ -1,10 +1,10 @@
 """Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
 
-The target is the profile's: a few degrees over the coolest that this device was ever seen idle, and
-not above `max_c`, which lies below the first step of a fan, if that can be reached at all. A device
-that is cool at the first look starts after a second one. One that was warm has to be below the
-target for `stable_s`, and may not cool by more than `slope_c_per_min_max` any more: while it still
-cools, its case is hot, and the run would begin with less reserve than the last one.
+The profile sets the target: a few degrees over the lowest idle temperature that this device ever
+had, and not above `max_c`, which lies below the first step of a fan, if that can be reached at all.
+A device that is cool at the first reading starts after a second one. One that was warm has to be
+below the target for `stable_s`, and must not cool any faster than `slope_c_per_min_max`: while it
+still cools, its case is hot, and the run would begin with less thermal reserve than the last one.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from edgebench.device_profiles.schema import Cooldown, Profile
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 REACHABLE_C = 1.5
-"""Over the coolest that was seen: a sensor has steps of half a degree, and noise."""
+"""Margin over the lowest idle temperature: a sensor has steps of half a degree, and noise."""
 FAILED_COUNT_MAX = 3
-"""Readings that may fail in a row; a sensor that fails more often has died."""
+"""Readings that may fail in a row; after more, the sensor is dead."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Gate:
-    """Readings so far, and what they mean; knows no clock and no device."""
+    """The decision from the readings so far; knows no clock and no device."""
 
     rules: Cooldown
     coolest_c: float | None
-    """The coolest that the device was ever seen idle; None: nobody has looked."""
+    """Lowest idle temperature that the device ever had; None where it is not known."""
     readings: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Seconds since the start, and degrees."""
+    """Times since the start, seconds, and temperatures."""
 
     @property
     def target_c(self) -> float | None:
-        """Not warmer than this; None when nothing is known."""
+        """Temperature that the device must not exceed; None where none is known."""
         absolute = [] if self.rules.max_c is None else [self.rules.max_c]
         if self.coolest_c is None:
             return min(absolute, default=None)
@@ -47,12 +47,12 @@ class Gate:
         relative = [self.coolest_c + self.rules.delta_c] if is_relative else []
         if not relative + absolute:
             return None
-        # In a warm room nobody gets below the coolest that the device ever was.
+        # In a warm room the device never gets below its lowest idle temperature.
         return max(min(relative + absolute), self.coolest_c + REACHABLE_C)
 
     @property
     def slope_c_per_min(self) -> float | None:
-        """Of the line through all readings of the last `stable_s`: one of them may be off."""
+        """Slope of the line through the readings of the last `stable_s`: one of them may be off."""
         recent = self._recent()
         if len(recent) < 2:
             return None
@@ -62,7 +62,7 @@ class Gate:
 
     @property
     def settled_c(self) -> float | None:
-        """The warmest of the last three readings: none of them is a sensor's slip downwards."""
+        """The warmest of the last three readings, so that a single low one does not count."""
         return max((temp_c for _, temp_c in self.readings[-3:]), default=None)
 
     def is_open(self) -> bool:
@@ -98,7 +98,7 @@ async def wait_until_cool(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> CooldownFacts:
-    """Wait until the gate opens, the time is over, or somebody stops the run."""
+    """Wait until the gate opens, the time is over, or the run is stopped."""
     begin_s, failed_count = clock(), 0
     while True:
         temp_c = thermometer()
@@ -112,13 +112,13 @@ async def wait_until_cool(
                 return _facts(gate, CooldownOutcome.COOL, waited_s)
         if is_stopping():
             return _facts(gate, CooldownOutcome.STOPPED, waited_s)
-        if not waited_s < timeout_s:  # a wait until NaN is over, too
+        if not waited_s < timeout_s:  # a timeout of NaN ends the wait, too
             return _facts(gate, CooldownOutcome.TIMED_OUT, waited_s)
         await sleep(min(gate.rules.poll_s, max(0.0, timeout_s - waited_s)))
 
 
 def find_thermometer(profile: Profile, root: Path = Path("/")) -> Thermometer | None:
-    """What reads the zone of the profile's gate; None where there is none."""
+    """A function that reads the zone of the profile's gate; None where there is no such zone."""
     zone = next((z for z in profile.thermal.zone if z.role == profile.cooldown.zone), None)
     if zone is None or zone.source != "sysfs":
         return None

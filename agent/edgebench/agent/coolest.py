@@ -1,8 +1,8 @@
-"""The coolest that this device was seen idle: what the cool-down gate holds it against.
+"""The lowest idle temperature of this device, the reference of the cool-down gate.
 
 It outlives the agent, which may start right after a hot run and must not take that for cool. It is
-kept for each machine, as homes are shared; and not for ever, as a room in summer never gets as cool
-as in winter, and the gate would wait in vain.
+kept per machine, as homes are shared; and not forever, as a room in summer never gets as cool as in
+winter, and the gate would wait in vain.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ logger = logging.getLogger(__name__)
 
 COOLEST_FILE = "coolest.json"
 SANE_C = (-30.0, 70.0)
-"""No idle device that we know of is outside: its sensor is broken, or it is hot."""
+"""Range of plausible idle temperatures: outside, the sensor is broken or the device is hot."""
 KEPT_FOR = timedelta(days=60)
 START_READINGS = 3
 START_PAUSE_S = 0.02
 IDLE_LOAD_15M = 0.2
-"""Below it, nothing has heated the device for a quarter of an hour."""
+"""Load average below which nothing has heated the device for a quarter of an hour."""
 
 
 def settled_c(
     thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """The warmest of some readings; None when one of them fails: any may be a slip downwards."""
+    """The warmest of some readings, so that a low one does not count; None when one fails."""
     readings: list[float] = []
     while len(readings) < START_READINGS:
         if (temp_c := thermometer()) is None:
@@ -50,7 +50,7 @@ def now_utc() -> datetime:
 
 
 class Coolest:
-    """The lowest sane temperature of one machine; on disk where there is a path."""
+    """The lowest plausible temperature of one machine; on disk where there is a path."""
 
     def __init__(
         self, path: Path | None, machine: str, now: Callable[[], datetime] = now_utc
@@ -61,7 +61,7 @@ class Coolest:
         self.temp_c = self._kept_c()
 
     def see(self, temp_c: float | None) -> None:
-        """The device is idle and has this temperature."""
+        """Take the temperature of the idle device."""
         if temp_c is None or not SANE_C[0] <= temp_c <= SANE_C[1]:
             return
         if self.temp_c is None or temp_c <= self.temp_c:
@@ -69,11 +69,12 @@ class Coolest:
             self._keep(temp_c)
 
     def see_at_start(self, temp_c: float | None, max_c: float | None) -> None:
-        """The agent starts; a device above `max_c` counts as idle only if it has been so a while.
+        """Take the temperature at the start of the agent, if the device may be idle.
 
         Args:
-            temp_c: Its temperature now.
-            max_c: Of the profile's gate; None: every temperature counts, there is no better one.
+            temp_c: Temperature now.
+            max_c: Limit of the profile's gate. A device above it counts as idle only by its load
+                average; None: every temperature counts, as there is no better one.
         """
         if temp_c is None:
             return
@@ -84,7 +85,7 @@ class Coolest:
         entry: Any = self._read().get(self._machine)
         try:
             temp_c, seen = entry["temp_c"], datetime.fromisoformat(entry["seen_utc"])
-            # A clock that was ahead for a day must not keep a temperature for years.
+            # An entry of the far future, from a clock that was ahead, is not fresh either.
             is_fresh = abs(self._now() - seen) < KEPT_FOR
         except (TypeError, ValueError, LookupError):
             return None
@@ -93,7 +94,7 @@ class Coolest:
         return float(temp_c) if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
 
     def _read(self) -> dict[str, Any]:
-        """What is on disk of all machines; nothing when that is damaged."""
+        """Entries of all machines on disk; none when the file is damaged."""
         try:
             plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
         except (OSError, ValueError, RecursionError):

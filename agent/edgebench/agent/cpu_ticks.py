@@ -1,4 +1,4 @@
-"""What the CPUs did since boot, in ticks of 10 ms. Source: proc(5), /proc/stat."""
+"""Busy and total time of the CPUs since boot, in ticks of 10 ms. Source: proc(5), /proc/stat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _IDLE, _IOWAIT = 3, 4
 _TIMES = 8
-"""user nice system idle iowait irq softirq steal; guest time is inside user already."""
+"""Columns that count: user nice system idle iowait irq softirq steal; guest time is in user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the matched profile expects of this device, and where the device is otherwise."""
+"""The matched profile's expectations of this device, and where the device differs from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgebench.protocol.thermal import (
 
 
 def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
-    """The profile's expectations, held against what is under this root."""
+    """The profile's expectations, with the mismatches of the device under this root."""
     indicators = {one.kind: one for one in profile.throttle.indicator}
     firmware = indicators.get("vcgencmd", Indicator(kind="none"))
     cooling = indicators.get("cooling_device", Indicator(kind="none"))
@@ -49,7 +49,7 @@ def _nominal(profile: Profile) -> Iterator[ExpectedCluster]:
 
 
 def find_mismatches(profile: Profile, root: Path) -> Iterator[Mismatch]:
-    """Where the device is not as its profile says; a generic profile says nothing about one."""
+    """Differences between device and profile; a generic profile describes no device."""
     if profile.id.startswith(GENERIC_PREFIX):
         return
     yield from _zones(profile, root)

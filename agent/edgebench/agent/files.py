@@ -33,12 +33,12 @@ def make_private_directory(path: Path) -> Path:
 
 
 def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | None = None) -> str:
-    """The last line of a log that says something; empty where there is none.
+    """The last line of a log with content; empty where there is none.
 
     Args:
         path: The log.
-        size: Bytes at its end that are looked at.
-        unlike: What matches at the beginning of a line says nothing.
+        size: Bytes at its end that are searched.
+        unlike: Pattern at the beginning of lines that do not count.
     """
     try:
         with path.open("rb") as file:
@@ -46,12 +46,12 @@ def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | No
             lines = file.read(size).decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
-    said = (line for line in reversed(lines) if line.strip())
-    return next((line for line in said if unlike is None or not unlike.match(line)), "")
+    filled = (line for line in reversed(lines) if line.strip())
+    return next((line for line in filled if unlike is None or not unlike.match(line)), "")
 
 
 def keep_end(path: Path, size: int) -> None:
-    """Drop what a file has before its last `size` bytes."""
+    """Keep only the last `size` bytes of a file."""
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
         if length <= size:
@@ -81,7 +81,7 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def disk_errors(doing: str, path: Path) -> Iterator[None]:
-    """Translate the operating system's file errors into one line that names the path."""
+    """Translate file errors of the operating system into one line that names the path."""
     try:
         yield
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""CPU frequency governors, only when the operator asks: set for a run, and always restored.
+"""CPU frequency governors: set for a run only when the operator asks, and always restored.
 
-What was there before is on disk before anything is changed, so that an agent that was killed
-restores it when it starts again.
+The previous governors are on disk before anything is changed, so that an agent that was killed
+restores them when it starts again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Governors:
             raise GovernorRefused(
                 f"governor {name} not set: {unread[0]} does not tell what it has now"
             )
-        # What could not be restored yet is older, and what the operator wants back.
+        # A governor that could not be restored yet is older, and the one that the operator wants.
         with disk_errors(f"governor {name} not set", self._kept):
             self._keep(before | self._kept_before())
         try:
@@ -66,7 +66,7 @@ class Governors:
             ) from exc
 
     def restore(self) -> None:
-        """Put back what was there before; what cannot be put back now is tried again later."""
+        """Put the previous governors back; one that cannot be put back now is tried again later."""
         before = self._kept_before()
         left = {policy: name for policy, name in before.items() if not _restored(policy, name)}
         try:
@@ -74,11 +74,11 @@ class Governors:
                 self._keep(left)
             else:
                 self._kept.unlink(missing_ok=True)
-        except OSError as exc:  # then the whole account stays, and all of it is tried again
-            logger.warning("account of governors not changed: %s: %s", exc.strerror, self._kept)
+        except OSError as exc:  # then the whole list stays, and all of it is tried again
+            logger.warning("list of governors not changed: %s: %s", exc.strerror, self._kept)
 
     def _kept_before(self) -> dict[str, str]:
-        """What is on disk of policies of this device, and governors that can be names of one."""
+        """Governors on disk, of policies of this device and with names that can be governors."""
         try:
             plain: Any = json.loads(self._kept.read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -94,7 +94,7 @@ class Governors:
         }
 
     def _keep(self, before: dict[str, str]) -> None:
-        """On disk, whole, before anything changes."""
+        """Write the governors to the disk, whole or not at all."""
         part = self._kept.with_suffix(".part")
         with part.open("w") as file:
             json.dump(before, file)

@@ -30,18 +30,18 @@ class PairedHost:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a connection."""
+    """The other end of a connection."""
 
     identity: str
     name: str
     is_pairing: bool = False
-    """It knows a pairing secret and nothing else yet."""
+    """Whether it knows a pairing secret and is not paired yet."""
     is_local: bool = False
-    """It is a process of the same user on this machine."""
+    """Whether it is a process of the same user on this machine."""
 
 
 class Trust:
-    """The identity of this agent and everybody whom it trusts.
+    """The identity of this agent and the hosts that it trusts.
 
     OpenSSL checks that a peer owns the key of a trusted certificate; the fingerprint is then
     looked up here, so that a pairing that has ended is refused although OpenSSL still knows it.
@@ -92,7 +92,7 @@ class Trust:
         del self._pairings[pairing.identity]
 
     def peer(self, certificate_der: bytes | None) -> Peer | None:
-        """Who owns this certificate; None for a stranger."""
+        """The owner of this certificate; None for a stranger."""
         if certificate_der is None:
             return None
         pin = fingerprint(certificate_der)

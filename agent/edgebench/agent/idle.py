@@ -1,7 +1,7 @@
-"""Nothing is done for a while, so that a meter sees what the device takes then.
+"""Idle windows before and after the worker, in which a meter sees the idle power of the device.
 
 A window begins with the event of `Phase.IDLE` and ends with the event `idle_ended`, whose detail
-says how long it was, and whether it was cut short. What the worker wrote is on the disk before the
+says how long it was, and whether it was cut short. The worker's files are on the disk before the
 second one begins: a write that the kernel puts off would fall into it.
 """
 
@@ -14,40 +14,40 @@ from pathlib import Path
 
 from edgebench.agent.cooldown import Sleep
 from edgebench.agent.files import disk_errors, sync_file
-from edgebench.agent.running import Run
-from edgebench.agent.worker.process import PhaseBegan, monotonic_ns
+from edgebench.agent.running import ActiveRun
+from edgebench.agent.worker.process import PhaseStart, monotonic_ns
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import IDLE_ENDED, Phase, WorkerRecord
 
 LOOK_S = 0.25
-"""Between two looks whether somebody wants the run to end; a look takes 20 µs."""
+"""Interval of the checks whether the run is to end; a check takes 20 µs."""
 
 
-async def work_between_idling(run: Run) -> WorkerRecord:
-    """All that a meter is to see: the worker, and doing nothing before and after it.
+async def work_between_idling(run: ActiveRun) -> WorkerRecord:
+    """Run the worker, with an idle window before and after it if the run has a meter.
 
     Raises:
         EdgebenchError: the worker has failed.
     """
     if run.request.spec.idle_duration_s > 0:
-        await run.worker.settle()  # the start of its interpreter is work
+        await run.worker.settle()  # the start of its interpreter takes power
     await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
-    run.enter(PhaseBegan(Phase.STARTING, None, monotonic_ns()))
+    run.enter(PhaseStart(Phase.STARTING, None, monotonic_ns()))
     run.worker.go()
     worker = await run.worker.follow(run.enter)
     was_stopped = worker.is_interrupted or run.worker.is_stopping
     if run.request.spec.idle_duration_s > 0 and not was_stopped:
         await asyncio.to_thread(settle_disk, run.worker.directory)
         await _idle(run, lambda: run.worker.is_stopping)
-        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # who waits sees that idling is over
+        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # watchers see that idling is over
     return worker
 
 
-async def _idle(run: Run, is_over: Callable[[], bool]) -> None:
-    """Do nothing for as long as the run asks, or until it is over."""
+async def _idle(run: ActiveRun, is_over: Callable[[], bool]) -> None:
+    """Stay idle for as long as the run asks, or until it is over."""
     duration_s = run.request.spec.idle_duration_s
     if duration_s > 0:
-        run.enter(PhaseBegan(Phase.IDLE, duration_s, monotonic_ns()))
+        run.enter(PhaseStart(Phase.IDLE, duration_s, monotonic_ns()))
         run.note(IDLE_ENDED, await stay_idle(duration_s, is_over=is_over))
 
 
@@ -58,7 +58,7 @@ async def stay_idle(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> str:
-    """Wait for so long, or until `is_over`; how long it was, for the record."""
+    """Wait for this duration, or until `is_over`; the real duration, as text for the record."""
     begin_s = clock()
     end_s = begin_s + duration_s
     while (now_s := clock()) < end_s:
@@ -69,7 +69,7 @@ async def stay_idle(
 
 
 def settle_disk(directory: Path) -> None:
-    """Wait until what the worker wrote is on the disk.
+    """Wait until the worker's files are on the disk.
 
     Raises:
         TargetError: the disk failed.

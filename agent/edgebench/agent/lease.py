@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from edgebench.protocol.errors import LeaseHeld, UsageError
 
 MAX_TTL_S = 120.0
-"""A dead host blocks the device no longer than this after its run has ended."""
+"""Longest time for which a dead host blocks the device after its run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Holder:
 class Lease:
     """The right to measure on this device.
 
-    A host keeps it by saying something, anything, once in a while. A run in progress keeps it for
-    its host even when the host is gone, so that nobody disturbs the measurement.
+    A host keeps it by any message once in a while. A run in progress keeps it for its host even
+    when the host is gone, so that nobody disturbs the measurement.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -64,33 +64,33 @@ class Lease:
             raise LeaseHeld("the lease has expired or was never taken")
 
     def release(self, identity: str) -> None:
-        """Give the lease back; without effect for who does not hold it."""
+        """Give the lease back; without effect for a host that does not hold it."""
         if self._holder and self._holder.identity == identity and not self._is_pinned:
             self._holder = None
 
     def touch(self, identity: str) -> None:
-        """The holder said something: its time begins anew."""
+        """Renew the lease of a holder that has sent a message."""
         holder = self.holder
         if holder is not None and holder.identity == identity:
             self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
-        """The holder is gone for good: free the lease now, or when its run has ended."""
+        """Free the lease of a holder that is gone, now or when its run has ended."""
         if self._holder and self._holder.identity == identity:
             self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
 
     def pin(self) -> None:
-        """Hold the lease whatever the clock says, while a run is in progress."""
+        """Hold the lease while a run is in progress, whatever the clock says."""
         self._is_pinned = True
 
     def unpin(self) -> None:
-        """The run is over: the lease lives by the clock again, from now on."""
+        """Let the lease expire by the clock again, from now on: the run is over."""
         self._is_pinned = False
         if self._holder:
             self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
 
     def expires_in_s(self) -> float | None:
-        """Seconds until the lease is free; None when it is, or when a run holds it."""
+        """Seconds until the lease expires; None when it is free, or held by a run."""
         holder = self.holder
         if holder is None or self._is_pinned:
             return None

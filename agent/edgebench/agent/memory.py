@@ -1,4 +1,4 @@
-"""Give memory back: a daemon must not keep what one run needed for a moment."""
+"""Memory given back: a daemon must not keep what one run needed for a moment."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A meter that the agent serves, recorded beside a run.
 
 A meter that is missing, fails or is pulled out costs a run its energy, never its latencies: nothing
-here raises, and the record says what the trouble was. Drivers are imported when a run asks for a
-meter, since an idle agent has no use for numpy. A session has a thread of its own, in the daemon;
-what it records is in the run's directory, and travels with it. A driver that hangs is left behind
-in the thread that it hangs in: nothing can end it, and no run waits for it. A recording that grows
-beyond what a host fetches, or would fill the disk that the run's own results need, is ended.
+here raises, and the record names the trouble. Drivers are imported when a run asks for a meter,
+since an idle agent has no use for numpy. A session has a thread of its own in the daemon; its
+recording lies in the run's directory and travels with it. A driver that hangs is left behind in its
+thread: nothing can end it, and no run waits for it. A recording is ended when it grows beyond the
+size that a host fetches, or would fill the disk that the run's own results need.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.agent.runtimes.text import one_line
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.record import MeterFacts
+from edgebench.protocol.text import one_line
 
 if TYPE_CHECKING:
     from edgebench.meters.base import MeterSession
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
-"""A meter that takes longer to open or to close hangs; a session's own limit is a third of it."""
+"""Time to open or close a meter, after which it hangs; a session's own limit is a third of it."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Of a recording: hosts fetch files of up to 4 GiB, and it grows on between two looks."""
+"""Largest recording: hosts fetch files of up to 4 GiB, and it grows on between two checks."""
 KEPT_FREE_BYTES = 2**26
-"""Of the disk, for the run's own results: more than the traces of a million inferences."""
+"""Free space for the run's own results: more than the traces of a million inferences."""
 LOOK_S = 1.0
-"""Between two looks at how long it is; a look takes 20 µs."""
+"""Interval of the checks of its size; a check takes 20 µs."""
 
 
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
-    """Check that a run asks for a meter that the agent's owner named, if for any.
+    """Check that the meter of a run, if it has one, is among those that the agent's owner named.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it is not.
     """
     if meter is not None and meter not in served:
         from edgebench.meters.options import meant_of
@@ -56,7 +56,7 @@ def require_served(meter: str | None, served: tuple[str, ...]) -> None:
 
 
 def why_not_there(meter: str) -> str | None:
-    """Why a run would be without this meter, as far as its path tells; no driver is asked."""
+    """Why a run would be without this meter, as far as its path tells; no driver is loaded."""
     from edgebench.meters.options import Options, split_name
 
     path = Options.parse(*split_name(meter)).address
@@ -71,8 +71,8 @@ def why_not_there(meter: str) -> str | None:
     return None
 
 
-class Metering:
-    """The recording of one run; of nothing, for a run that asks for no meter."""
+class MeterRecorder:
+    """Records the meter of one run; nothing, for a run without one."""
 
     def __init__(self, meter: str | None, path: Path) -> None:
         self._meter = meter
@@ -81,13 +81,13 @@ class Metering:
         self._session: MeterSession | None = None
         self._trouble: str | None = "the run did not begin"
         self._lock = threading.Lock()
-        """Of `_open`, where its two threads may meet."""
+        """Guards `_open`, where its two threads may meet."""
         self._is_over = False
         self._ending: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
-    async def __aenter__(self) -> Metering:
+    async def __aenter__(self) -> MeterRecorder:
         if self._meter is not None:
             meter = self._meter
             self._trouble = await self._within_limit(lambda: self._start(meter), "open")
@@ -104,7 +104,7 @@ class Metering:
             await self._close()
 
     async def _watch(self, ending: asyncio.Event) -> None:
-        """End the recording where it takes too much, unless the run ends before."""
+        """End the recording when it takes too much space, unless the run ends before."""
         while self._trouble is None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ending.wait(), LOOK_S)
@@ -120,35 +120,34 @@ class Metering:
         if self._is_closing:
             return
         self._is_closing = True
-        found = await self._within_limit(self._stop, "close")
-        self._trouble = self._trouble or found
+        trouble = await self._within_limit(self._stop, "close")
+        self._trouble = self._trouble or trouble
 
     @property
     def facts(self) -> MeterFacts | None:
-        """For the run's record; None where no meter was asked for."""
+        """Facts for the run's record; None for a run without a meter."""
         return None if self._meter is None else MeterFacts(self._meter, self._trouble)
 
     @property
     def trouble(self) -> str | None:
         """Why nothing more is recorded; None while all is well."""
-        facts = self.facts
-        return facts.trouble if facts else None
+        return None if self._meter is None else self._trouble
 
     async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:
-        """Do this in a thread of its own; what it says, or that it hangs."""
+        """Do this in a thread of its own; the trouble that it returns, or that it hangs."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
 
-        def tell(found: str | None) -> None:
+        def finish(trouble: str | None) -> None:
             if not done.done():
-                done.set_result(found)
+                done.set_result(trouble)
 
         def work() -> None:
-            found = act()
+            trouble = act()
             with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                loop.call_soon_threadsafe(tell, found)
+                loop.call_soon_threadsafe(finish, trouble)
 
-        # Not of the loop's pool, which is waited for when the agent ends.
+        # Not in the loop's pool, whose threads an ending agent waits for.
         threading.Thread(target=work, name=f"meter-{what}", daemon=True).start()
         try:
             return await asyncio.wait_for(done, HANG_S)
@@ -157,57 +156,57 @@ class Metering:
             return f"the meter did not {what} within {HANG_S:g} s"
 
     def _start(self, name: str) -> str | None:
-        """Begin; why that cannot be, if it cannot."""
+        """Begin the recording; the trouble, if there is any."""
         try:
-            found = self._record(name)
+            trouble = self._record(name)
         except Exception as exc:  # each driver's library has its own
-            found = self._said(exc)
+            trouble = self._logged(exc)
         with self._lock:
             if self._is_over:  # the run has not waited so long
                 self._open.close()
-        return found
+        return trouble
 
     def _record(self, name: str) -> str | None:
-        """Open the meter and begin; why that cannot be, if it cannot."""
-        from edgebench.meters.base import Missing
+        """Open the meter and begin its session; the reason, if it is missing."""
+        from edgebench.meters.base import AbsentMeter
         from edgebench.meters.registry import find_meter
 
         meter = find_meter(name)
         self._open.callback(meter.close)
-        found = meter.open()
+        probed = meter.open()
         self._open.callback(meter.close)  # again: while it opened, the run may have given it up
-        if isinstance(found, Missing):
-            return found.reason
-        session = meter.session(self._path)
-        self._session = self._open.enter_context(session)
+        if isinstance(probed, AbsentMeter):
+            return probed.reason
+        self._session = self._open.enter_context(meter.session(self._path))
         return None
 
     def _stop(self) -> str | None:
-        """End; what went wrong, if anything did."""
-        found = None
+        """End the recording; the trouble, if there was any."""
+        trouble = None
         try:
             with self._lock:
                 self._is_over = True
                 self._open.close()
         except Exception as exc:  # each driver's library has its own
-            found = self._said(exc)
-        return (self._session.trouble if self._session else None) or found
+            trouble = self._logged(exc)
+        return (self._session.trouble if self._session else None) or trouble
 
-    def _said(self, exc: Exception) -> str:
-        is_ours = not isinstance(exc, (EdgebenchError, OSError))
-        logger.error("meter %s: %s", self._meter, exc, exc_info=is_ours)
-        return one_line(exc) or type(exc).__name__
+    def _logged(self, exc: Exception) -> str:
+        """Log the error, with a traceback if it may be a bug; it on one line."""
+        is_bug = not isinstance(exc, (EdgebenchError, OSError))
+        logger.error("meter %s: %s", self._meter, exc, exc_info=is_bug)
+        return one_line(exc)
 
 
 def _why_too_long(path: Path) -> str | None:
-    """Why a recording has to end, if it has: it takes what others need.
+    """Why a recording has to end, if it has to: it takes space that others need.
 
-    One that is shorter than the room it leaves may go on, however small the disk is.
+    One that is smaller than the free space may go on, however small the disk is.
     """
     try:
         size_bytes, disk = path.stat().st_size, os.statvfs(path)
     except OSError:
-        return None  # whoever writes to it finds out
+        return None  # its writer will find out
     if size_bytes > LIMIT_BYTES:
         return f"the recording of the meter has {size_bytes} bytes, limit {LIMIT_BYTES}"
     free_bytes = disk.f_bavail * disk.f_frsize

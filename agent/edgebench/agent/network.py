@@ -19,10 +19,9 @@ def own_addresses() -> tuple[str, ...]:
 
 def useful_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
     """Those of them that another machine could use."""
-    useful = {address for address in addresses if _is_useful(address)}
+    useful: set[str] = set()
+    for address in addresses:
+        ip = ipaddress.ip_address(address)
+        if not (ip.is_loopback or ip.is_link_local or ip.is_unspecified):
+            useful.add(address)
     return tuple(sorted(useful, key=lambda address: (":" in address, address)))
-
-
-def _is_useful(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
-    return not (ip.is_loopback or ip.is_link_local or ip.is_unspecified)

@@ -19,15 +19,15 @@ from edgebench.agent.guard import Guard
 from edgebench.agent.idle import work_between_idling
 from edgebench.agent.lease import Lease
 from edgebench.agent.memory import give_back
-from edgebench.agent.metering import Metering, require_served
-from edgebench.agent.running import Listener, Run
+from edgebench.agent.metering import MeterRecorder, require_served
+from edgebench.agent.running import ActiveRun, Listener
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import describe_environment, is_emulated, load_1m
-from edgebench.agent.telemetry.job import Live, SamplerJob
-from edgebench.agent.telemetry.process import Said, SamplerProcess
+from edgebench.agent.telemetry.job import LiveReading, SamplerJob
+from edgebench.agent.telemetry.process import SamplerMessage, SamplerProcess
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import default_memory_bytes
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.codec import to_plain
@@ -54,14 +54,14 @@ from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 if TYPE_CHECKING:
-    from edgebench.agent.simulation.device import SimulatedDevice
+    from edgebench.protocol.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 
 GUARD_HZ = 1.0
-"""At least so often a device is looked at that has a temperature at which a run must end."""
+"""Least sampling rate of a device with a temperature at which a run must end."""
 KEPT_LOG_BYTES = 256 * 1024
-"""The end of the worker's log is kept; a runtime may print far more than anybody reads."""
+"""Size of the end of the worker's log that is kept; a runtime may print far more."""
 
 
 class Runner:
@@ -74,7 +74,7 @@ class Runner:
         models: ArtifactStore,
         spool: Spool,
         lease: Lease,
-        simulated: SimulatedDevice | None = None,
+        simulated: Simulation | None = None,
         *,
         state: Path,
         wiring: Wiring,
@@ -84,12 +84,12 @@ class Runner:
         self._wiring = wiring
         self._simulated = simulated
         self._root = simulated.root if simulated else Path("/")
-        # An account of this machine must not be taken for that of a simulated one.
+        # The governors kept for this machine must not be taken for those of a simulated device.
         self._governors = Governors(simulated.root if simulated else state, self._root)
         self._governors.restore()  # an earlier agent may have been killed in a run
         self._expected = expect(profile, self._root)
         self._thermometer = find_thermometer(profile, self._root)
-        # A simulated device is at rest when it is made, and made anew each time.
+        # A simulated device starts cool, and is made anew each time.
         self._coolest = Coolest(None if simulated else state / COOLEST_FILE, device.id)
         if self._thermometer:
             max_c = None if simulated else profile.cooldown.max_c
@@ -100,13 +100,13 @@ class Runner:
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self.current: Run | None = None
+        self.current: ActiveRun | None = None
 
     async def start(self, request: RunStart, owner: str, listener: Listener) -> None:
-        """Admit a run and let it go; it holds the lease until it is spooled.
+        """Admit a run and start it; it holds the lease until it is spooled.
 
         Raises:
-            EdgebenchError: it was not admitted; nothing is left of it.
+            EdgebenchError: it was not admitted, and left nothing behind.
         """
         async with self._starting:
             if self.current is not None:
@@ -117,7 +117,7 @@ class Runner:
             self._lease.pin()
             self._task = asyncio.create_task(self._finish(run))
 
-    def owned(self, run_id: str, owner: str) -> Run:
+    def owned(self, run_id: str, owner: str) -> ActiveRun:
         """The run in progress, if it has this id and this owner.
 
         Raises:
@@ -133,7 +133,7 @@ class Runner:
         return self.current.request.run_id if self.current and is_owned else None
 
     def forget(self, listener: Listener) -> None:
-        """A watcher is gone."""
+        """Drop a watcher that is gone."""
         if self.current is not None and listener in self.current.listeners:
             self.current.listeners.remove(listener)
 
@@ -142,13 +142,13 @@ class Runner:
         if self._task:
             await asyncio.shield(self._task)
 
-    async def _admit(self, request: RunStart, owner: str) -> Run:
+    async def _admit(self, request: RunStart, owner: str) -> ActiveRun:
         job = await self._job(request)
         directory = self._spool.begin(request.run_id)
         environment = describe_environment(clocks=self._root)
         worker = WorkerProcess(directory, job.spec.limits)
-        metering = Metering(job.spec.meter, directory / METER_FILE)
-        run = Run(request, owner, job.model, environment, worker, metering)
+        metering = MeterRecorder(job.spec.meter, directory / METER_FILE)
+        run = ActiveRun(request, owner, job.model, environment, worker, metering)
         try:
             await worker.start(job)
             if self._simulated:
@@ -159,17 +159,19 @@ class Runner:
         return run
 
     async def _job(self, request: RunStart) -> Job:
-        """What the worker is to do, if all that it takes is there."""
-        # An agent that waits needs no drivers of runtimes.
+        """The worker's job, if everything that it needs is there."""
+        # Imported here: an idle agent needs no drivers of runtimes.
         from edgebench.agent.runtimes.registry import find_runtime
 
-        spec = request.spec
+        spec, verified = request.spec, self._models.verified_path
         runtime = find_runtime(spec.runtime)
-        path = await self._verified(request.model_sha256)
+        path = await asyncio.to_thread(verified, request.model_sha256)
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
-        dataset = await self._verified(spec.dataset_sha256) if spec.dataset_sha256 else None
+        dataset = None
+        if spec.dataset_sha256:
+            dataset = await asyncio.to_thread(verified, spec.dataset_sha256)
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,
@@ -188,17 +190,14 @@ class Runner:
             sync_line=self._wiring.sync_line,
         )
 
-    async def _verified(self, sha256: str) -> Path:
-        return await asyncio.to_thread(self._models.verified_path, sha256)
-
-    async def _finish(self, run: Run) -> None:
+    async def _finish(self, run: ActiveRun) -> None:
         run_id = run.request.run_id
         try:
             ended = await self._measure(run)
         except Exception as exc:  # whatever it is, the host that waits must hear of an end
-            # What has a name, as a full disk, is no fault of ours: a line is enough.
-            is_ours = not isinstance(exc, EdgebenchError)
-            logger.error("run %s could not be spooled: %s", run_id, exc, exc_info=is_ours)
+            # Only what may be a bug needs a traceback; an error with a name is a full disk, say.
+            is_bug = not isinstance(exc, EdgebenchError)
+            logger.error("run %s could not be spooled: %s", run_id, exc, exc_info=is_bug)
             await run.worker.kill()
             self._spool.discard(run_id)
             code = exc.code if isinstance(exc, EdgebenchError) else ErrorCode.INTERNAL
@@ -209,18 +208,28 @@ class Runner:
         run.tell(ended)
         give_back()
 
-    async def _measure(self, run: Run) -> RunEnded:
+    async def _measure(self, run: ActiveRun) -> RunEnded:
+        def stop() -> None:
+            self._stopping = asyncio.create_task(run.worker.stop())
+
+        def on_message(message: SamplerMessage) -> None:
+            if isinstance(message, LiveReading):
+                live = message
+                run.tell(Telemetry(run.request.run_id, live.time_ns, live.temp_c, live.freq_hz))
+            else:
+                guard.hear(message)
+
         directory = run.worker.directory
         sampler = SamplerProcess(directory)
-        guard = Guard(self._expected.abort_c, stop=lambda: self._stop(run), note=run.note)
+        guard = Guard(self._expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:
             if run.request.spec.governor:
                 self._governors.set(run.request.spec.governor)
             if (job := self._sampler_job(run)).rate_hz > 0:
-                await sampler.start(job, lambda said: _hear(run, guard, said))
+                await sampler.start(job, on_message)
             run.cooldown = await self._cool_down(run, guard)
-            if not run.worker.has_ended:  # else its end is the reason, not the heat
+            if not run.worker.has_ended:  # else that is the reason to report, not the heat
                 await guard.let_start()
             async with run.metering:
                 worker_record = await work_between_idling(run)
@@ -238,35 +247,33 @@ class Runner:
         await asyncio.to_thread(self._spool_run, directory, record)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
-    def _stop(self, run: Run) -> None:
-        self._stopping = asyncio.create_task(run.worker.stop())
-
-    async def _cool_down(self, run: Run, guard: Guard) -> CooldownFacts:
+    async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
         """Wait until the device is cool enough, as its profile and the run say."""
-        rules, asked_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
-        timeout_s = rules.timeout_s if asked_s is None else asked_s
+        rules, timeout_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
+        if timeout_s is None:
+            timeout_s = rules.timeout_s
         if timeout_s == 0:
             return CooldownFacts()
         if self._thermometer is None:
             return CooldownFacts(CooldownOutcome.NO_SENSOR)
-        run.enter(PhaseBegan(Phase.COOLING, timeout_s, monotonic_ns()))
+        run.enter(PhaseStart(Phase.COOLING, timeout_s, monotonic_ns()))
         gate = Gate(rules, self._coolest.temp_c)
-        found = await wait_until_cool(
+        facts = await wait_until_cool(
             gate,
             self._thermometer,
             timeout_s=timeout_s,
             is_stopping=lambda: run.worker.is_stopping or run.worker.has_ended or guard.is_in_vain,
             may_start=guard.may_start,
-            sleep=run.worker.sleep,  # a model that died needs no cool device
+            sleep=run.worker.sleep,  # a worker that died needs no cool device
         )
         self._coolest.see(gate.settled_c)
-        return found
+        return facts
 
-    def _sampler_job(self, run: Run) -> SamplerJob:
+    def _sampler_job(self, run: ActiveRun) -> SamplerJob:
         cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
         rate_hz = run.request.spec.telemetry_rate_hz
         if self._expected.abort_c is not None:
-            rate_hz = max(rate_hz, GUARD_HZ)  # nobody may switch the guard off
+            rate_hz = max(rate_hz, GUARD_HZ)  # a host cannot switch the guard off
         return SamplerJob(
             worker_pid=run.worker.pid,
             root=str(self._root),
@@ -279,13 +286,13 @@ class Runner:
 
     def _record(
         self,
-        run: Run,
+        run: ActiveRun,
         worker: WorkerRecord | None,
         error: EdgebenchError | None,
         telemetry: TelemetryFacts,
     ) -> RunRecord:
         if worker is not None and worker.query_count == worker.warmup_query_count:
-            worker = None  # stopped in the warm-up: there is nothing to keep
+            worker = None  # stopped in the warm-up: nothing was measured
         outcome = Outcome.COMPLETED
         if worker is None:
             outcome = Outcome.FAILED
@@ -322,21 +329,16 @@ class Runner:
         self._spool.finish(record.run_id)
 
 
-def _hear(run: Run, guard: Guard, said: Said) -> None:
-    """Pass on what the sampler sees."""
-    if isinstance(said, Live):
-        run.tell(Telemetry(run.request.run_id, said.time_ns, said.temp_c, said.freq_hz))
-    else:
-        guard.hear(said)
-
-
-def _reason(run: Run, outcome: Outcome, error: EdgebenchError | None) -> EdgebenchError | None:
-    """Why a run is not complete; None where somebody asked for that, and something was kept."""
+def _reason(
+    run: ActiveRun, outcome: Outcome, error: EdgebenchError | None
+) -> EdgebenchError | None:
+    """Why a run is not complete; None where it was stopped on request with something measured."""
     if outcome is Outcome.COMPLETED:
-        return None  # whatever came then came after the measurement
-    found = run.too_hot or error
-    if outcome is not Outcome.FAILED or run.too_hot is not None:
-        return found
-    # On request, or by a signal to the worker, which then says nothing.
-    was_stopped = run.worker.is_stopping or found is None
-    return TargetError("stopped before anything was measured") if was_stopped else found
+        return None  # an error then came after the measurement
+    if run.too_hot is not None:
+        return run.too_hot
+    if outcome is not Outcome.FAILED:
+        return error
+    # Stopped on request, or by a signal to the worker, which then reports no error.
+    was_stopped = run.worker.is_stopping or error is None
+    return TargetError("stopped before anything was measured") if was_stopped else error

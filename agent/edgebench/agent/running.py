@@ -1,4 +1,4 @@
-"""The run in progress: what happens in it, and who is told of that."""
+"""The run in progress: its events, and the watchers that are told of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgebench.agent.metering import Metering
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess, monotonic_ns
+from edgebench.agent.metering import MeterRecorder
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
@@ -21,7 +21,7 @@ Listener = Callable[[Notice], None]
 
 
 @dataclass(slots=True)
-class Run:
+class ActiveRun:
     """A run in progress."""
 
     request: RunStart
@@ -29,15 +29,15 @@ class Run:
     model: ModelFacts
     environment: Environment
     worker: WorkerProcess
-    metering: Metering
+    metering: MeterRecorder
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     too_hot: TargetError | None = None
-    """Why the guard of the temperature ended it, or did not let it start."""
+    """Why the temperature guard ended the run, or did not let it start."""
 
     def tell(self, notice: Notice) -> None:
-        """Tell everybody who watches; a watcher that fails is the watcher's problem."""
+        """Send a notice to all watchers; one that fails harms no other and not the run."""
         for listener in list(self.listeners):
             try:
                 listener(notice)
@@ -45,11 +45,11 @@ class Run:
                 logger.exception("a watcher of run %s failed", self.request.run_id)
 
     def note(self, kind: str, detail: str) -> None:
-        """Record what happened."""
+        """Record an event."""
         logger.info("run %s: %s: %s", self.request.run_id, kind, detail)
         self.events.append(Event(monotonic_ns(), kind, detail))
 
-    def enter(self, began: PhaseBegan) -> None:
-        """Record and tell that a phase begins."""
+    def enter(self, began: PhaseStart) -> None:
+        """Record a phase that begins, and tell the watchers."""
         self.events.append(Event(began.time_ns, began.phase.value))
         self.tell(Progress(self.request.run_id, began.phase, began.expected_s))

@@ -6,13 +6,13 @@ spool/<run-id>/    a finished run, whole: appears by one rename, after everythin
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from edgebench.agent.files import disk_errors, sync_directory, sync_file
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, UsageError
 from edgebench.protocol.messages import SpooledFile
 from edgebench.protocol.record import RUN_ID
@@ -137,7 +137,5 @@ def _inside(directory: Path, run_id: str) -> Path:
 
 def _describe(path: Path) -> SpooledFile:
     with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
+        digest = sha256_of(file)
         return SpooledFile(path.name, file.tell(), digest.hexdigest())

@@ -1,1 +1,1 @@
-"""What differs between boards, as data: one TOML file a board, and the matcher."""
+"""The differences between boards as data: one TOML file per board, and the matcher."""

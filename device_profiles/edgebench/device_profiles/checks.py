@@ -1,4 +1,4 @@
-"""What the schema cannot say: whether the values of a profile make sense together."""
+"""Checks beyond the schema: whether the values of a profile make sense together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from edgebench.device_profiles.ranges import out_of_range
 from edgebench.device_profiles.schema import Cluster, Fact, Profile
 
 GENERIC_PREFIX = "generic-"
-"""Only such a profile may fit everything."""
+"""Prefix of the profiles that may fit every device."""
 _NAMES = ("role", "name", "kind")
-"""Fields by which a fact may name an item of a list."""
+"""Fields by which the key of a fact may name an item of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Complaint:
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:
-    """Everything that is wrong with a profile that keeps the schema."""
+    """All complaints about a profile that keeps the schema."""
     if profile.id != name:
         yield Complaint(("id",), f"is {profile.id!r}, the file is {name}.toml")
     yield from (Complaint(path, what) for path, what in out_of_range(profile))
@@ -144,20 +144,20 @@ def _fact(profile: Profile, index: int, fact: Fact) -> Iterator[Complaint]:
         return
     path: Path = ("fact", index)
     try:
-        found = _value(profile, fact.key.split("."))
+        value = _value(profile, fact.key.split("."))
     except LookupError as exc:
         yield Complaint((*path, "key"), f"{fact.key!r}: {exc.args[0]}")
         return
-    wanted = tuple(fact.value) if isinstance(fact.value, list) else fact.value
-    if found != wanted:
-        yield Complaint((*path, "value"), f"is {fact.value!r}, but {fact.key} is {found!r}")
+    stated = tuple(fact.value) if isinstance(fact.value, list) else fact.value
+    if value != stated:
+        yield Complaint((*path, "value"), f"is {fact.value!r}, but {fact.key} is {value!r}")
 
 
 def _value(value: Any, names: Sequence[str]) -> Any:
-    """What a fact's key names.
+    """The value that the key of a fact names.
 
     Raises:
-        LookupError: nothing.
+        LookupError: there is none.
     """
     for name in names:
         if isinstance(value, tuple):

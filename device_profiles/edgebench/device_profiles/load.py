@@ -1,4 +1,4 @@
-"""Profiles from TOML texts: inheritance, the schema without mercy, and whether it makes sense.
+"""Profiles from TOML texts: inheritance, a strict schema, and checks of sense.
 
 Unknown keys are errors, so that a misspelt expectation cannot pass for an absent one. An error
 names the file and the line.
@@ -36,8 +36,8 @@ MAX_GENERATIONS = 8
 _NOT_INHERITED = ("id", "name", "extends", "match")
 
 Table = dict[str, Any]
-Source = Callable[[str], str | None]
-"""The text of the profile with an id."""
+FindText = Callable[[str], str | None]
+"""Function that returns the text of the profile with an id."""
 
 
 @cache
@@ -61,13 +61,13 @@ def find_profile(profile_id: str) -> Profile | None:
     return next((profile for profile in load_profiles() if profile.id == profile_id), None)
 
 
-def parse_profile(text: str, name: str, parent: Source | None = None) -> Profile:
+def parse_profile(text: str, name: str, parent: FindText | None = None) -> Profile:
     """The profile in a TOML text.
 
     Args:
         text: The file's content.
         name: The file's name without its suffix; the id must be the same.
-        parent: Where to find what it extends; nowhere, unless given.
+        parent: Finds the profiles that it extends; none, unless given.
 
     Raises:
         UsageError: not TOML, against the schema, or senseless.
@@ -100,8 +100,8 @@ def _parsed(text: str, name: str) -> Table:
     return table
 
 
-def _inherited(table: Table, text: str, name: str, parent: Source) -> Table:
-    """The table with what its ancestors say where it says nothing."""
+def _inherited(table: Table, text: str, name: str, parent: FindText) -> Table:
+    """The table, completed with the values of its ancestors."""
     seen = [name]
     while (extended := table.get("extends")) is not None:
         found = parent(extended)
@@ -136,7 +136,7 @@ def _merged(above: Table, below: Table) -> Table:
 
 
 def _fact_key(fact: Any) -> str | None:
-    """None where it has none, or not a text: the schema says so later."""
+    """Key of a fact; None where it is absent or not a text, which the schema reports later."""
     key = fact.get("key") if isinstance(fact, dict) else None
     return key if isinstance(key, str) else None
 
@@ -147,12 +147,12 @@ def _error(text: str, name: str, complaint: Complaint) -> UsageError:
 
 
 def _first(exc: BaseException, path: Path = ()) -> Complaint:
-    """What is wrong first, and where."""
+    """The first complaint."""
     if isinstance(exc, ForbiddenExtraKeysError):
         extra = min(exc.extra_fields)
         return Complaint((*path, extra), "no such key")
     if isinstance(exc, BaseValidationError):
-        # A misspelt key is missing too; that it is unknown says more.
+        # A misspelt key is missing, too; the unknown key says more.
         inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))
         return _first(inner, (*path, *_step(inner)))
     if isinstance(exc, KeyError):
@@ -169,13 +169,7 @@ def _step(exc: BaseException) -> Path:
     return ()
 
 
-def _make_converter() -> Converter:
-    converter = make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
-    converter.register_structure_hook(
-        Profile,
-        make_dict_structure_fn(Profile, converter, device_class=override(rename="class")),
-    )
-    return converter
-
-
-_converter = _make_converter()
+_converter = make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
+_converter.register_structure_hook(
+    Profile, make_dict_structure_fn(Profile, _converter, device_class=override(rename="class"))
+)

@@ -11,10 +11,10 @@ from edgebench.device_profiles.schema import Match, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a device shows of itself; empty where it shows nothing."""
+    """Names and ids that a device shows; empty where it shows none."""
 
     machine: str = ""
-    """As uname(1) prints it."""
+    """Machine, as uname(1) prints it."""
     dt_compatible: tuple[str, ...] = ()
     """`compatible` entries of the device tree's root."""
     dmi_product: str = ""
@@ -22,7 +22,7 @@ class Identity:
     """`model name` in /proc/cpuinfo."""
     adb_device: str = ""
     usb: tuple[int, int] | None = None
-    """Vendor and product."""
+    """USB vendor and product."""
     mbed_id: str = ""
 
 
@@ -30,8 +30,8 @@ def match_profile(identity: Identity, profiles: Sequence[Profile] | None = None)
     """The profile for a device; generic profiles match everything, least specifically.
 
     Args:
-        identity: What the device shows.
-        profiles: Where to look; the shipped ones unless given.
+        identity: Names and ids of the device.
+        profiles: Profiles to choose from; the shipped ones unless given.
     """
     fits = [
         (condition.specificity, condition.priority, profile.id, profile)

@@ -1,4 +1,4 @@
-"""What each number of a profile may be at all: a typing error must not switch a guard off.
+"""The range of each number of a profile: a typing error must not switch a guard off.
 
 A highest temperature of NaN is never reached, and a wait until NaN never ends.
 """
@@ -14,10 +14,10 @@ from edgebench.device_profiles.positions import Path
 from edgebench.device_profiles.schema import (
     Cluster,
     Cooldown,
+    DeviceLimits,
     Indicator,
-    Limits,
     Memory,
-    RuntimeFacts,
+    RuntimeSupport,
     Zone,
 )
 
@@ -37,21 +37,21 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Indicator, "rate_hz_max"): (0.001, 1000),
     (Indicator, "thermal_now"): _BITS,
     (Indicator, "thermal_sticky"): _BITS,
-    (Limits, "abort_c"): (30, 150),
-    (Limits, "min_free_bytes"): (0, 2**60),
+    (DeviceLimits, "abort_c"): (30, 150),
+    (DeviceLimits, "min_free_bytes"): (0, 2**60),
     (Memory, "variants_bytes"): (1, 2**60),
-    (RuntimeFacts, "threads_default"): (1, 1024),
-    (RuntimeFacts, "threads_max"): (1, 1024),
+    (RuntimeSupport, "threads_default"): (1, 1024),
+    (RuntimeSupport, "threads_max"): (1, 1024),
     (Zone, "critical_c"): _THRESHOLD_C,
     (Zone, "hard_c"): _THRESHOLD_C,
     (Zone, "throttle_c"): _THRESHOLD_C,
 }
-"""Lowest and highest, both allowed; for each item where the field is a list."""
+"""Lowest and highest allowed value, of each item where the field is a list."""
 _ANY = (-math.inf, math.inf)
 
 
 def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every number under a value of a profile that cannot be meant, with its path and why."""
+    """Path and reason of every number below a value of a profile that is out of range."""
     if is_dataclass(value):
         for field in fields(value):
             inner, inner_path = getattr(value, field.name), (*path, field.name)
@@ -63,7 +63,7 @@ def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
                     yield found_path, f"must be {low:g} to {high:g}, is {number:g}"
             yield from out_of_range(inner, inner_path)
     elif isinstance(value, (tuple, dict)):
-        for key, item in _items(value):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from out_of_range(item, (*path, key))
 
 
@@ -74,7 +74,3 @@ def _numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _numbers(item, (*path, index))
-
-
-def _items(value: tuple[Any, ...] | dict[str, Any]) -> Iterator[tuple[str | int, Any]]:
-    return iter(value.items() if isinstance(value, dict) else enumerate(value))

@@ -1,21 +1,21 @@
-"""What is expected of a board, as a tree of frozen dataclasses; one TOML file each.
+"""The expectations of a board as a tree of frozen dataclasses, from one TOML file per board.
 
     Profile
     ├── matches       which device this is: any block, all keys of it
     ├── soc           clusters of cores
     ├── accelerators
     ├── thermal       zones and the temperatures at which they throttle
-    ├── throttle      indicators, the most telling first
-    ├── freq          which frequency can be believed
-    ├── power         on-board meters, and what they leave out
-    ├── control       what may be set when the operator asks
-    ├── cooldown      when a run may start
-    ├── limits        what the agent enforces
+    ├── throttle      indicators, the most reliable first
+    ├── freq          sources of the frequency, the most reliable first
+    ├── power         on-board meters, and what they exclude
+    ├── control       settings that the operator may ask for
+    ├── cooldown      conditions for the start of a run
+    ├── limits        limits that the agent enforces
     ├── runtimes
-    └── facts         source and grade of what is not obvious
+    └── facts         source and grade of values that are not obvious
 
-A profile states expectations; what a device really has is found by the agent's probe, and a run
-keeps both. `load.py` reads and checks the files.
+A profile states expectations; the agent finds out what the device really has, and a run keeps both.
+`load.py` reads and checks the files.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ FreqSource = Literal[
     "scaling_cur_freq",
     "firmware",
 ]
-"""`firmware`: of a microcontroller, which tells it itself."""
+"""Sources of a frequency; `firmware` is that of a microcontroller, which reports it itself."""
 AcceleratorKind = Literal["gpu", "npu", "tpu", "dsp"]
 Grade = Literal["S", "V", "O", "M", "R"]
-"""S: primary source read; V: verified by running; O: observation of others; M: from memory;
-R: to be read at run time."""
+"""Grades of evidence. S: primary source read; V: verified by running; O: observation of others;
+M: from memory; R: to be read at run time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Match:
     """Conditions that must all hold for a profile to fit; an absent one is not a condition."""
 
     machine: str | None = None
-    """As uname(1) prints it."""
+    """Machine, as uname(1) prints it."""
     dt_compatible: tuple[str, ...] = ()
-    """Any of these among the `compatible` entries of the device tree's root."""
+    """`compatible` entries of the device tree's root, of which one must be there."""
     dmi_product: str | None = None
     """DMI product name."""
     cpuinfo_model_contains: str | None = None
@@ -67,11 +67,11 @@ class Match:
     adb_device: str | None = None
     """`ro.product.device` of an Android device."""
     usb: tuple[UsbId, ...] = ()
-    """Any of these."""
+    """USB devices, of which one must be there."""
     mbed_id: str | None = None
     """First four digits of a DAPLink or ST-LINK id."""
     priority: int = 0
-    """Decides between equally specific matches."""
+    """Rank among equally specific matches."""
 
     @property
     def specificity(self) -> int:
@@ -91,14 +91,14 @@ class Cluster:
     core: str
     """Microarchitecture, as `cortex-a76`."""
     cpus: str | None = None
-    """As a kernel cpulist: `0-3`; None on a microcontroller."""
+    """CPUs as a kernel cpulist: `0-3`; None on a microcontroller."""
     policy: int | None = None
     """Number of the cpufreq policy."""
     freq_hz_min: int | None = None
     freq_hz_max: int | None = None
-    """Nominal; power modes and part grades may cap it."""
+    """Nominal frequency; power modes and part grades may cap it."""
     capacity: int | None = None
-    """0…1024, from the device tree."""
+    """Capacity from 0 to 1024, from the device tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +114,14 @@ class Soc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What boards of this kind are sold with."""
+    """Memory sizes that boards of this kind are sold with."""
 
     variants_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """Something beside the CPU that runs models."""
+    """A processor beside the CPU that runs models."""
 
     name: str
     kind: AcceleratorKind
@@ -140,34 +140,34 @@ class Zone:
     """Type of the thermal zone, or name of the hwmon chip; zone numbers change between boots."""
     source: ZoneSource = "sysfs"
     throttle_c: float | None = None
-    """Where the device begins to slow down."""
+    """Temperature at which the device begins to slow down."""
     hard_c: float | None = None
-    """Where it slows down as far as it can."""
+    """Temperature at which it slows down as far as it can."""
     critical_c: float | None = None
-    """Where it switches itself off."""
+    """Temperature at which it switches itself off."""
     trips_in_sysfs: bool = False
-    """The kernel's own trip points tell when it throttles, and beat this file."""
+    """Whether the kernel's trip points tell when it throttles, and override this file."""
     ignore_values_c: tuple[float, ...] = ()
-    """What the sensor says when it says nothing."""
+    """Values of a sensor without a reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thermal:
-    """All zones that matter; none means that nothing can be read."""
+    """All zones that matter; none where no temperature can be read."""
 
     zone: tuple[Zone, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indicator:
-    """Something that says "throttled" by itself."""
+    """A counter, bit or status by which the device itself reports throttling."""
 
     kind: str
-    """vcgencmd, x86_throttle_count, cooling_device, scaling_max_freq_drop, time_in_state,
+    """Kind: vcgencmd, x86_throttle_count, cooling_device, scaling_max_freq_drop, time_in_state,
     soctherm_oc, apex, android_thermal_status or none; another kind is unsupported, not an error."""
     cmd: tuple[str, ...] = ()
     rate_hz_max: float | None = None
-    """A command may not be started more often."""
+    """Highest rate at which a command may be started."""
     thermal_now: int = 0
     """Bits that mean heat, now."""
     thermal_sticky: int = 0
@@ -177,36 +177,36 @@ class Indicator:
     types_exclude: tuple[str, ...] = ()
     """Types of cooling devices that cool without slowing down."""
     min: int | None = None
-    """From this status on, the device is throttled."""
+    """Lowest status of a throttled device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """Indicators in order: the first that can be read is the authority."""
+    """Indicators in order: the first that can be read counts."""
 
     indicator: tuple[Indicator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freq:
-    """Which frequency can be believed."""
+    """Reliability of the frequencies that the device reports."""
 
     truth: tuple[FreqSource, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
     """Sources, the best first."""
     cur_is_request: bool = False
-    """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""
+    """Whether `scaling_cur_freq` is the requested frequency, not the real one."""
     nominal: Literal["cluster.freq_hz_max", "scaling_max_freq_at_start"] = (
         "scaling_max_freq_at_start"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerMeter:
+class OnboardMeter:
     """A meter on the board."""
 
     kind: str
     boundary: str
-    """What it measures, as `module-input`."""
+    """Part of the device that it measures, as `module-input`."""
     quality: Literal["measurement", "estimate"]
     excludes: tuple[str, ...] = ()
 
@@ -215,12 +215,12 @@ class PowerMeter:
 class Power:
     """Meters on the board."""
 
-    meter: tuple[PowerMeter, ...] = ()
+    meter: tuple[OnboardMeter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What the agent may set when the operator asks, and always restores."""
+    """Settings that the agent makes when the operator asks, and always restores."""
 
     governor: str = "performance"
     needs_root: bool = True
@@ -228,38 +228,38 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cooldown:
-    """When the device is cool enough to start a run."""
+    """Conditions under which the device is cool enough to start a run."""
 
     zone: ZoneRole = "soc"
     mode: Literal["delta_over_baseline", "absolute"] = "delta_over_baseline"
-    """Against the coolest idle temperature that the agent has seen, or `max_c` alone."""
+    """Reference: the lowest idle temperature that the agent has seen, or `max_c` alone."""
     delta_c: float = 3.0
     max_c: float | None = None
-    """Not warmer than this, which is below the first step of a fan, if it can be reached at all.
+    """Highest temperature, below the first step of a fan, if it can be reached at all.
 
-    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room nobody
-    waits for less. Without a baseline, it is `max_c`.
+    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room a lower one
+    is never reached. Without a baseline, it is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
-    """A device that still cools has a hot case."""
+    """Steepest slope at the start: a device that still cools has a hot case."""
     stable_s: float = 30.0
-    """The conditions hold for so long."""
+    """Time for which the conditions must hold."""
     timeout_s: float = 600.0
     poll_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the agent enforces, also when no host is there."""
+class DeviceLimits:
+    """Limits that the agent enforces, with or without a host."""
 
     abort_c: float | None = None
-    """A run is ended at this temperature of any zone of the profile."""
+    """Temperature of any zone of the profile at which a run is ended."""
     min_free_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeFacts:
-    """What a runtime can use here."""
+class RuntimeSupport:
+    """Delegates and threads that a runtime can use here."""
 
     delegates: tuple[str, ...] = ()
     threads_default: int | None = None
@@ -268,14 +268,14 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Where a value of this file comes from."""
+    """The source of a value of this file."""
 
     key: str
     """Path of the value: `thermal.zone.soc.throttle_c`; a list item by its role, name or index."""
     source: str
     grade: Grade
     value: Any = None
-    """The value, again; must be what the file says. Absent for a fact about no value here."""
+    """The value again, equal to that of the file; absent for a fact about no value of it."""
     note: str = ""
 
 
@@ -288,9 +288,9 @@ class Profile:
     name: str
     device_class: DeviceClass
     extends: str | None = None
-    """Id of the profile whose values hold where this one says nothing."""
+    """Id of the profile that completes this one."""
     match: tuple[Match, ...] = ()
-    """None: only other profiles extend this one."""
+    """Matches, of which one must hold; none for a profile that others extend."""
     soc: Soc | None = None
     memory: Memory = field(default_factory=Memory)
     accelerator: tuple[Accelerator, ...] = ()
@@ -300,6 +300,6 @@ class Profile:
     power: Power = field(default_factory=Power)
     control: Control = field(default_factory=Control)
     cooldown: Cooldown = field(default_factory=Cooldown)
-    limits: Limits = field(default_factory=Limits)
-    runtimes: dict[str, RuntimeFacts] = field(default_factory=dict)
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
+    runtimes: dict[str, RuntimeSupport] = field(default_factory=dict)
     fact: tuple[Fact, ...] = ()

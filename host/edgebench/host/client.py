@@ -1,4 +1,4 @@
-"""The agent, as the host sees it: one method for each thing that can be asked."""
+"""The agent, as the host sees it: one method for each request."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from edgebench.protocol.traces import SPOOL_FILES
 
 ANSWER_TIMEOUT_S = 30.0
 HASHED_BYTES_PER_S = 10e6
-"""A device reads and hashes its models at least this fast; a slow card beside a slow core."""
+"""Speed at which the slowest devices read and hash files: a slow card beside a slow core."""
 DESCRIBE_TIMEOUT_S = 200.0
-"""The first description imports every runtime in turn, which takes its time on a slow board."""
+"""Limit on a description: the first one imports every runtime in turn, slowly on a slow board."""
 LEASE_TTL_S = 30.0
 CHUNK_BYTES = 256 * 1024
 """Bytes of a model in one message."""
-CHUNKS_BETWEEN_LOOKS = 4
-"""Chunks between two looks at what the agent has to say, which takes 30 µs each."""
+CHUNKS_PER_POLL = 4
+"""Chunks sent between two checks for an early error of the agent's; a check takes 30 µs."""
 PROBE_COUNT = 16
 MAX_FILE_BYTES = 2**32
-"""A trace of a few million inferences has some hundred megabytes."""
-SESSION = secrets.token_hex(8)
-"""Names this host process to the agents."""
+"""Limit on a file of a run; a trace of a few million inferences has some hundred megabytes."""
+HOST_PROCESS_ID = secrets.token_hex(8)
+"""Name of this host process, by which agents tell lease holders apart (`Hello.session`)."""
 
 _T = TypeVar("_T")
 OnBytes = Callable[[int, int], None]
-"""Called with bytes done and bytes in all."""
+"""Called with bytes sent and bytes in all."""
 
 
 class Client:
@@ -56,8 +56,8 @@ class Client:
         self._number = 0
         self._followed = 0
         self._notices: deque[Frame] = deque()
-        """Of the followed run, that came while something else was waited for."""
-        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), SESSION)
+        """Notices of the followed run that came while a reply was waited for."""
+        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), HOST_PROCESS_ID)
         try:
             welcome = self.ask(hello, m.Welcome)
         except EdgebenchError:
@@ -85,7 +85,7 @@ class Client:
         return self._expect(self._send(request), answer, timeout_s)[0]
 
     def describe(self) -> SystemDescription:
-        """The device, its conditions now, and its runtimes."""
+        """Description of the device, its conditions now, and its runtimes."""
         return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
 
     def acquire(self) -> None:
@@ -101,7 +101,7 @@ class Client:
         self.ask(m.Release(), m.Done)
 
     def probe_clock(self, count: int = PROBE_COUNT) -> list[ClockProbe]:
-        """Two-way clock probes, one right after another."""
+        """Make two-way clock probes, one right after another."""
         probes = []
         for _ in range(count):
             sent_ns = perf_counter_ns()
@@ -111,7 +111,7 @@ class Client:
         return probes
 
     def push_model(self, path: Path, sha256: str, on_bytes: OnBytes | None = None) -> int:
-        """Bring a model to the device, as far as it is missing there; the bytes that were sent.
+        """Send what the device does not hold of a model yet; number of bytes sent.
 
         Raises:
             NoSpace: it does not fit there.
@@ -130,11 +130,11 @@ class Client:
             for number, chunk in enumerate(iter(partial(file.read, CHUNK_BYTES), b"")):
                 self._send(m.ModelChunk(sha256, sent), chunk)
                 sent += len(chunk)
-                if number % CHUNKS_BETWEEN_LOOKS == 0:
+                if number % CHUNKS_PER_POLL == 0:
                     self._raise_early_problem()
                 if on_bytes:
                     on_bytes(sent, size)
-        # What was wrong with a chunk says more than what is wrong with the whole.
+        # An error of a chunk says more than the error of the whole that follows from it.
         self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, patience_s, first)
         return sent - state.offset_bytes
 
@@ -168,17 +168,17 @@ class Client:
         self._send(m.RunCancel(run_id))
 
     def list_runs(self) -> m.RunListing:
-        """This host's runs on the device."""
+        """List this host's runs on the device."""
         return self.ask(m.RunList(), m.RunListing)
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Copy a finished run's files; what is here already is not fetched again.
+        """Copy a finished run's files; continues after what is in the directory already.
 
         Raises:
             StoreError: the directory cannot be written.
             RemoteProtocolError: a file arrived damaged.
         """
-        # How much it has to hash is not known before: what a meter recorded may be gigabytes.
+        # How much the device has to hash is not known: a meter's recording may be gigabytes.
         for file in self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files:
             if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
                 raise RemoteProtocolError(
@@ -206,7 +206,7 @@ class Client:
             raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
 
     def _raise_early_problem(self) -> None:
-        """Notice between two chunks that the agent has given up."""
+        """Notice between two chunks that the agent has refused one."""
         try:
             frame = self._receive(0)
         except LinkTimeout:
@@ -221,7 +221,7 @@ class Client:
     def _expect(
         self, number: int, answer: type[_T], timeout_s: float, first: int | None = None
     ) -> tuple[_T, Frame]:
-        """The answer to a request, or the problem with it or with one since `first`."""
+        """Reply to a request, or the error of it or of one since `first`."""
         while True:
             frame = self._receive(timeout_s)
             is_ours = (first or number) <= frame.number <= number or frame.number == 0
@@ -256,5 +256,5 @@ def _keep_freed_memory() -> None:
 
 
 def _patience_s(size_bytes: int) -> float:
-    """How long the device may take to answer when it has to read so much first."""
+    """Timeout for a reply before which the device has to read and hash this much."""
     return ANSWER_TIMEOUT_S + size_bytes / HASHED_BYTES_PER_S

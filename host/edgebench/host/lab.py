@@ -21,7 +21,7 @@ from edgebench.host.bench.request import (
 )
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
-from edgebench.host.devices.discovery import Found, find_devices, open_device
+from edgebench.host.devices.discovery import DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.document import Document
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-    from edgebench.host.devices.deploy import Deployed, Removed, Say
+    from edgebench.host.devices.deploy import DeployReport
+    from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.on_device import UninstallReport
 
 
 class StoredRun:
@@ -118,7 +120,7 @@ class Lab:
         """
         return StoredRun(self.store, self.store.resolve(name))
 
-    def devices(self, timeout_s: float = 3.0) -> list[Found]:
+    def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
         return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
 
@@ -128,17 +130,17 @@ class Lab:
 
         return pair(self._files, text)
 
-    def deploy(self, target: str, say: Say | None = None, **settings: Any) -> Deployed:
-        """Install an agent over SSH, and pair with it; `settings` are fields of `Order`."""
-        from edgebench.host.devices.deploy import deploy, new_order
+    def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
+        """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
+        from edgebench.host.devices.deploy import deploy, deploy_request
 
-        return deploy(self._files, new_order(target, **settings), say)
+        return deploy(self._files, deploy_request(target, **settings), say)
 
-    def undeploy(self, target: str, say: Say | None = None, **settings: Any) -> Removed:
+    def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""
-        from edgebench.host.devices.deploy import new_order, undeploy
+        from edgebench.host.devices.deploy import deploy_request, undeploy
 
-        return undeploy(self._files, new_order(target, **settings), say)
+        return undeploy(self._files, deploy_request(target, **settings), say)
 
     def connect(self, device: str = LOCAL_NAME) -> Client:
         """Open a connection to a device."""

@@ -22,6 +22,7 @@
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   ├── PackagesMissing          what has to be installed there cannot be had
+    │   ├── SimulationMissing        the simulated boards are not installed there
     │   ├── PortTaken                another program listens there already
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
@@ -203,6 +204,10 @@ class PythonMissing(TargetError):
 
 class PackagesMissing(TargetError):
     """What has to be installed on the device can be had neither here nor there."""
+
+
+class SimulationMissing(TargetError):
+    """The simulated boards are not part of this installation."""
 
 
 class PortTaken(TargetError):

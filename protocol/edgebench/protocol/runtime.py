@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, QuantizedOperands, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Usable:
+class UsableRuntime:
     """The runtime works here."""
 
     version: str
@@ -32,7 +32,7 @@ class Usable:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRuntime:
     """The runtime does not work here: one line why, and the command that would mend it."""
 
     reason: str
@@ -73,6 +73,11 @@ class LoadedModel(Protocol):
     @property
     def precision(self) -> str | None:
         """Element type of the arithmetic: int8, uint8, fp32, …; None where it does not tell."""
+        ...
+
+    @property
+    def quantized(self) -> tuple[QuantizedOperands, ...] | None:
+        """What the quantised operators multiply; None where the file does not tell."""
         ...
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
@@ -161,7 +166,7 @@ class Runtime(Protocol):
         """Why it cannot profile, and what can; None when it can."""
         ...
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Whether the library can be used here; imports it, so call this in a throw-away process.
 
         Reports, never raises.

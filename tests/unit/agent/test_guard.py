@@ -8,15 +8,15 @@ import pytest
 
 from edgebench.agent import guard as guards
 from edgebench.agent.guard import Guard
-from edgebench.agent.telemetry.job import Heat, Watched
-from edgebench.agent.telemetry.process import Lost
+from edgebench.agent.telemetry.job import HeatReport, HeatState
+from edgebench.agent.telemetry.process import SamplerLoss
 from edgebench.protocol.errors import TargetError, TooHot
 from edgebench.protocol.record import TOO_HOT, UNWATCHED
 
-COOL = Watched(Heat.COOL, 88.0, "cpu-thermal", 60.0)
-HOT = Watched(Heat.HOT, 88.0, "cpu-thermal", 91.23)
-BLIND = Watched(Heat.BLIND, 88.0)
-LOST = Lost("the sampler ended with status -9")
+COOL = HeatReport(HeatState.COOL, 88.0, "cpu-thermal", 60.0)
+HOT = HeatReport(HeatState.HOT, 88.0, "cpu-thermal", 91.23)
+BLIND = HeatReport(HeatState.BLIND, 88.0)
+LOST = SamplerLoss("the sampler ended with status -9")
 
 
 class Case:
@@ -30,7 +30,7 @@ class Case:
     def _stop(self) -> None:
         self.stop_count += 1
 
-    def start(self, *before: Watched | Lost) -> None:
+    def start(self, *before: HeatReport | SamplerLoss) -> None:
         """Hear these, then let the run start."""
         for said in before:
             self.guard.hear(said)

@@ -27,7 +27,7 @@ def imported() -> set[str]:
         "numpy",
         "statistics",
         "edgebench.agent.runtimes.registry",
-        "edgebench.agent.simulation.board",
+        "edgebench.simulation",
         "edgebench.agent.worker.main",
         "edgebench.agent.worker.measure",
         "edgebench.meters.base",

@@ -14,9 +14,9 @@ from support.powercap import Counter
 from support.recordings import decoded
 
 from edgebench.agent import metering as metering_module
-from edgebench.agent.metering import Metering, require_served, why_not_there
+from edgebench.agent.metering import MeterRecorder, require_served, why_not_there
 from edgebench.meters import registry
-from edgebench.meters.base import Header, Missing
+from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.options import Options
 from edgebench.meters.synthetic.device import Synthetic, make_meter
 from edgebench.protocol.errors import TargetError, UsageError
@@ -25,9 +25,9 @@ from edgebench.protocol.record import MeterFacts
 SYNTHETIC = "synthetic:constant,power=2"
 
 
-def record(meter: str | None, path: Path) -> Metering:
+def record(meter: str | None, path: Path) -> MeterRecorder:
     """A recording from its beginning to its end, with nothing between."""
-    metering = Metering(meter, path)
+    metering = MeterRecorder(meter, path)
 
     async def run() -> None:
         async with metering:
@@ -83,7 +83,7 @@ def test_meter_that_is_missing_is_told(tmp_path: Path) -> None:
     """A host looks for a recording that nobody made, and does not know why."""
     metering = record(f"rapl:{tmp_path}", tmp_path / "meter.spool")
     reason = registry.find_meter(f"rapl:{tmp_path}").open()
-    assert isinstance(reason, Missing)
+    assert isinstance(reason, AbsentMeter)
     assert metering.trouble == reason.reason
 
 
@@ -118,7 +118,7 @@ def test_meter_that_hangs_holds_no_run(
     if where == "open":
         monkeypatch.setattr(Synthetic, "close", lambda _: is_closed.set())
     monkeypatch.setattr(Synthetic, where, hang)
-    metering = Metering(SYNTHETIC, tmp_path / "meter.spool")
+    metering = MeterRecorder(SYNTHETIC, tmp_path / "meter.spool")
 
     async def run() -> None:
         async with metering:
@@ -142,7 +142,7 @@ def test_disk_that_refuses_the_recording_costs_no_run(tmp_path: Path) -> None:
 
 def test_run_that_did_not_begin_was_not_recorded(tmp_path: Path) -> None:
     """A device that was too hot to start has a recording without trouble."""
-    metering = Metering(SYNTHETIC, tmp_path / "meter.spool")
+    metering = MeterRecorder(SYNTHETIC, tmp_path / "meter.spool")
     assert metering.facts == MeterFacts(SYNTHETIC, "the run did not begin")
 
 
@@ -173,7 +173,7 @@ def test_recording_that_takes_too_much_is_ended(
         small = SimpleNamespace(f_bavail=10, f_frsize=1)
         monkeypatch.setattr("os.statvfs", lambda _: small)
     path = tmp_path / "meter.spool"
-    metering = Metering(f"{SYNTHETIC},rate=200000", path)
+    metering = MeterRecorder(f"{SYNTHETIC},rate=200000", path)
 
     async def run() -> None:
         async with metering:
@@ -206,7 +206,7 @@ def test_meter_that_hangs_as_it_is_ended_early_is_waited_for_once(
         released.wait()
 
     async def run() -> None:
-        async with Metering(SYNTHETIC, tmp_path / "meter.spool") as metering:
+        async with MeterRecorder(SYNTHETIC, tmp_path / "meter.spool") as metering:
             while metering.trouble is None:
                 await asyncio.sleep(0.01)
         names = [one.name for one in threading.enumerate()]

@@ -24,7 +24,7 @@ class InterpreterModel:
     The timed calls go to the native object beneath the library's class, whose checks cost 120 ns
     a call. Measured with a model of 64 input bytes: `SetTensor` takes 240 ns and `GetTensor` 270.
     Writing through a view of the tensor's memory would take 55, but the interpreter moves that
-    memory when a tensor of unknown size grows during an inference; nothing can be held on to.
+    memory when a tensor of unknown size grows during an inference; no view stays valid.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class InterpreterModel:
             interpreter: The library's `Interpreter`.
             delegate_nodes: The nodes that stand for a part of the graph that a delegate took
                 over, and which delegate it was.
-            profiler: Runs the model file so many times on these tensors.
+            profiler: Runs the model file on tensors, as often as asked, and times the operators.
         """
         self._interpreter = interpreter
         self._profiler = profiler
@@ -47,6 +47,7 @@ class InterpreterModel:
         self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
         self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
         self.precision = _precision(self._input_details, interpreter)
+        self.quantized = None
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Copy the inputs into the interpreter."""
@@ -54,7 +55,7 @@ class InterpreterModel:
             self._interpreter.set_tensor(detail["index"], value)
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """One native call for a sample of one input, a loop over them for more."""
+        """One native call for a sample of one input, a loop over the inputs for more."""
         return [self._setter(sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
@@ -63,7 +64,7 @@ class InterpreterModel:
         return invoke
 
     def reader(self) -> Callable[[], Any]:
-        """One native call for one output, a loop over them for more."""
+        """One native call for one output, a loop over the outputs for more."""
         get = self._interpreter._interpreter.GetTensor
         indices = [detail["index"] for detail in self._output_details]
         if len(indices) == 1:
@@ -75,22 +76,22 @@ class InterpreterModel:
         return [self._interpreter.get_tensor(detail["index"]) for detail in self._output_details]
 
     def reset(self) -> None:
-        """Zero the variable tensors; what a random operator remembers stays."""
+        """Zero the variable tensors; the state of random operators stays."""
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Found by the lists of nodes and their tensors; see `interpreter_placement`."""
+        """Places found from the nodes and their tensors; see `interpreter_placement`."""
         nodes = read_nodes(self._interpreter._interpreter)
         wanted = [int(detail["index"]) for detail in self._output_details]
         return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """As the library can: the interpreter itself has no profiler."""
+        """Times by the library's profiler: the interpreter itself has none."""
         inputs, outputs = self._values(self._input_details), self._values(self._output_details)
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 
     def arena_bytes(self) -> int | None:
-        """The interpreter does not tell."""
+        """None: the interpreter does not tell."""
         return None
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ class InterpreterModel:
     def _setter(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
         set_tensor = self._interpreter._interpreter.SetTensor
         indices = [detail["index"] for detail in self._input_details]
-        # What does not lie in one piece would be gathered again in every timed call.
+        # A tensor that is not contiguous would be gathered again in every timed call.
         values = [value if value.flags.c_contiguous else value.copy() for value in sample]
         pairs = list(zip(indices, values, strict=True))
         if len(pairs) == 1:

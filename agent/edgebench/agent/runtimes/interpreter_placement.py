@@ -1,17 +1,17 @@
-"""Which operators of a TensorFlow Lite graph a delegate took over.
+"""Operators of a TensorFlow Lite graph that a delegate took over.
 
-Theory of operation. A delegate does not remove what it takes over: the interpreter keeps the
-original nodes in its list and appends one DELEGATE node for each part, which is run in their
-place. The inputs of that node are all tensors, constants too, that the part uses and does not make;
-its outputs are those that it makes and anybody else uses, the caller included.
+Theory of operation. A delegate does not remove the nodes that it takes over: the interpreter keeps
+them in its list and appends one DELEGATE node per part, which runs in their place. The inputs of
+that node are all tensors, constants too, that the part uses and does not make; its outputs are
+those that it makes and something else uses, the caller included.
 
     inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
 
-So walking back from the outputs of a DELEGATE node, and not past its inputs, meets nodes that were
-taken over and no other. A node that no walk meets was surely left alone when something needs its
-output: the caller, a DELEGATE node, or another node that was left alone. What remains are nodes
-whose output nobody uses, as an assignment to a variable; of these the list does not say who runs
-them, and nothing is reported then.
+So a walk back from the outputs of a DELEGATE node, not past its inputs, meets only nodes that were
+taken over. A node that no walk meets was surely left alone when its output is used: by
+the caller, a DELEGATE node, or another node that was left alone. What remains are nodes whose
+output nothing uses, such as an assignment to a variable; the list does not say where these run, and
+then nothing is reported.
 
 Only the main graph is listed; the bodies of loops and branches are not.
 
@@ -30,7 +30,7 @@ from edgebench.protocol.record import OperatorPlacement
 
 BUILTIN = "builtin"
 _ABSENT = -1
-"""Index of an optional tensor that is left out: `kTfLiteOptionalTensor`."""
+"""Index of an optional tensor that is absent: `kTfLiteOptionalTensor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ def place(
         wanted: The tensors that the caller reads.
 
     Returns:
-        Sorted by place, then operator; empty where it cannot be told of every node.
+        Counts sorted by place, then operator; empty unless the place of every node is certain.
     """
     originals = [index for index in range(len(nodes)) if index not in delegates]
     places: dict[int, str] = {}
     for index, delegate in delegates.items():
         for taken in _taken_over(nodes, originals, nodes[index]):
             if taken in places:
-                return ()  # by two delegates: the list is not what this module takes it for
+                return ()  # by two delegates: the list is not as this module understands it
             places[taken] = delegate
     rest = [index for index in originals if index not in places]
     needed = set(wanted).union(*(nodes[index].inputs for index in delegates))
@@ -96,7 +96,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """Those of the rest whose outputs are needed for these tensors, by way of the rest."""
+    """The nodes of the rest that these tensors depend on, directly or through the rest."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     found: set[int] = set()
     waiting = list(tensors)

@@ -1,9 +1,9 @@
 """Events of LiteRT's profiler, as they lie in the memory of its library.
 
 Theory of operation. An event is a C++ structure whose header is not in the wheel, and a wrong guess
-reads wild memory. So the room is filled with a pattern before the library writes; what it wrote
-must end exactly where our events end, and no text is followed before the numbers beside it make
-sense.
+reads wild memory. So the memory is filled with a pattern before the library writes; the written
+part must end exactly where our events end, and no text pointer is followed before the numbers
+beside it make sense.
 
 Source: google-ai-edge/LiteRT, litert/c/litert_profiler_event.h; tflite/profiling/memory_info.h. The
 size, 104 bytes, was found alike by experiment in 2.1.6, 2.2.0 and 2.3.0.
@@ -44,8 +44,8 @@ class RawEvent(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """An event, read out of the library's memory."""
+class ProfilerEvent:
+    """An event, copied out of the library's memory."""
 
     tag: str
     type: int
@@ -57,15 +57,15 @@ class Event:
         return self.type in (_DELEGATE_OPERATOR, _DELEGATE_PROFILED)
 
 
-def operators(events: Sequence[Event]) -> list[Event]:
+def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
     """The operators of a run, none of whose times contains another's."""
-    found = [event for event in events if event.type == _OPERATOR or event.is_delegated]
-    if any(event.tag in _WITH_GRAPHS for event in found if not event.is_delegated):
+    timed = [event for event in events if event.type == _OPERATOR or event.is_delegated]
+    if any(event.tag in _WITH_GRAPHS for event in timed if not event.is_delegated):
         raise ModelRefused("the profile was not taken: LiteRT counts operators in loops twice")
-    if any(event.is_delegated for event in found):
+    if any(event.is_delegated for event in timed):
         # A delegate's own node lasts as long as the kernels in it.
-        found = [event for event in found if event.is_delegated or event.tag != "DELEGATE"]
-    return found
+        timed = [event for event in timed if event.is_delegated or event.tag != "DELEGATE"]
+    return timed
 
 
 def make_room(count: int) -> ctypes.Array[RawEvent]:
@@ -75,8 +75,8 @@ def make_room(count: int) -> ctypes.Array[RawEvent]:
     return room
 
 
-def read_events(room: ctypes.Array[RawEvent], count: int) -> list[Event]:
-    """Read what the library wrote, when it is what this module takes it for."""
+def read_events(room: ctypes.Array[RawEvent], count: int) -> list[ProfilerEvent]:
+    """Read the events that the library wrote, if they have the known form."""
     used = ctypes.sizeof(RawEvent) * count
     beyond = bytes(memoryview(room).cast("B")[used:])
     pattern = int.from_bytes(bytes([_PATTERN] * 4), "little")
@@ -92,10 +92,9 @@ def read_events(room: ctypes.Array[RawEvent], count: int) -> list[Event]:
     )
     if not is_sound:
         raise ModelRefused("the profile was not taken: LiteRT's events are of an unknown form")
-    return [_read_event(room[index]) for index in range(count)]
-
-
-def _read_event(event: RawEvent) -> Event:
-    tag = ctypes.cast(event.tag, c_char_p).value or b""
-    text = tag.decode("utf-8", "replace")
-    return Event(text, int(event.type), int(event.elapsed_us))
+    events: list[ProfilerEvent] = []
+    for raw in room[:count]:
+        tag = ctypes.cast(raw.tag, c_char_p).value or b""
+        text = tag.decode("utf-8", "replace")
+        events.append(ProfilerEvent(text, int(raw.type), int(raw.elapsed_us)))
+    return events

@@ -1,7 +1,7 @@
-"""The C interface of LiteRT's shared library, `libLiteRt.so`, for what its Python cannot do.
+"""The C interface of LiteRT's shared library, `libLiteRt.so`, for the profiler that Python lacks.
 
 The headers are not in the wheel. A wrong guess at a declaration reads wild memory, so only versions
-are let in that were tried.
+that were tried are accepted.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -15,11 +15,11 @@ from ctypes import c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 
 TRIED_VERSIONS = ((2, 1, 6), (2, 3))
-"""First and last release that is known; of the last one, any patch."""
+"""First and last known release; of the last one, any patch."""
 _ERRORS = {
     1: "invalid argument",
     2: "out of memory",
@@ -41,14 +41,14 @@ class Library:
             self._functions = ctypes.CDLL(str(Path(str(package.__file__)).parent / "libLiteRt.so"))
             self._c = ctypes.CDLL(None)
         except OSError as exc:
-            raise ModelRefused(f"LiteRT's profiler is not there: {one_line(exc)}") from exc
+            raise ModelRefused(f"LiteRT's profiler is not there: {library_line(exc)}") from exc
         self._c.strdup.restype = c_void_p
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
 
         Raises:
-            ModelRefused: it is not there, or answers with an error.
+            ModelRefused: it does not exist, or returns an error.
         """
         try:
             function = getattr(self._functions, f"LiteRt{name}")
@@ -56,11 +56,11 @@ class Library:
             raise ModelRefused(f"LiteRT's profiler is not there: no LiteRt{name}") from exc
         function.restype = c_int
         if status := function(*arguments):
-            answer = _ERRORS.get(status, f"error {status}")
-            raise ModelRefused(f"the profile was not taken: LiteRt{name} answers: {answer}")
+            reason = _ERRORS.get(status, f"error {status}")
+            raise ModelRefused(f"the profile was not taken: LiteRt{name} fails: {reason}")
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
-        """Call a function whose last argument is where it puts a handle."""
+        """Call a function whose last argument receives a handle."""
         made = c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         if not made:
@@ -68,7 +68,7 @@ class Library:
         return made
 
     def size(self, name: str, *arguments: Any) -> int:
-        """Call a function whose last argument is where it puts a size or an index."""
+        """Call a function whose last argument receives a size or an index."""
         made = c_size_t()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
@@ -89,10 +89,10 @@ class Library:
 
 
 def check_version(version: str) -> None:
-    """Let in what was tried.
+    """Accept a version that was tried.
 
     Raises:
-        ModelRefused: it is another version of ai-edge-litert.
+        ModelRefused: this version of ai-edge-litert was not.
     """
     first, last = TRIED_VERSIONS
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())

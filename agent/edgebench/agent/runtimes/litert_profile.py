@@ -2,17 +2,17 @@
 
 Theory of operation. LiteRT's Python has no profiler, its `libLiteRt.so` has one. A `CompiledModel`
 is made there with the option `enable_profiling`, with the same kernels and threads as the
-interpreter has, and run apart from it; so this is a load of its own, and its times are not those of
-the timed loop. Resolution is 1 µs, rounded down: of operators below that, nothing is left.
+interpreter, and runs apart from it; so this is a load of its own, and its times are not those of
+the timed loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
 
     environment ─▶ model ─┐
     options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
                              input and output buffers ─▶ run
 
-A run ends with these events: one for each operator that the interpreter ran, one for each kernel
-inside of a delegate, and some of the library's own, which are left out.
+The events of a run are one per operator that the interpreter ran, one per kernel inside of a
+delegate, and some of the library's own, which are left out.
 
-Buffers that are smaller than what the model answers end the process in LiteRT 2.3 (seen with a
+Buffers that are smaller than the model's outputs end the process in LiteRT 2.3 (seen with a
 detector whose file gives its outputs no shape); they are compared with the interpreter's tensors
 before anything runs.
 
@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.interpreter_placement import BUILTIN
-from edgebench.agent.runtimes.litert_events import Event, make_room, operators, read_events
+from edgebench.agent.runtimes.litert_events import ProfilerEvent, make_room, operators, read_events
 from edgebench.agent.runtimes.litert_library import Library
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorTime
 
@@ -44,12 +44,12 @@ _CPU = 1
 _WRITE = 1
 """`kLiteRtTensorBufferLockModeWrite`."""
 _TYPE_BYTES = 512
-"""Room for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72."""
+"""Space for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTensors:
-    """The inputs and outputs of the main graph by tensor index, and what is in them."""
+    """The inputs and outputs of the main graph by tensor index, with their values."""
 
     inputs: Mapping[int, Tensor]
     outputs: Mapping[int, Tensor]
@@ -63,28 +63,28 @@ def profile_model(
 
     Args:
         tensors: Inputs to run on, and the outputs of a run, for their sizes.
-        run_count: How often; one more run before these is not counted.
+        run_count: Number of runs; one more run before these is not counted.
         path: The model file.
-        version: Of ai-edge-litert.
-        threads: Of the kernels.
-        kernels: `xnnpack` or `builtin`; it takes `reference`, too, and runs others.
+        version: Version of ai-edge-litert.
+        threads: Threads of the kernels.
+        kernels: `xnnpack` or `builtin`; the library accepts `reference`, too, and runs others.
         delegate: Name of the place where the delegate's kernels run.
 
     Raises:
         ModelRefused: this version is not known, or the profiler does not take this model.
     """
     with ExitStack() as life:
-        session = _Session(Library(version), life, path, threads, kernels)
-        session.fill(tensors)
-        session.run()
-        runs = [operators(session.profiled_run()) for _ in range(run_count)]
+        model = _ProfiledModel(Library(version), life, path, threads, kernels)
+        model.fill(tensors)
+        model.run()
+        runs = [operators(model.profiled_run()) for _ in range(run_count)]
     shapes = {tuple((event.tag, event.is_delegated) for event in run) for run in runs}
     if len(shapes) > 1:
         raise ModelRefused("the profile was not taken: two runs did not run the same operators")
     return tuple(
         OperatorTime(
             index=index,
-            operator=one_line(events[0].tag),
+            operator=library_line(events[0].tag),
             name="",
             place=delegate if events[0].is_delegated else BUILTIN,
             count=len(events),
@@ -94,7 +94,7 @@ def profile_model(
     )
 
 
-class _Session:
+class _ProfiledModel:
     """A compiled model with its buffers and its profiler."""
 
     def __init__(
@@ -117,7 +117,7 @@ class _Session:
         self._profiler = library.handle("CompiledModelGetProfiler", self._model)
 
     def fill(self, tensors: ModelTensors) -> None:
-        """Copy the inputs in, when all buffers are as large as the interpreter's tensors."""
+        """Copy the inputs in, if all buffers are as large as the interpreter's tensors."""
         self._compare(self._inputs, tensors.inputs)
         self._compare(self._outputs, tensors.outputs)
         for index, buffer in self._inputs.items():
@@ -142,7 +142,7 @@ class _Session:
         ends = (c_size_t(len(inputs)), inputs, c_size_t(len(outputs)), outputs)
         self._library.call("RunCompiledModel", self._model, c_size_t(0), *ends)
 
-    def profiled_run(self) -> list[Event]:
+    def profiled_run(self) -> list[ProfilerEvent]:
         """Run once under the profiler; the events of this run."""
         self._library.call("ResetProfiler", self._profiler)
         self._library.call("StartProfiler", self._profiler)

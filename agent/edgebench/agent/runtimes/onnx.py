@@ -10,17 +10,17 @@ from typing import Any
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
-from edgebench.protocol.runtime import LoadOptions, Missing, Usable
+from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
 INSTALL = "pip install '.[onnx]' (from a checkout)"
 _LOG_ERRORS_ONLY = 3
-"""Old files print hundreds of warning lines. Source: onnxruntime, `OrtLoggingLevel`."""
+"""Log level: old files print hundreds of warnings. Source: onnxruntime, `OrtLoggingLevel`."""
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-"""Keep which provider got which operator; costs no time that could be measured (20000 operators:
-390 ms with and without). Versions that do not know an entry ignore it.
+"""Entry by which the session records which provider got which operator; its cost is not measurable
+(20000 operators: 390 ms with and without). Versions that do not know an entry ignore it.
 Source: onnxruntime_session_options_config_keys.h."""
 
 # From 1.29 on, the library uploads which models it runs and keeps an id of the device, unless it
@@ -35,16 +35,17 @@ class OnnxRuntime:
     formats = ("onnx",)
     no_profiler = None
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library."""
         try:
-            found = version("onnxruntime")
+            installed = version("onnxruntime")
             library = importlib.import_module("onnxruntime")
-            return Usable(found, tuple(map(short_provider, library.get_available_providers())))
+            providers = tuple(map(short_provider, library.get_available_providers()))
+            return UsableRuntime(installed, providers)
         except (ImportError, PackageNotFoundError):
-            return Missing("onnxruntime is not installed", INSTALL)
+            return MissingRuntime("onnxruntime is not installed", INSTALL)
         except Exception as exc:  # a broken binary may raise anything
-            return Missing(f"onnxruntime fails to import: {one_line(exc)}", INSTALL)
+            return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
 
     def import_library(self) -> str:
         """Import the library; its version."""
@@ -63,10 +64,8 @@ class OnnxRuntime:
         try:
             session = library.InferenceSession(path, settings, providers=providers)
         except Exception as exc:  # onnxruntime's exceptions share no base class
-            raise ModelRefused(f"onnx refused the model: {one_line(exc)}") from exc
-        return OnnxModel(
-            library, session, precision=facts.precision, is_profiled=options.is_profiled
-        )
+            raise ModelRefused(f"onnx refused the model: {library_line(exc)}") from exc
+        return OnnxModel(library, session, facts, is_profiled=options.is_profiled)
 
 
 def _settings(library: Any, options: LoadOptions) -> Any:

@@ -1,19 +1,19 @@
 """How an ONNX Runtime session is called: on bound tensors, or with a dictionary of strings.
 
 Theory of operation. `session.run` looks up names and copies inputs in every call: 3 to 7 µs that
-are not the model's. `BoundCall` binds one buffer for each input, once; the native run works on
-these, and a sample is copied into them in place. Measured with 256 bytes, thinnest first: one
-memoryview assigned to another 57 ns, numpy's assignment 146, binding another value 174 (without a
-copy), the library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies
-the outputs out in 340 ns; a buffer of ours would do in 160, but only for outputs whose shape is
-known before the inference.
+are not the model's. `BoundCall` binds one buffer per input, once; the native run works on these,
+and a sample is copied into them in place. Measured with 256 bytes, fastest first: one memoryview
+assigned to another 57 ns, numpy's assignment 146, binding another value 174 (without a copy), the
+library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies the outputs
+out in 340 ns; a buffer of ours would take 160, but only for outputs whose shape is known before the
+inference.
 
 Writing in place needs a session that reads our memory. Another device has a copy of its own, which
-the act of binding makes; there, and where samples differ in shape, each sample is bound anew.
-A session keeps the output tensor of the first run for the next ones, and refuses a run that needs
-another shape; so outputs without a fixed shape are bound anew with each sample, too.
+binding makes; there, and where samples differ in shape, each sample is bound again. A session keeps
+the output tensor of the first run for the next ones, and refuses a run that needs another shape; so
+outputs without a fixed shape are bound again with each sample, too.
 
-The library ends the process when an output is read that is bound and was not yet computed.
+The library ends the process when an output is read that is bound and not yet computed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BoundCall:
         self._binder(self._buffers)()
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Each writes its sample into the bound buffers; or binds it, where that cannot work."""
+        """Calls that write a sample into the bound buffers, or bind it where that cannot work."""
         if not samples:
             return []
         can_stay_bound = self._reads_our_memory and self._has_fixed_outputs
@@ -70,7 +70,7 @@ class BoundCall:
     def reader(self) -> Callable[[], Any]:
         """The native call, which makes a list of new arrays; with a check where it could crash."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
-        # Outputs that are never bound anew stay computed once they are.
+        # Outputs that are never bound again stay computed once they are.
         return read if self._has_fixed_outputs and self._is_computed() else self._read_checked
 
     def _writer(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
@@ -111,37 +111,38 @@ class BoundCall:
 
     def _read_checked(self) -> Any:
         if not self._is_computed():
-            raise TargetError("onnx has no answer yet: no inference since the inputs were set")
+            raise TargetError("onnx has no outputs yet: no inference since the inputs were set")
         return self._binding.copy_outputs_to_cpu()
 
 
 class FedCall:
-    """Gives the session a dictionary: strings cannot be bound."""
+    """Runs on a dictionary of inputs: strings cannot be bound."""
 
     def __init__(self, session: Any, *, inputs: Sequence[str]) -> None:
         self._run = session.run
         self._names = tuple(inputs)
         self._feed: dict[str, Tensor] = {}
-        self._answers: list[Tensor] = []
+        self._outputs: list[Tensor] = []
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Keep the inputs for the next run, which copies them."""
         self._feed = dict(zip(self._names, values, strict=True))
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Each chooses what the next run is fed with."""
+        """Calls that choose the inputs of the next run."""
         return [partial(self.set_inputs, sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
-        """Run, and keep the answers: they are new arrays each time."""
-        return self._invoke
+        """A run that keeps the outputs: they are new arrays each time."""
+
+        def invoke() -> None:
+            self._outputs = self._run(None, self._feed)
+
+        return invoke
 
     def reader(self) -> Callable[[], Any]:
-        """Hand out the answers; the run has copied them already."""
-        return lambda: self._answers
-
-    def _invoke(self) -> None:
-        self._answers = self._run(None, self._feed)
+        """The outputs, which the run has copied already."""
+        return lambda: self._outputs
 
 
 def _have_one_shape(samples: Sequence[Sequence[Tensor]]) -> bool:

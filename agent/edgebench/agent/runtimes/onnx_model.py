@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
+from edgebench.agent.runtimes.onnx_file import OnnxFacts
 from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
@@ -28,19 +29,18 @@ _DTYPES = {
 class OnnxModel:
     """A model in a session."""
 
-    def __init__(
-        self, library: Any, session: Any, *, precision: str | None, is_profiled: bool
-    ) -> None:
+    def __init__(self, library: Any, session: Any, facts: OnnxFacts, *, is_profiled: bool) -> None:
         self._session = session
         self._is_profiled = is_profiled
         self.inputs = tuple(_tensor_spec(arg, unknown=1) for arg in session.get_inputs())
         self.outputs = tuple(_tensor_spec(arg, unknown=-1) for arg in session.get_outputs())
-        self.precision = precision
+        self.precision = facts.precision
+        self.quantized = facts.quantized
         self._call = self._make_call(library)
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """The providers that have an operator; all that are there where the library is too old."""
+        """The providers that run an operator; all available ones where the library is too old."""
         present = map(short_provider, self._session.get_providers())
         busy = {place for place, _ in _assigned(self._session)}
         return tuple(name for name in present if name in busy or not busy)
@@ -69,14 +69,14 @@ class OnnxModel:
         """A session keeps no state between two runs."""
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """As the session assigned them, before it fused kernels; graphs inside of others too."""
+        """Operators as the session assigned them, before fusion; those of inner graphs too."""
         return tuple(
             OperatorPlacement(*kind, count)
             for kind, count in sorted(Counter(_assigned(self._session)).items())
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """By the session's own profiler; fewer runs of a large model, whose file would be huge."""
+        """Times by the session's own profiler; fewer runs of a model whose file would be huge."""
         if not self._is_profiled:
             raise ModelRefused("the session was not made for a profile")
         self._is_profiled = False
@@ -88,11 +88,11 @@ class OnnxModel:
         return read_profile(self._session.end_profiling(), count)
 
     def arena_bytes(self) -> int | None:
-        """The session does not tell; only the events of its profiler do."""
+        """None: only the events of the session's profiler tell."""
         return None
 
     def close(self) -> None:
-        """Drop the session, and the file of a profile that nobody asked for."""
+        """Drop the session, and the file of a profile that was not read."""
         if self._is_profiled:
             Path(self._session.end_profiling()).unlink(missing_ok=True)
         del self._call, self._session

@@ -1,10 +1,10 @@
 """Time per operator on ONNX Runtime: the file that its own profiler writes.
 
-Theory of operation. A session that was made with profiling on appends one event for each operator
-it runs, and one (`model_run`) when a run is over, and writes them all to a file when the profiling
-ends, once. Times are whole microseconds, and hold what the profiler itself takes: 3 to 15 µs an
-operator, which is most of it in a small model. An operator that holds graphs of its own (`Loop`,
-`If`) lasts as long as the operators inside it, which are left out.
+Theory of operation. A session with profiling on appends one event per operator that it runs, and
+one (`model_run`) when a run is over, and writes them all to a file once, when the profiling ends.
+Times are whole microseconds and include the cost of the profiler itself: 3 to 15 µs per operator,
+which is most of it in a small model. An operator that holds graphs of its own (`Loop`, `If`) lasts
+as long as the operators inside it, which are left out.
 
 Source: onnxruntime/core/framework/sequential_executor.cc, onnxruntime/core/common/profiler.cc.
 """
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorTime
 
 FILE_PREFIX = "profile-of-operators"
-"""In the directory where the worker runs."""
+"""Prefix of the file, in the directory where the worker runs."""
 MAX_FILE_BYTES = 8 * 2**20
-"""What one profile may write; reading it takes ten times as much memory."""
+"""Largest file of a profile; reading it takes ten times as much memory."""
 BYTES_PER_EVENT = 800
-"""600 to 750 were seen."""
+"""Size of an event in the file, rounded up: 600 to 750 were seen."""
 NS_PER_US = 1000
 _SUFFIX = "_kernel_time"
 _WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
@@ -50,7 +50,7 @@ class _Event:
 
 
 def affordable_run_count(run_count: int, operator_count: int) -> int:
-    """As many of these runs as the file has room for, one at least."""
+    """As many of these runs as the file can hold, at least one."""
     return max(1, min(run_count, MAX_FILE_BYTES // (BYTES_PER_EVENT * max(1, operator_count))))
 
 
@@ -63,7 +63,9 @@ def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
     try:
         runs = _runs(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ModelRefused(f"the profile of onnxruntime is not readable: {one_line(exc)}") from exc
+        raise ModelRefused(
+            f"the profile of onnxruntime is not readable: {library_line(exc)}"
+        ) from exc
     finally:
         Path(path).unlink(missing_ok=True)
     if len(runs) < run_count:
@@ -79,8 +81,8 @@ def _total(index: int, events: Sequence[_Event]) -> OperatorTime:
     first = events[0]
     return OperatorTime(
         index=index,
-        operator=one_line(first.operator),
-        name=one_line(first.name),
+        operator=library_line(first.operator),
+        name=library_line(first.name),
         place=first.provider.removesuffix("ExecutionProvider").lower(),
         count=len(events),
         total_ns=sum(event.duration_us for event in events) * NS_PER_US,

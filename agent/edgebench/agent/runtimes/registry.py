@@ -15,16 +15,16 @@ from edgebench.agent.runtimes.tflite import LiteRt, TfliteRuntime
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import RuntimeUnavailable
-from edgebench.protocol.runtime import Runtime, Usable
+from edgebench.protocol.runtime import Runtime, UsableRuntime
 
 ENTRY_POINT_GROUP = "edgebench.runtimes"
 PROBE_TIMEOUT_S = 60.0
 BUILT_IN: tuple[type[Runtime], ...] = (LiteRt, TfliteRuntime, OnnxRuntime)
-"""In order of preference for a format."""
+"""Built-in drivers, in order of preference for a format."""
 
 
 def known_runtimes() -> dict[str, Runtime]:
-    """Every driver by name; nothing is imported but the drivers themselves."""
+    """Every driver by name; no library is imported, only the drivers themselves."""
     drivers = [kind() for kind in BUILT_IN]
     drivers += [point.load()() for point in entry_points(group=ENTRY_POINT_GROUP)]
     return {driver.name: driver for driver in drivers}
@@ -50,10 +50,10 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 def probe_here(name: str) -> RuntimeReport:
     """Probe one driver in this process."""
     driver = find_runtime(name)
-    found = driver.probe()
-    if isinstance(found, Usable):
-        return RuntimeReport(name, driver.formats, found.version, delegates=found.delegates)
-    return RuntimeReport(name, driver.formats, reason=found.reason, install=found.install)
+    probed = driver.probe()
+    if isinstance(probed, UsableRuntime):
+        return RuntimeReport(name, driver.formats, probed.version, delegates=probed.delegates)
+    return RuntimeReport(name, driver.formats, reason=probed.reason, install=probed.install)
 
 
 def _probe_apart(driver: Runtime) -> RuntimeReport:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-MAX_LENGTH = 300
+from edgebench.protocol.text import one_line
+
+MAX_CHARS = 300
+_SOURCE_FOLDERS = re.compile(r"(/[\w.+-]+)+/(?=[\w.-]+\.(cc|h)\b)")
+"""Folders of the library's own source files, as on the machine where it was built."""
 
 
-def one_line(text: object) -> str:
-    """At most 300 printable characters on one line; model files choose parts of this text."""
-    flat = " ".join(str(text).split())
-    printable = "".join(char if char.isprintable() else "?" for char in flat)
-    short = re.sub(r"(/[\w.+-]+)+/(?=[\w.-]+\.(cc|h)\b)", "", printable)
-    return short if len(short) <= MAX_LENGTH else short[: MAX_LENGTH - 1] + "…"
+def library_line(text: object) -> str:
+    """A library's message as one line; empty for an exception without one."""
+    return one_line(_SOURCE_FOLDERS.sub("", str(text)), MAX_CHARS)

@@ -14,17 +14,17 @@ from typing import Any
 
 from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profiler
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
-from edgebench.protocol.runtime import LoadOptions, Missing, Usable
+from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
 DELEGATE_NODE = "DELEGATE"
-"""Kind of a node that a delegate put in the place of others."""
+"""Kind of the node that a delegate puts in the place of others."""
 _OLD_TFLITE_PYTHON = (3, 12)
-"""tflite-runtime has no wheel for this Python and later ones."""
+"""First Python for which tflite-runtime has no wheel."""
 
 
 class InterpreterRuntime:
@@ -39,22 +39,26 @@ class InterpreterRuntime:
         self._module = module
         self._install = f"pip install '.[{name}]' (from a checkout)"
 
-    def probe(self) -> Usable | Missing:
+    def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library and see whether its interpreter can be built at all."""
         try:
-            found = version(self._package)
+            installed = version(self._package)
             library = importlib.import_module(self._module)
         except (ImportError, PackageNotFoundError):
-            return Missing(self._why_absent(), self._install_line())
+            install = None if self._is_too_new_python() else self._install
+            return MissingRuntime(self._why_absent(), install)
         except Exception as exc:  # a broken binary may raise anything
-            return Missing(f"{self._package} fails to import: {one_line(exc)}", self._install)
+            return MissingRuntime(
+                f"{self._package} fails to import: {library_line(exc)}", self._install
+            )
         try:
             library.Interpreter(model_content=b"not a model")
         except ValueError:
-            return Usable(found, (XNNPACK, NO_DELEGATE))  # the expected refusal: it works
+            pass  # the expected refusal: it works
         except Exception:  # seen: SystemError, AttributeError about _ARRAY_API
-            return Missing(self._why_broken(found), self._install)
-        return Usable(found, (XNNPACK, NO_DELEGATE))
+            reason = f"{self._package} {installed} needs numpy<2, found {version('numpy')}"
+            return MissingRuntime(reason, self._install)
+        return UsableRuntime(installed, (XNNPACK, NO_DELEGATE))
 
     def import_library(self) -> str:
         """Import the library; its version."""
@@ -74,11 +78,11 @@ class InterpreterRuntime:
             return InterpreterModel(interpreter, delegated, self.profiler(path, options))
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
-            text = one_line(exc) or "the library gave no reason; it may be out of memory"
+            text = library_line(exc) or "the library gave no reason; it may be out of memory"
             raise ModelRefused(f"{self.name} refused the model: {text}") from exc
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
-        """What profiles this model file."""
+        """The function that profiles this model file."""
         del path, options
 
         def refuse(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
@@ -87,18 +91,11 @@ class InterpreterRuntime:
 
         return refuse
 
-    def _install_line(self) -> str | None:
-        return None if self._is_too_new_python() else self._install
-
     def _why_absent(self) -> str:
         if self._is_too_new_python():
             python = ".".join(map(str, sys.version_info[:2]))
             return f"{self._package} has no wheel for Python {python}; litert runs the same files"
         return f"{self._package} is not installed"
-
-    def _why_broken(self, found: str) -> str:
-        numpy = version("numpy")
-        return f"{self._package} {found} needs numpy<2, found {numpy}"
 
     def _is_too_new_python(self) -> bool:
         return self.name == "tflite" and sys.version_info >= _OLD_TFLITE_PYTHON
@@ -143,7 +140,7 @@ class LiteRt(InterpreterRuntime):
 
 
 def _kernels(options: LoadOptions) -> str:
-    """How LiteRT's profiler calls them."""
+    """Name of the kernels for LiteRT's profiler."""
     if options.is_reference:
         # Its mode of that name takes the time of the optimised ones: 5 ms for a model of 46.
         raise ModelRefused("litert does not profile reference kernels")
@@ -180,15 +177,15 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:
-        raise ModelRefused(f"delegate not loaded: {one_line(exc)}: {delegate}") from exc
+        raise ModelRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
 
 
 def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:
     """Allocate the tensors; the nodes that delegates put in, with the name of the delegate.
 
     A delegate that was passed in takes its part when the interpreter is built. XNNPACK takes its
-    own when the tensors are allocated, and drops out without a word where it does not like the
-    CPU; so only what is there afterwards is believed.
+    own when the tensors are allocated, and silently drops out on a CPU that it does not support; so
+    only the nodes that are there afterwards count.
     """
     is_library = "/" in (options.delegate or "") and not options.is_reference
     first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}

@@ -1,4 +1,4 @@
-"""What the daemon asks of a sampler, and what the sampler tells meanwhile."""
+"""The job of a sampler, and the messages that it sends meanwhile."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 DEFAULT_RATE_HZ = 10.0
 JOB_FILE = "sampler.json"
 FACTS_FILE = "sampled.json"
-"""What the sampler found and what it cost; goes into the run's record."""
+"""The sensors that the sampler found and what it cost; goes into the run's record."""
 READY = "ready"
-"""The sampler's first line: its sources are open, and the worker may begin."""
+"""First line of a sampler: its sources are open, and the worker may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,41 +19,41 @@ class SamplerJob:
 
     worker_pid: int
     root: str = "/"
-    """Stands for / in tests and simulations."""
+    """Directory that stands for / in tests and simulations."""
     rate_hz: float = DEFAULT_RATE_HZ
     cpus: tuple[int, ...] = ()
     """CPUs to stay on, away from those under test; empty: anywhere."""
     abort_c: float | None = None
     """Temperature of a watched zone at which the run has to end."""
     zones: tuple[str, ...] = ()
-    """Types of the zones that matter; empty, or none of them there: see `Observer`."""
+    """Types of the zones that matter; see `Observer` for a device that has none of them."""
     freq_sources: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
     """Sources of the clock that can be believed here, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """What a person wants to see while a run goes on; None where nothing tells."""
+class LiveReading:
+    """Temperature and clock for a person who watches a run; None where no sensor tells."""
 
     time_ns: int
     temp_c: float | None
     freq_hz: float | None
 
 
-class Heat(Enum):
-    """How the device is, against the temperature at which a run has to end."""
+class HeatState(Enum):
+    """The device against the temperature at which a run has to end."""
 
     COOL = "cool"
     HOT = "hot"
     BLIND = "blind"
-    """No zone tells a temperature that can be believed."""
+    """No zone has a temperature that can be believed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """The device's heat has changed; told once for each change, and at the beginning."""
+class HeatReport:
+    """A change of the device's heat; sent once for each, and at the beginning."""
 
-    heat: Heat
+    heat: HeatState
     limit_c: float
     zone: str = ""
     """Type of the hottest zone."""

@@ -1,4 +1,4 @@
-"""What the sampler tells while it samples: the hottest zone, the clock, and when to stop."""
+"""What the sampler reports while it samples: the hottest zone, the clock, and when to stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from edgebench.agent.telemetry.job import Heat, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.job import HeatReport, HeatState, LiveReading, SamplerJob
 from edgebench.agent.telemetry.live_clock import LiveClock
 from edgebench.agent.telemetry.source import found_sensors
 
@@ -16,15 +16,15 @@ LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
 """Readings in a row above the limit: a sensor may answer nonsense once."""
 SANE_C = (-40.0, 125.0)
-"""A zone that the profile does not know says something else when it says nothing."""
+"""Temperatures that are believed of a zone which the profile does not know."""
 
 _Sensors = Sequence[tuple[int, str]]
 
 
 class Observer:
-    """Tells how the device is, and when a run has to end, whether a host is there or not.
+    """Reports the state of the device, and when a run has to end, with or without a host.
 
-    It looks at the zones that the profile knows. Where the device has none of them, it believes
+    It watches the zones that the profile knows. Where the device has none of them, it believes
     each zone with a sane temperature, and for the limit only one that has moved since the
     sampling began: a board may have a dummy that always says 100 °C.
     """
@@ -38,39 +38,39 @@ class Observer:
         self._moved: set[int] = set()
         self._hot_count = 0
         self._blind_count = 0
-        self._told: Heat | None = None
+        self._told: HeatState | None = None
 
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
-        """Print the highest temperature and clock; null where nothing tells."""
+        """Print the highest temperature and clock; null where no sensor tells."""
         temp_c = _highest(self._known or _sane(self._zones, values), values)[0]
-        _print({"live": asdict(Live(time_ns, temp_c, self._clock.look(time_ns, values)))})
+        _print({"live": asdict(LiveReading(time_ns, temp_c, self._clock.look(time_ns, values)))})
 
     def look(self, values: Sequence[float]) -> None:
-        """Print one line when it has become too hot, cool again, or dark."""
+        """Print one line when the device has become too hot or cool again, or cannot be watched."""
         if self._limit_c is None:
             return
         found_c, name = _highest(self._known or self._believed(values), values)
         heat = self._heat(found_c, self._limit_c)
         if heat is not None and heat is not self._told:
             self._told = heat
-            watched = Watched(heat, self._limit_c, _zone_type(name), found_c)
+            watched = HeatReport(heat, self._limit_c, _zone_type(name), found_c)
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
-    def _heat(self, found_c: float | None, limit_c: float) -> Heat | None:
-        """None: not sure yet."""
+    def _heat(self, found_c: float | None, limit_c: float) -> HeatState | None:
+        """State by the hottest zone; None while that is not certain."""
         if found_c is None:
             self._blind_count += 1
             # A sensor that dies while it is hot has not cooled.
-            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not Heat.HOT
-            return Heat.BLIND if is_blind else None
+            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not HeatState.HOT
+            return HeatState.BLIND if is_blind else None
         self._blind_count = 0
         self._hot_count = self._hot_count + 1 if found_c >= limit_c else 0
         if self._hot_count == 0:
-            return Heat.COOL
-        return Heat.HOT if self._hot_count >= CONFIRMATIONS else None
+            return HeatState.COOL
+        return HeatState.HOT if self._hot_count >= CONFIRMATIONS else None
 
     def _believed(self, values: Sequence[float]) -> _Sensors:
-        """Zones that nobody knows, and that have moved."""
+        """Zones with a sane temperature that has moved since the sampling began."""
         sane = _sane(self._zones, values)
         for index, _ in sane:
             if values[index] != self._first_c.setdefault(index, values[index]):

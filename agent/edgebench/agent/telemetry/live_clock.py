@@ -1,6 +1,6 @@
-"""The clock that a person sees while a run goes on: as the run's analysis believes it, or none.
+"""The clock that a person sees during a run: from a source that the analysis believes, or none.
 
-What was only asked for looks like a device at full speed while its firmware slows it down.
+A frequency that was only requested looks like full speed while the firmware slows the device down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edgebench.agent.telemetry.source import found_sensors
 FIRMWARE = "vcgencmd:arm"
 FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 KEPT_LOOKS = 3
-"""The firmware is asked for its clock at every second look only; what is older tells nothing."""
+"""Looks for which a clock is shown: the firmware is asked at every second look only."""
 _CYCLES = "time_in_state"
 _SUFFIXES = {
     "cpuinfo_avg_freq": ".freq_hz_average",
@@ -23,7 +23,7 @@ _SUFFIXES = {
 
 
 class LiveClock:
-    """The highest clock by the first source that the device has."""
+    """The highest clock, from the first source that the device has."""
 
     def __init__(self, sensors: Sequence[str], sources: Sequence[str]) -> None:
         readable = ((source, _indices(sensors, source)) for source in sources)
@@ -34,7 +34,7 @@ class LiveClock:
         self._age = 0
 
     def look(self, time_ns: int, values: Sequence[float]) -> float | None:
-        """The clock now, from the latest value of each sensor; None where nothing tells."""
+        """The clock now, from the latest value of each sensor; None where no source tells."""
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)
@@ -45,7 +45,7 @@ class LiveClock:
         return self._last_hz
 
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
-        """Since the last look."""
+        """Mean frequencies since the last look."""
         passed_s = (time_ns - self._last_ns) / 1e9
         last, self._last_cycles, self._last_ns = self._last_cycles, cycles, time_ns
         return {

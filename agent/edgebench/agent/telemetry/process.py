@@ -1,4 +1,4 @@
-"""The daemon's side of the sampler: start it beside a worker, hear it, end it."""
+"""The daemon's side of the sampler: start it beside a worker, listen to it, end it."""
 
 from __future__ import annotations
 
@@ -12,33 +12,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.agent.files import last_line
-from edgebench.agent.runtimes.text import one_line
-from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, Live, SamplerJob, Watched
+from edgebench.agent.telemetry.job import (
+    FACTS_FILE,
+    JOB_FILE,
+    READY,
+    HeatReport,
+    LiveReading,
+    SamplerJob,
+)
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 logger = logging.getLogger(__name__)
 
 SILENCE_S = 30.0
-"""A sampler tells something once a second; a small board needs some seconds to start it."""
+"""Silence after which a sampler is lost.
+
+It reports once a second; a small board needs some seconds to start it."""
 END_TIMEOUT_S = 120.0
-"""A small board sorts the trace of an hour for half a minute."""
+"""Time for the last readings and the trace, which a small board sorts for half a minute."""
 MAX_LINE_BYTES = 4096
 LOG_FILE = "sampler.log"
-"""What it says before it fails."""
+"""Its standard error, for the reason of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """The sampler watches no more, or never did."""
+class SamplerLoss:
+    """The sampler no longer watches the device, or never did."""
 
     reason: str
 
 
-Said = Live | Watched | Lost
-Hear = Callable[[Said], None]
+SamplerMessage = LiveReading | HeatReport | SamplerLoss
+OnMessage = Callable[[SamplerMessage], None]
 
 
 class SamplerProcess:
@@ -49,23 +58,31 @@ class SamplerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """It is ready, or will never be."""
+        """Set when it is ready, or will never be."""
         self._is_ending = False
         self._failure = ""
 
-    async def start(self, job: SamplerJob, hear: Hear) -> None:
-        """Start the process and wait until it is ready; a failure is told to `hear`."""
+    async def start(self, job: SamplerJob, on_message: OnMessage) -> None:
+        """Start the process and wait until it is ready; a failure is a message, too."""
         try:
-            self._process = await self._start(job)
+            (self._directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
+            with (self._directory / LOG_FILE).open("wb") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "edgebench.agent.telemetry.sampler", self._directory),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                    limit=MAX_LINE_BYTES,
+                )
         except OSError as exc:
-            self._lose(f"the sampler did not start: {exc.strerror or exc}", hear)
+            self._lose(f"the sampler did not start: {exc.strerror or exc}", on_message)
             return
-        self._listening = asyncio.create_task(self._listen(self._process, hear))
+        self._listening = asyncio.create_task(self._listen(self._process, on_message))
         # Its start takes a second of CPU on a small board: not beside the model's cold start.
         await self._settled.wait()
 
     async def end(self) -> TelemetryFacts:
-        """End the sampling; what was sampled, and what was absent with the reason.
+        """End the sampling; the sensors that were read, and the absent ones with the reason.
 
         A sampler that fails costs the run its telemetry, never its latencies.
         """
@@ -85,25 +102,14 @@ class SamplerProcess:
             self._listening.cancel()
         return self._facts(code)
 
-    async def _start(self, job: SamplerJob) -> asyncio.subprocess.Process:
-        (self._directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
-        with (self._directory / LOG_FILE).open("wb") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "edgebench.agent.telemetry.sampler", self._directory),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                limit=MAX_LINE_BYTES,
-            )
-
-    async def _listen(self, process: asyncio.subprocess.Process, hear: Hear) -> None:
-        """Hand on what the sampler says until its last line."""
+    async def _listen(self, process: asyncio.subprocess.Process, on_message: OnMessage) -> None:
+        """Pass on each line of the sampler, until its last one."""
         assert process.stdout is not None
         while True:
             try:
                 line = await asyncio.wait_for(process.stdout.readline(), SILENCE_S)
             except asyncio.TimeoutError:
-                self._lose(f"the sampler said nothing for {SILENCE_S:g} s", hear)
+                self._lose(f"the sampler said nothing for {SILENCE_S:g} s", on_message)
                 continue
             except ValueError:  # longer than any line of ours; the reader has dropped it
                 continue
@@ -111,15 +117,15 @@ class SamplerProcess:
                 break
             if line.strip() == READY.encode():
                 self._settled.set()
-            else:
-                _hand_on(line, hear)
-        self._lose(self._obituary(await process.wait()), hear)
+            elif (message := _message(line)) is not None:
+                _deliver(message, on_message)
+        self._lose(self._obituary(await process.wait()), on_message)
 
-    def _lose(self, reason: str, hear: Hear) -> None:
+    def _lose(self, reason: str, on_message: OnMessage) -> None:
         self._settled.set()
         if not self._is_ending and not self._failure:
             self._failure = reason
-            _tell(Lost(reason), hear)
+            _deliver(SamplerLoss(reason), on_message)
 
     def _facts(self, code: int) -> TelemetryFacts:
         trace = self._directory / TELEMETRY_FILE
@@ -133,33 +139,29 @@ class SamplerProcess:
         return _nothing(self._failure or self._obituary(code))
 
     def _obituary(self, code: int) -> str:
-        said = one_line(last_line(self._directory / LOG_FILE))
-        return f"the sampler ended with status {code}{f': {said}' if said else ''}"
+        reason = one_line(last_line(self._directory / LOG_FILE))
+        return f"the sampler ended with status {code}{f': {reason}' if reason else ''}"
 
 
 def _nothing(reason: str) -> TelemetryFacts:
     return TelemetryFacts(absent=(AbsentSensor("all", reason),))
 
 
-def _hand_on(line: bytes, hear: Hear) -> None:
-    """A line that makes no sense is dropped."""
+def _message(line: bytes) -> SamplerMessage | None:
+    """The message in a line; None where it makes no sense."""
     try:
-        message = json.loads(line)
-        is_watched = "watched" in message
-        said = from_plain(message["watched" if is_watched else "live"], _kind(is_watched))
+        plain = json.loads(line)
+        if "watched" in plain:
+            return from_plain(plain["watched"], HeatReport)
+        return from_plain(plain["live"], LiveReading)
     except (ValueError, LookupError, TypeError, EdgebenchError) as exc:
         logger.warning("the sampler said %r: %s", line[:80], exc)
-        return
-    _tell(said, hear)
+        return None
 
 
-def _kind(is_watched: bool) -> type[Live] | type[Watched]:
-    return Watched if is_watched else Live
-
-
-def _tell(said: Said, hear: Hear) -> None:
-    """A listener that fails is no reason to lose what the next one would hear."""
+def _deliver(message: SamplerMessage, on_message: OnMessage) -> None:
+    """Call the listener; one that fails must not cost it the next message."""
     try:
-        hear(said)
+        on_message(message)
     except Exception:  # a host's connection may fail in many ways
-        logger.exception("%s of the sampler was not heard", type(said).__name__)
+        logger.exception("%s of the sampler was not delivered", type(message).__name__)

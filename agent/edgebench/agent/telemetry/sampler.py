@@ -1,12 +1,12 @@
 """The sampler process: reads every source at its rate until its standard input closes.
 
-It is a process of its own, so that not a single one of its instructions runs in the worker, and
-it stays away from the CPUs under test. It stamps each value when it was read, on the clock that
-the queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread
-each, so that they shift nobody else's readings.
+It is a process of its own, so that none of its instructions runs in the worker, and it stays away
+from the CPUs under test. Each value gets the time at which it was read, on the clock that the
+queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread each,
+so that they delay no other readings.
 
-Once a second it prints what a person wants to see meanwhile, one JSON line; and one more when a
-zone reaches the temperature at which the run has to end.
+Once a second it prints temperature and clock for whoever watches the run, as one JSON line, and
+one more when a zone reaches the temperature at which the run has to end.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from edgebench.agent.runtimes.text import one_line
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
-from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, Source
+from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
-from edgebench.agent.telemetry.trace import Trace
+from edgebench.agent.telemetry.trace import TelemetryTrace
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 JOIN_TIMEOUT_S = 10.0
-"""For the last readings of all slow sources; a command has its own limit of some seconds."""
+"""Time for the last readings of all slow sources; a command has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """A source that works here."""
 
     reader: Reader
@@ -47,12 +47,12 @@ class Opened:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Unless it is slow: at each how many-th look it is read."""
+    """Looks from one reading to the next, for a source without a thread of its own."""
 
 
 @dataclass(slots=True)
-class Latest:
-    """The last value of each sensor; written by all threads, each its own."""
+class LatestValues:
+    """The last value of each sensor; every thread writes its own."""
 
     sensors: tuple[str, ...]
     values: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Latest:
         self.values = [math.nan] * len(self.sensors)
 
     def set(self, first_sensor: int, values: Sequence[float]) -> None:
-        """A new reading of one source."""
+        """Store a new reading of one source."""
         self.values[first_sensor : first_sensor + len(values)] = values
 
 
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         with suppress(OSError):  # a CPU that went offline
             os.sched_setaffinity(0, job.cpus)
     sources, facts = open_sources(Path(job.root), job)
-    # What came before is over when the worker begins; what counts is what runs beside it.
+    # What opening took is over when the worker begins; only what runs beside it counts.
     begin_s, begin_cpu_s = time.monotonic(), _cpu_s()
     print(READY, flush=True)
     traces = sample(sources, facts, job)
@@ -83,57 +83,55 @@ def main(arguments: list[str]) -> int:
         cpu_s=_cpu_s() - begin_cpu_s,
         wall_s=time.monotonic() - begin_s,
     )
-    Trace.write(directory / TELEMETRY_FILE, traces)
+    TelemetryTrace.write(directory / TELEMETRY_FILE, traces)
     (directory / FACTS_FILE).write_text(json.dumps(asdict(facts)))
     return 0
 
 
 def open_sources(
-    root: Path, job: SamplerJob, kinds: Sequence[type[Source]] = SOURCES
-) -> tuple[list[Opened], TelemetryFacts]:
+    root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] = SOURCES
+) -> tuple[list[OpenedSource], TelemetryFacts]:
     """The sources that work here, and why the others do not."""
-    opened: list[Opened] = []
+    opened: list[OpenedSource] = []
     sensors: list[str] = []
     constants: dict[str, float] = {}
     absent: list[AbsentSensor] = []
     for kind in kinds:
         source = kind()
-        reader = _open(source, root, job.worker_pid)
+        try:
+            reader = source.open(root, job.worker_pid)
+        except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
+            # A board that nobody foresaw costs one source, never the others.
+            reader = NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
         if isinstance(reader, NoData):
             absent.append(AbsentSensor(source.name, reader.reason))
             continue
         rate_hz = min(job.rate_hz, source.rate_hz_max)
         is_slow = source.rate_hz_max <= SLOW_HZ
         every = 1 if is_slow else max(1, round(job.rate_hz / rate_hz))
-        opened.append(Opened(reader, len(sensors), rate_hz, is_slow, every))
+        opened.append(OpenedSource(reader, len(sensors), rate_hz, is_slow, every))
         sensors += reader.sensors
         constants |= reader.constants
         absent += [AbsentSensor(name, reason) for name, reason in reader.absent.items()]
     return opened, TelemetryFacts(tuple(sensors), constants, tuple(absent), job.rate_hz)
 
 
-def _open(source: Source, root: Path, worker_pid: int) -> Reader | NoData:
-    """What it finds here; a source that fails over a board nobody foresaw takes no other along."""
-    try:
-        return source.open(root, worker_pid)
-    except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
-        return NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
-
-
-def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> list[Trace]:
+def sample(
+    sources: list[OpenedSource], facts: TelemetryFacts, job: SamplerJob
+) -> list[TelemetryTrace]:
     """Read until standard input ends."""
-    latest, observer = Latest(facts.sensors), Observer(facts.sensors, job)
+    latest, observer = LatestValues(facts.sensors), Observer(facts.sensors, job)
     ended = threading.Event()
     slow = [_SlowSource(source, latest, ended) for source in sources if source.is_slow]
     fast = [source for source in sources if not source.is_slow]
     for thread in slow:
         thread.start()
-    trace = Trace()
+    trace = TelemetryTrace()
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
     for look in count():
-        if _input_ended(next_s - time.monotonic()):
-            break
+        if select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
+            break  # the daemon has closed the pipe
         for source in fast:
             if look % source.every == 0:
                 _read(source, trace, latest)
@@ -146,15 +144,11 @@ def sample(sources: list[Opened], facts: TelemetryFacts, job: SamplerJob) -> lis
     ended.set()
     for source in fast:
         _read(source, trace, latest)
-    _join(slow)
-    return [trace, *(thread.trace for thread in slow)]
-
-
-def _join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for their last readings; a sensor that never answers does not keep those of others."""
+    # A slow sensor that never answers must not cost the last readings of the others.
     deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    for thread in threads:
+    for thread in slow:
         thread.join(max(0.0, deadline_s - time.monotonic()))
+    return [trace, *(thread.trace for thread in slow)]
 
 
 class _SlowSource(threading.Thread):
@@ -163,9 +157,9 @@ class _SlowSource(threading.Thread):
     A bit that stays set may have been set after the last reading but one.
     """
 
-    def __init__(self, source: Opened, latest: Latest, ended: threading.Event) -> None:
+    def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.trace = Trace()
+        self.trace = TelemetryTrace()
         self._source = source
         self._latest = latest
         self._ended = ended
@@ -178,8 +172,8 @@ class _SlowSource(threading.Thread):
             self._ended.wait(1 / self._source.rate_hz)
 
 
-def _read(source: Opened, trace: Trace, latest: Latest) -> None:
-    """One reading; a source that fails now may answer the next time."""
+def _read(source: OpenedSource, trace: TelemetryTrace, latest: LatestValues) -> None:
+    """Take one reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()
     except Exception:  # OSError, ValueError: NaN says that there was no reading
@@ -192,11 +186,6 @@ def _cpu_s() -> float:
     """CPU time of this process, and of the commands that it started."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def _input_ended(wait_s: float) -> bool:
-    readable, _, _ = select.select([sys.stdin], [], [], max(0.0, wait_s))
-    return bool(readable)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class NoData:
-    """A source has nothing to say here, and why; that is not an error."""
+    """The reason why a source has nothing to read here; that is not an error."""
 
     reason: str
 
@@ -39,12 +39,12 @@ class Reader(Protocol):
         ...
 
     def read(self) -> Sequence[float]:
-        """One value for each sensor; NaN where a sensor does not answer now."""
+        """One value for each sensor; NaN where a sensor does not respond now."""
         ...
 
 
-class Source(Protocol):
-    """Something that can be watched: a kind of file under /sys or /proc."""
+class TelemetrySource(Protocol):
+    """A kind of file under /sys or /proc that can be sampled."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Source(Protocol):
 
     @property
     def rate_hz_max(self) -> float:
-        """How often it may be read: a sensor behind a bus, or a command, is slow."""
+        """Highest rate at which it may be read: a sensor behind a bus, or a command, is slow."""
         ...
 
     def open(self, root: Path, worker_pid: int) -> Reader | NoData:
@@ -63,12 +63,11 @@ class Source(Protocol):
 
 FAST_HZ = math.inf
 CALM_HZ = 2.5
-"""For what is read quickly, but is of the whole machine and no authority on heat: at 10 Hz, these
-files were two thirds of what a look costs."""
+"""Rate of files about the whole machine, quick to read but no authority on heat: at 10 Hz they were
+two thirds of the sampler's cost."""
 SLOW_HZ = 2.0
-"""For sensors that take a millisecond: a chip on an I2C bus, a disk. At this rate or a lower one, a
-source has a thread of its own."""
-
+"""Rate of sensors that take a millisecond: a chip on an I2C bus, a disk. A source of this rate or a
+lower one has a thread of its own."""
 
 _CLOSED = -1
 
@@ -90,7 +89,7 @@ class KeptFile:
         """The content now.
 
         Raises:
-            OSError: the sensor does not answer.
+            OSError: the sensor does not respond.
         """
         if self._descriptor == _CLOSED:
             self._descriptor = self._open()
@@ -132,7 +131,7 @@ class FileSensors:
         return tuple(self._names)
 
     def add(self, sensor: str, path: Path, parse: Parse) -> bool:
-        """Open a file; one that cannot be opened is absent, with its reason."""
+        """Open a file and say whether that went well; if not, it is absent with a reason."""
         try:
             file = KeptFile(path)
         except OSError as exc:
@@ -168,7 +167,7 @@ def _parsed(file: KeptFile, parse: Parse) -> float:
 
 
 def read_text(path: Path) -> str:
-    """A small file as text without its line end; empty when there is none."""
+    """A small file as text without its line end; empty where there is no file."""
     try:
         return path.read_text(errors="replace").strip("\0 \n")
     except OSError:
@@ -186,7 +185,7 @@ def numbered(folder: Path, prefix: str) -> list[Path]:
 
 
 def found_sensors(sensors: Sequence[str], prefix: str, suffix: str) -> list[tuple[int, str]]:
-    """Index and name of each sensor that is named so."""
+    """Index and name of each sensor with this prefix and suffix."""
     return [
         (index, name)
         for index, name in enumerate(sensors)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
-class Trace:
-    """Readings in the order of their time; 24 bytes each."""
+class TelemetryTrace:
+    """Readings in the order of time; 24 bytes each."""
 
     def __init__(self) -> None:
         self._time_ns = array("q")
@@ -27,9 +27,9 @@ class Trace:
         self._value.extend(values)
 
     @staticmethod
-    def write(path: Path, traces: Iterable[Trace]) -> None:
+    def write(path: Path, traces: Iterable[TelemetryTrace]) -> None:
         """Write traces as one, in the order of time."""
-        merged = Trace()
+        merged = TelemetryTrace()
         for trace in traces:
             count = len(trace)  # the last column to grow: a thread that hung may go on meanwhile
             merged._time_ns += trace._time_ns[:count]

@@ -1,8 +1,8 @@
-"""What the model answers, looked at when the measurement is over and safely on disk.
+"""Checks of the model's outputs, after the measurement is over and safely on disk.
 
-The measured model answers the prepared samples again, and the labelled data set, if one was
-given. Then reference kernels of the same library answer the same samples. All answers go into
-one file; what they are worth is for the host to say.
+The measured model runs on the prepared samples again, and on the labelled data set if there is
+one. Then reference kernels of the same library run on the same samples. All outputs go into one
+file; the host judges them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.inputs import are_finite, arrange
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
 from edgebench.protocol.record import CheckFacts, OutputFacts
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 CHECKED_SAMPLES = 8
-"""Prepared samples that are answered again."""
+"""Prepared samples on which the model and the reference run again."""
 REFERENCE_BUDGET_S = 20.0
-"""Reference kernels are up to a hundred times slower; fewer samples are checked then."""
+"""Time for the reference kernels, up to a hundred times slower; then fewer samples are checked."""
 FINITE_BUDGET_S = 10.0
-"""For the answers that are only looked at for NaN and infinity."""
+"""Time for the samples whose outputs are only searched for NaN and infinity."""
 PROFILE_BUDGET_S = 5.0
 PROFILE_RUNS = (10, 1000)
-"""At least and at most so many profiled inferences."""
-MAX_ANSWER_BYTES = 64 * 2**20
+"""Least and most profiled inferences."""
+MAX_OUTPUT_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is checked."""
+    """The measured model with everything that it is checked with."""
 
     spec: RunSpec
     runtime: Runtime
@@ -50,13 +50,13 @@ class Subject:
     model: LoadedModel
     samples: Sequence[Sequence[Tensor]]
     first_outputs: list[Tensor]
-    """What the first inference answered to the first sample."""
+    """Outputs of the first inference, for the first sample."""
     query_ns: int
     """Typical latency, for estimates."""
 
 
 def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
-    """Digest of the first answer, and whether it and the later ones are finite."""
+    """Digest of the first outputs, and whether these and the later ones are finite."""
     digest = hashlib.sha256()
     for tensor in outputs:
         digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
@@ -64,116 +64,57 @@ def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> O
 
 
 def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFacts]:
-    """Answer, compare, profile, as far as the run asks for it; each on its own may fail."""
+    """Run every check that the run asks for; each may fail without the others."""
     facts = CheckFacts()
-    answers: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
+    """Outputs by their name in the file."""
     if subject.dataset_path:
-        facts = _answer_dataset(subject, facts, answers)
-        _write_answers(directory / ANSWERS_FILE, answers)
+        facts = _attempt(
+            lambda: _run_dataset(subject, facts, arrays),
+            lambda text: replace(facts, dataset_error=text),
+        )
+        _write(directory / ANSWERS_FILE, arrays)
     used: list[list[Tensor]] = []
-    facts = _answer_samples(subject, facts, used)
-    output = _others_finite(subject, output_facts(subject.first_outputs, used), len(used))
+    facts = _attempt(
+        lambda: _run_samples(subject, facts, used),
+        lambda text: replace(facts, reference_error=text),
+    )
+    output = _check_others(subject, output_facts(subject.first_outputs, used), len(used))
     subject.model.close()  # two models at once take more memory than a run may have
     if used and subject.spec.is_checked:
-        facts = _answer_again(subject, facts, answers, used)
+        facts = _attempt(
+            lambda: _run_reference(subject, facts, arrays, used),
+            lambda text: replace(facts, reference_error=text),
+        )
     if subject.spec.is_profiled:
-        facts = _profile(subject, facts)
-    _write_answers(directory / ANSWERS_FILE, answers)
+        facts = _attempt(
+            lambda: _profile(subject, facts), lambda text: replace(facts, profile_error=text)
+        )
+    _write(directory / ANSWERS_FILE, arrays)
     return output, facts
-
-
-def _write_answers(path: Path, answers: dict[str, Tensor]) -> None:
-    """Whole or not at all: the worker may die in the middle of it."""
-    if not answers:
-        return
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
-        np.savez(file, **answers)  # pyright: ignore[reportArgumentType]
-    part.replace(path)
-
-
-def _answer_dataset(subject: Subject, facts: CheckFacts, answers: dict[str, Tensor]) -> CheckFacts:
-    def answer() -> CheckFacts:
-        samples = _dataset_samples(subject)
-        outputs = [_answer(subject.model, sample) for sample in samples]
-        if not all(map(are_finite, outputs)):
-            raise MeasurementError("answers to the data set hold NaN or infinity")
-        answers.update(_stack("dataset", outputs))
-        return replace(facts, dataset_sample_count=len(outputs))
-
-    return _attempt(answer, lambda text: replace(facts, dataset_error=text))
-
-
-def _answer_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
-    def answer() -> CheckFacts:
-        # At least one, so that an answer that turned into NaN meanwhile is noticed.
-        count = CHECKED_SAMPLES if subject.spec.is_checked else 1
-        samples = subject.samples[:count]
-        used[:] = [_answer(subject.model, sample) for sample in samples]
-        return facts
-
-    return _attempt(answer, lambda text: replace(facts, reference_error=text))
-
-
-def _others_finite(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
-    """Look at the answers to all other samples too: one that is no number taints every query."""
-    deadline_s = time.monotonic() + FINITE_BUDGET_S
-    is_finite, count = output.is_finite, max(1, done)
-    for sample in subject.samples[done:] if done else []:
-        if not is_finite or time.monotonic() > deadline_s:
-            break
-        is_finite = are_finite(_answer(subject.model, sample))
-        count += 1
-    return replace(output, is_finite=is_finite, sample_count=count)
-
-
-def _answer_again(
-    subject: Subject, facts: CheckFacts, answers: dict[str, Tensor], used: list[list[Tensor]]
-) -> CheckFacts:
-    def answer() -> CheckFacts:
-        deadline_s = time.monotonic() + REFERENCE_BUDGET_S
-        options = LoadOptions(threads=1, is_reference=True)
-        model = subject.runtime.load(subject.model_path, options)
-        outputs: list[list[Tensor]] = []
-        for sample in subject.samples[: len(used)]:
-            outputs.append(_answer(model, sample))
-            if time.monotonic() > deadline_s:
-                break
-        stacked = _stack("used", used[: len(outputs)]) | _stack("reference", outputs)
-        answers.update(stacked)
-        name = f"{subject.runtime.name} reference kernels"
-        return replace(facts, sample_count=len(outputs), reference=name)
-
-    return _attempt(answer, lambda text: replace(facts, reference_error=text))
-
-
-def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
-    def profile() -> CheckFacts:
-        spec = subject.spec
-        options = LoadOptions(spec.threads, spec.delegate, is_profiled=True)
-        model = subject.runtime.load(subject.model_path, options)
-        model.set_inputs(subject.samples[0])
-        fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))
-        count = min(max(fitting, PROFILE_RUNS[0]), PROFILE_RUNS[1])
-        operators = model.profile(count)
-        # A profiler whose file would grow too large runs less often than it was asked to.
-        done = max((operator.count for operator in operators), default=0)
-        return replace(facts, operators=operators, profile_run_count=min(done, count))
-
-    return _attempt(profile, lambda text: replace(facts, profile_error=text))
 
 
 def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFacts]) -> CheckFacts:
     try:
         return action()
     except (EdgebenchError, OSError, ValueError) as exc:
-        return failed(one_line(exc) or type(exc).__name__)
+        return failed(library_line(exc) or type(exc).__name__)
     except Exception as exc:  # each library has its own exceptions
-        return failed(f"{type(exc).__name__}: {one_line(exc)}")
+        return failed(f"{type(exc).__name__}: {library_line(exc)}")
 
 
-def _dataset_samples(subject: Subject) -> list[list[Tensor]]:
+def _write(path: Path, arrays: dict[str, Tensor]) -> None:
+    """Write the file whole or not at all: the worker may die in the middle of it."""
+    if not arrays:
+        return
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+    part.replace(path)
+
+
+def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor]) -> CheckFacts:
     inputs = subject.model.inputs
     if len(inputs) != 1:
         raise MeasurementError(f"a data set has one input, the model has {len(inputs)}")
@@ -181,10 +122,63 @@ def _dataset_samples(subject: Subject) -> list[list[Tensor]]:
         if "x" not in file:
             raise MeasurementError("data set has no array x")
         values: Tensor = file["x"]
-    return [[arrange(value, inputs[0])] for value in values]
+    samples = [[arrange(value, inputs[0])] for value in values]
+    outputs = [_infer(subject.model, sample) for sample in samples]
+    if not all(map(are_finite, outputs)):
+        raise MeasurementError("outputs for the data set hold NaN or infinity")
+    arrays.update(_stack("dataset", outputs))
+    return replace(facts, dataset_sample_count=len(outputs))
 
 
-def _answer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
+def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
+    # At least one, so that an output that turned into NaN meanwhile is noticed.
+    count = CHECKED_SAMPLES if subject.spec.is_checked else 1
+    used[:] = [_infer(subject.model, sample) for sample in subject.samples[:count]]
+    return facts
+
+
+def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
+    """Search the outputs of all other samples too: one NaN taints every query."""
+    deadline_s = time.monotonic() + FINITE_BUDGET_S
+    is_finite, count = output.is_finite, max(1, done)
+    for sample in subject.samples[done:] if done else []:
+        if not is_finite or time.monotonic() > deadline_s:
+            break
+        is_finite = are_finite(_infer(subject.model, sample))
+        count += 1
+    return replace(output, is_finite=is_finite, sample_count=count)
+
+
+def _run_reference(
+    subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
+) -> CheckFacts:
+    deadline_s = time.monotonic() + REFERENCE_BUDGET_S
+    model = subject.runtime.load(subject.model_path, LoadOptions(threads=1, is_reference=True))
+    outputs: list[list[Tensor]] = []
+    for sample in subject.samples[: len(used)]:
+        outputs.append(_infer(model, sample))
+        if time.monotonic() > deadline_s:
+            break
+    arrays.update(_stack("used", used[: len(outputs)]) | _stack("reference", outputs))
+    name = f"{subject.runtime.name} reference kernels"
+    return replace(facts, sample_count=len(outputs), reference=name)
+
+
+def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
+    spec = subject.spec
+    options = LoadOptions(spec.threads, spec.delegate, is_profiled=True)
+    model = subject.runtime.load(subject.model_path, options)
+    model.set_inputs(subject.samples[0])
+    fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))
+    count = min(max(fitting, PROFILE_RUNS[0]), PROFILE_RUNS[1])
+    operators = model.profile(count)
+    # A profiler whose file would grow too large runs less often than it was asked to.
+    done = max((operator.count for operator in operators), default=0)
+    return replace(facts, operators=operators, profile_run_count=min(done, count))
+
+
+def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
+    """Outputs of one inference, from the model's initial state."""
     model.reset()
     model.set_inputs(sample)
     model.invoker()()
@@ -192,19 +186,19 @@ def _answer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _stack(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
-    """The answers to all samples, one array for each output.
+    """The outputs for all samples, one array for each output of the model.
 
     Raises:
-        MeasurementError: they are texts, change their shape, or are too large to keep.
+        MeasurementError: they are not numbers, change their shape, or are too large to keep.
     """
     size = sum(tensor.nbytes for tensors in outputs for tensor in tensors)
-    if size > MAX_ANSWER_BYTES:
-        raise MeasurementError(f"answers take {size} bytes, limit {MAX_ANSWER_BYTES}")
+    if size > MAX_OUTPUT_BYTES:
+        raise MeasurementError(f"outputs take {size} bytes, limit {MAX_OUTPUT_BYTES}")
     stacked: dict[str, Tensor] = {}
     for number, tensors in enumerate(zip(*outputs, strict=True)):
         if any(tensor.dtype.kind not in "biuf" for tensor in tensors):
-            raise MeasurementError("answers are not numbers")
+            raise MeasurementError("outputs are not numbers")
         if len({tensor.shape for tensor in tensors}) > 1:
-            raise MeasurementError("answers change their shape from sample to sample")
+            raise MeasurementError("outputs change their shape from sample to sample")
         stacked[f"{name}.{number}"] = np.stack(tensors)
     return stacked

@@ -1,4 +1,4 @@
-"""Clocks, counters and settings of the worker process, as the kernel tells them."""
+"""Clocks, counters and scheduling of the worker process, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 from edgebench.agent.cpu_ticks import read_cpu_ticks
+from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import Moment, Scheduling
 from edgebench.protocol.spec import Priority, RunSpec
 
 REALTIME_PRIORITY = 10
-"""Of 1 to 99: above every normal process, below the kernel's own threads."""
+"""Priority from 1 to 99: above every normal process, below the kernel's own threads."""
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_FIFO: "fifo",
@@ -25,37 +26,41 @@ _POLICIES = {
 
 
 def read_moment(root: Path = Path("/")) -> Moment:
-    """Clocks and counters now; the clocks last, so that reading the rest is not measured."""
+    """Counters and clocks now; the clocks last, so that reading the rest is not measured."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks = read_cpu_ticks(root)
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
-    cpus = sorted(os.sched_getaffinity(0))
+    swaps = re.findall(r"^pswp(?:in|out) (\d+)$", read_text(root / "proc/vmstat"), re.MULTILINE)
+    folder = root / "sys/devices/system/cpu"
+    cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in sorted(os.sched_getaffinity(0))]
+    frequencies = [read_text(cpufreq / "scaling_cur_freq") for cpufreq in cpufreqs]
+    governors = [read_text(cpufreq / "scaling_governor") for cpufreq in cpufreqs]
     return Moment(
         own_cpu_s=usage.ru_utime + usage.ru_stime,
         involuntary_switch_count=usage.ru_nivcsw,
         major_fault_count=usage.ru_majflt,
         cpu_busy_s=ticks.busy * tick_s if ticks else None,
         cpu_total_s=ticks.total * tick_s if ticks else None,
-        swapped_page_count=_swapped_pages(root),
+        swapped_page_count=sum(map(int, swaps)) if len(swaps) == 2 else None,
         cpu_stall_s=_stall_s(root, "cpu"),
         memory_stall_s=_stall_s(root, "memory"),
         io_stall_s=_stall_s(root, "io"),
-        freq_hz=_frequencies(root, cpus),
-        governors=_governors(root, cpus),
+        freq_hz=tuple(int(khz) * 1000 for khz in frequencies if khz.isdecimal()),
+        governors=tuple(dict.fromkeys(filter(None, governors))),
         wall_ns=time.time_ns(),
         monotonic_ns=time.perf_counter_ns(),
     )
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
-    """Bind and prioritise this process as far as that is allowed; what was not, and why."""
+    """Bind and prioritise this process as far as allowed; the refused requests with a reason."""
     refused = []
     if spec.cpus:
         try:
             os.sched_setaffinity(0, spec.cpus)
         except OSError as exc:
-            wanted = ",".join(map(str, spec.cpus))
-            refused.append(f"not bound to CPU {wanted}: {exc.strerror}")
+            cpus = ",".join(map(str, spec.cpus))
+            refused.append(f"not bound to CPU {cpus}: {exc.strerror}")
     if spec.priority is Priority.REALTIME:
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))
@@ -80,43 +85,19 @@ def resident_bytes(field: str = "VmRSS") -> int:
 
 
 def proportional_bytes() -> int | None:
-    """Resident memory with shared pages divided among those who share them; None if untold."""
+    """Resident memory, shared pages divided among their users; None where the kernel has none."""
     kib = _kib("/proc/self/smaps_rollup", "Pss")
     return None if kib is None else kib * 1024
 
 
 def _kib(path: str, field: str) -> int | None:
-    found = re.search(rf"^{field}:\s+(\d+) kB$", _text(Path(path)), re.MULTILINE)
-    return int(found[1]) if found else None
-
-
-def _swapped_pages(root: Path) -> int | None:
-    pairs = dict(re.findall(r"^(pswpin|pswpout) (\d+)$", _text(root / "proc/vmstat"), re.MULTILINE))
-    return sum(map(int, pairs.values())) if len(pairs) == 2 else None
+    match = re.search(rf"^{field}:\s+(\d+) kB$", read_text(Path(path)), re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def _stall_s(root: Path, kind: str) -> float | None:
     # Source: https://docs.kernel.org/accounting/psi.html
-    found = re.search(r"^some .*total=(\d+)", _text(root / "proc/pressure" / kind), re.MULTILINE)
-    return int(found[1]) / 1e6 if found else None
-
-
-def _frequencies(root: Path, cpus: list[int]) -> tuple[int, ...]:
-    texts = [_cpufreq(root, cpu, "scaling_cur_freq") for cpu in cpus]
-    return tuple(int(text) * 1000 for text in texts if text.isdecimal())
-
-
-def _governors(root: Path, cpus: list[int]) -> tuple[str, ...]:
-    texts = [_cpufreq(root, cpu, "scaling_governor") for cpu in cpus]
-    return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def _cpufreq(root: Path, cpu: int, name: str) -> str:
-    return _text(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq" / name).strip()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    match = re.search(
+        r"^some .*total=(\d+)", read_text(root / "proc/pressure" / kind), re.MULTILINE
+    )
+    return int(match[1]) / 1e6 if match else None

@@ -1,4 +1,4 @@
-"""Input data for a model: made from the seed, within what its types allow."""
+"""Input data for a model: drawn by the seed, within the range of its types."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 MAX_SAMPLES_BYTES = 64 * 2**20
-"""Memory that all prepared samples may take; of large inputs there are fewer."""
+"""Memory of all prepared samples; there are fewer of large inputs."""
 
 
 def make_samples(
     specs: Sequence[TensorSpec], *, count: int, seed: int, memory_bytes: int
 ) -> list[list[Tensor]]:
-    """Up to so many samples, at least one; the same seed gives the same bytes.
+    """Up to `count` samples, at least one; the same seed gives the same bytes.
 
     Raises:
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
@@ -75,7 +75,7 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
 
 
 def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
-    """Look at the head of a data set: whether its samples fit is known before the measurement.
+    """Refuse a data set by its header, before the measurement, if its samples do not fit.
 
     Raises:
         ModelRefused: they do not.
@@ -83,13 +83,17 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
     """
     if len(specs) != 1:
         raise ModelRefused(f"a data set has one input, the model has {len(specs)}")
-    shape, wanted = _sample_shape(path), specs[0].shape
-    if not _fits(shape, wanted):
-        raise ModelRefused(_misfit(shape, wanted))
+    form: Any = np.lib.format
+    with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
+        is_first = form.read_magic(file) == (1, 0)
+        read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
+        shape: tuple[int, ...] = read(file)[0][1:]
+    if not _fits(shape, specs[0].shape):
+        raise ModelRefused(_misfit(shape, specs[0].shape))
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """The same shape but for lengths of 1, a flat one, or channels last for channels first."""
+    """Whether shapes are equal but for lengths of 1, flattening, or the place of the channels."""
     plain, model = ([size for size in one if size != 1] for one in (shape, wanted))
     is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
     return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model
@@ -99,28 +103,19 @@ def _misfit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     return f"sample of the data set has shape {list(shape)}, the model takes {list(wanted)}"
 
 
-def _sample_shape(path: str) -> tuple[int, ...]:
-    """Shape of one sample, from the header of the array x alone."""
-    form: Any = np.lib.format
-    with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
-        is_first = form.read_magic(file) == (1, 0)
-        read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0]
-    return shape[1:]
-
-
 def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
-    """One sample of a data set as the model wants it: its layout, its numbers.
+    """One sample of a data set in the layout and the numbers of the model's input.
 
-    Images are channels-last in a data set; a model that has channels first gets them so.
+    Images are channels-last in a data set and are transposed for a model with channels first.
     Real values become numbers of a quantised input by its scale and zero point.
 
     Raises:
         MeasurementError: the sample does not fit into the input.
     """
     shape = spec.shape
-    if value.ndim == 3 and value.shape != shape[1:] and _channels_first(value) == shape[1:]:
-        value = value.transpose(2, 0, 1)
+    if value.ndim == 3 and value.shape != shape[1:]:
+        channels_first = value.transpose(2, 0, 1)
+        value = channels_first if channels_first.shape == shape[1:] else value
     if not _fits(value.shape, shape):
         raise MeasurementError(_misfit(value.shape, shape))
     value = value.reshape(shape)
@@ -128,20 +123,15 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
     if dtype.kind == "f":
         return np.ascontiguousarray(value.astype(dtype))
     if spec.scale is None:
-        found = value.astype(dtype)
-        if not np.array_equal(found, value):
+        exact = value.astype(dtype)
+        if not np.array_equal(exact, value):
             raise MeasurementError(
                 f"samples of the data set are no {dtype.name} numbers, and the model has no scale"
             )
-        return np.ascontiguousarray(found)
+        return np.ascontiguousarray(exact)
     numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
     bounds = np.iinfo(dtype)
     return np.ascontiguousarray(np.clip(numbers, bounds.min, bounds.max).astype(dtype))
-
-
-def _channels_first(value: Tensor) -> tuple[int, ...]:
-    height, width, channels = value.shape
-    return channels, height, width
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:

@@ -1,4 +1,4 @@
-"""What the daemon asks of a worker, and the way back up."""
+"""The job of a worker, and its pipe to the daemon."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
 WAITING = {"waiting": True}
-"""A worker's first line: it has started, and does nothing until the daemon lets it go."""
+"""First line of a worker: it has started, and does nothing until the daemon lets it go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the daemon asks of a worker."""
+    """One measurement, as the daemon asks for it."""
 
     spec: RunSpec
     model: ModelFacts
@@ -27,15 +27,15 @@ class Job:
     memory_bytes: int
     daemon_pid: int
     root: str = "/"
-    """Where to look for the clocks: / but for a simulated device."""
+    """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None
-    """Of a simulated device: the file that tells how fast it is."""
+    """File that tells how fast a simulated device is; None for a real one."""
     sync_line: str | None = None
-    """To a meter's digital input."""
+    """Wire to a meter's digital input, if there is one."""
 
 
 class Pipe:
-    """The way up to the daemon."""
+    """The pipe to the daemon."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -45,5 +45,5 @@ class Pipe:
         os.write(self._descriptor, json.dumps(fields).encode() + b"\n")
 
     def phase(self, phase: Phase, expected_s: float | None = None) -> None:
-        """Say that a phase begins."""
+        """Report that a phase begins."""
         self.send(phase=phase.value, expected_s=expected_s, time_ns=time.perf_counter_ns())

@@ -1,4 +1,4 @@
-"""What a worker may not do: eat the memory, fill the disk, outlive the daemon."""
+"""Limits of a worker: it may not take all memory, fill the disk, or outlive the daemon."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 BASE_MEMORY_BYTES = 2**30
-"""A runtime with its libraries takes 0.1 GiB; the rest is for a small model's arena."""
+"""Memory of a runtime with its libraries, 0.1 GiB, and of a small model's arena."""
 MEMORY_PER_MODEL_BYTE = 8
-"""Weights may be held as file, unpacked and repacked, and activations grow with them."""
+"""Memory over file size: weights may be held as file, unpacked and repacked, and activations grow
+with them."""
 LOADGEN_BYTES_PER_QUERY = 400
-"""LoadGen makes all queries before it starts. Measured: 317 bytes of each, 397 offline."""
+"""Memory of LoadGen, which makes all queries before it starts. Measured: 317 bytes, 397 offline."""
 TRACE_BYTES_PER_QUERY = 100
-"""In blocks of 24 bytes first, then in columns of 48."""
+"""Memory of the times: in blocks of 24 bytes first, then in columns of 48."""
 LOG_BYTES = 64 * 2**20
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
 
 def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
-    """Private memory that a model of this size may take: a small file has no business with more.
+    """Private memory that a model of this size may take, bytes.
 
-    A file of 180 bytes can ask for 4 TB; the file's own size is the only honest yardstick.
+    A file of 180 bytes can ask for 4 TB; the size of the file is the only measure that it cannot
+    forge.
     """
     is_loadgen = spec.engine is Engine.LOADGEN
     query_bytes = LOADGEN_BYTES_PER_QUERY * spec.max_query_count if is_loadgen else 0
@@ -36,7 +38,7 @@ def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
 
 
 def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) -> None:
-    """Bind this process for the rest of its life.
+    """Limit this process for the rest of its life.
 
     RLIMIT_DATA counts private writable memory only, so libraries that reserve address space
     without using it are not hurt as they would be by RLIMIT_AS.

@@ -1,14 +1,14 @@
 """MLPerf's LoadGen as the engine that issues the queries; it writes its own logs.
 
-LoadGen decides when a query comes and when the run is over. What it calls is the same prepared
-inference that the timed loop calls, and its times are kept in the same trace; only the moment at
-which a query was due is LoadGen's secret, so the trace has the moment of the call instead.
+LoadGen decides when a query arrives and when the run is over. It calls the same prepared inference
+as the timed loop, and the times are kept in the same trace; but it does not reveal when a query was
+due, so the trace has the time of the call instead.
 
 LoadGen cannot be stopped, and an exception that passes through it ends the process. So it has a
-thread of its own, whose next query waits for ever after a stop or an error; the process that
-holds it must end by `os._exit`.
+thread of its own, whose next query waits forever after a stop or an error; its process must end by
+`os._exit`.
 
-One test a process: a second one writes wrong times into the log.
+One test per process: a second one writes wrong times into the log.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _SEED_MASK = 2**32 - 1
-"""LoadGen takes 64 bits and uses 32 of them: `std::mt19937`."""
+"""Bits of a seed that LoadGen uses, of 64 that it takes: `std::mt19937`."""
 PARK_TIMEOUT_S = 5.0
-"""After a stop, the inference that is going on is waited for; the next arrival may be far off."""
+"""Time for the current inference to end after a stop; the next arrival may be far off."""
 _MADE_RATIO = 2.0
-"""LoadGen makes queries for twice the duration before it starts; see `limits` for their size.
+"""Queries that LoadGen makes before it starts, over those of the duration; see `limits`.
 
 Source: mlcommons/inference, loadgen/loadgen.cc, `GenerateQueries`."""
 
@@ -57,15 +57,15 @@ class _Test:
         self.error: BaseException | None = None
         self._calls = calls
         self._is_ended = False
-        """No further query may reach the model."""
+        """Whether no further query may reach the model."""
         self._is_over = Event()
         self._is_parked = Event()
 
     def run(self, start: Callable[[], None]) -> None:
-        """Start LoadGen and wait for it; a stop ends the waiting, and the queries.
+        """Start LoadGen and wait for it; a stop ends the wait and the queries.
 
         Raises:
-            Exception: whatever LoadGen or the model raised.
+            Exception: LoadGen or the model raised it.
         """
         Thread(target=self._run, args=(start,), daemon=True).start()
         try:
@@ -87,7 +87,7 @@ class _Test:
         self._is_over.set()
 
     def issuer(self, library: Any) -> Callable[[Sequence[Any]], None]:
-        """What LoadGen calls with the samples of a query."""
+        """The function that LoadGen calls with the samples of a query."""
         calls, times, clock = self._calls, self.times, perf_counter_ns
         invoke, read_outputs, set_inputs = calls.invoke, calls.read_outputs, calls.set_inputs
         complete, response = library.QuerySamplesComplete, library.QuerySampleResponse

@@ -1,15 +1,14 @@
 """The timed loop.
 
 Theory of operation. One inference has three spans: the inputs are copied in, the model is
-invoked, the outputs are copied out. Three looks at the clock separate them; the end of one
-inference is the start of the next, so that no time of the loop goes unseen. Nothing logs,
-allocates arrays, samples or talks inside it: what is to be called was prepared before, and times
-go into preallocated arrays of int64, one block after another; a new block is allocated between
-two inferences, and the next one starts with a look at the clock of its own. Nothing else is done
-there: the blocks are put together when all is over.
+invoked, the outputs are copied out. Three timestamps separate them; the end of one inference is
+the start of the next, so that no time of the loop is lost. Nothing logs, allocates arrays, samples
+or talks inside it: the calls were prepared before, and times go into preallocated arrays of int64,
+one block after another. A new block is allocated between two inferences, and the next inference
+starts with a timestamp of its own. The blocks are joined after the end of the loop.
 
-A request to stop arrives as a signal (see `stop`): whatever was complete by then is kept. The
-end of an inference is therefore written last.
+A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
+kept. The end of an inference is therefore written last.
 
 The clock is CLOCK_MONOTONIC by way of `time.perf_counter_ns`, the clock that telemetry and clock
 probes use too.
@@ -22,7 +21,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import cycle, islice
 from time import perf_counter_ns, sleep
 from typing import Any
 
@@ -31,29 +30,29 @@ from edgebench.agent.worker.stop import STOP, StopRequested
 BLOCK_INFERENCES = 65536
 """Inferences per block: 1.5 MiB of times, allocated in 0.1 to 1 ms; new memory is slow."""
 SPIN_NS = 300_000
-"""A sleep may overshoot by about so much; the rest of a wait is spent looking at the clock.
+"""Last part of a wait, spent polling the clock: a sleep may overshoot by about so much.
 
 Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 LEAD_NS, LIST_NS = 1_000_000, 200
-"""Time to write a schedule down, and of each moment in it. Measured: 50 ns each."""
+"""Time to write a schedule down: at least, and per arrival. Measured: 50 ns each."""
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What one inference consists of, prepared so that a call takes no argument."""
+    """The calls of one inference, prepared so that none takes an argument."""
 
     set_inputs: Sequence[Call]
-    """One for each prepared sample: copies it into the model."""
+    """Calls that copy a sample into the model, one per prepared sample."""
     invoke: Call
     read_outputs: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The inferences in issue order, nanoseconds; columns as in the query trace."""
+    """Times of the inferences in issue order, nanoseconds; columns as in the query trace."""
 
     scheduled_ns: array[int]
     start_ns: array[int]
@@ -69,7 +68,7 @@ class Times:
 
 @dataclass(slots=True)
 class _Block:
-    """Preallocated times of some inferences; zero where there was none yet."""
+    """Preallocated times of some inferences; zero where there is none yet."""
 
     ready_ns: array[int]
     done_ns: array[int]
@@ -87,7 +86,7 @@ class _Block:
 
 
 def new_times() -> Times:
-    """No inference yet."""
+    """The times of no inference."""
     return Times(_zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0))
 
 
@@ -105,10 +104,10 @@ def run_closed(
 
     Args:
         calls: The inference.
-        order: Which sample comes when; used again from its start when it ends.
-        duration_ns: At least so long.
-        min_count: At least so many inferences.
-        max_count: At most so many.
+        order: Order of the samples; repeated when it ends.
+        duration_ns: Least duration.
+        min_count: Least inferences.
+        max_count: Most inferences.
         group: Inferences in one query; only whole queries are issued.
         is_one_query: All of them are one query, due when the first one starts.
     """
@@ -133,29 +132,29 @@ def run_closed(
             if done and count >= min_count and block.end_ns[done - 1] >= deadline_ns:
                 break
     times = _joined(blocks, order, group, is_stopped=is_stopped)
-    if is_one_query:
-        _make_due(times, times.start_ns[0] if len(times) else 0)
+    if is_one_query and len(times):
+        times.scheduled_ns[:] = array("q", [times.start_ns[0]]) * len(times)
     return times
 
 
 def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> Times:
-    """Issue one inference at each moment of a schedule, or as soon after it as possible.
+    """Issue one inference at each arrival of a schedule, or as soon after it as possible.
 
-    A device that falls behind is not spared the queries that arrive meanwhile: each counts from
-    the moment at which it was due.
+    A device that falls behind is not spared the queries that arrive meanwhile: the latency of each
+    counts from its arrival.
 
     Args:
         calls: The inference.
-        order: Which sample comes when; used again from its start when it ends.
-        due_ns: Moments after the start, nanoseconds, ascending.
+        order: Order of the samples; repeated when it ends.
+        due_ns: Arrivals after the start, nanoseconds, ascending.
     """
     count = len(due_ns)
-    samples = array("q", islice(_repeat(order), count))
+    samples = array("q", islice(cycle(order), count))
     prepared = [calls.set_inputs[sample] for sample in samples]
     block, starts = _Block.of(count), _zeros(count)
     is_interrupted = False
     with _no_collection():
-        # The list is made before its first moment comes.
+        # The list is made before its first arrival.
         origin_ns = perf_counter_ns() + LEAD_NS + count * LIST_NS
         due = [origin_ns + after for after in due_ns]
         try:
@@ -209,7 +208,7 @@ def _run_arrivals(
     starts: array[int],
     block: _Block,
 ) -> None:
-    """Fill the block, each inference at its moment.
+    """Fill the block, each inference at its arrival.
 
     The body is that of `_run_block`: shared code would be a call inside the spans.
     """
@@ -230,7 +229,7 @@ def _run_arrivals(
 
 
 def wait_until(due_ns: int) -> int:
-    """Wait for a moment; the time then, at once when it has passed already."""
+    """Wait until this time; the time then. Returns at once when it has passed already."""
     now_ns = perf_counter_ns()
     if due_ns - now_ns > SPIN_NS:
         sleep((due_ns - now_ns - SPIN_NS) / 1e9)
@@ -242,7 +241,7 @@ def wait_until(due_ns: int) -> int:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """What is alive now is never looked at again, and nothing is collected inside."""
+    """Exempt all objects alive from garbage collection, and collect nothing inside."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -278,26 +277,17 @@ def _first_of_each(starts: array[int], group: int) -> array[int]:
     return array("q", [starts[index - index % group] for index in range(len(starts))])
 
 
-def _make_due(times: Times, origin_ns: int) -> None:
-    times.scheduled_ns[:] = array("q", [origin_ns]) * len(times)
-
-
 def _zeros(count: int) -> array[int]:
     return array("q", bytes(8 * count))
 
 
 def _whole(count: int, group: int) -> int:
-    """At least one query, and no part of one."""
+    """`count` cut to whole queries, at least one."""
     return max(count - count % group, group)
 
 
-def _repeat(order: Sequence[int]) -> Iterator[int]:
-    while True:
-        yield from order
-
-
 def _complete_count(ends: array[int]) -> int:
-    """Inferences whose end was written: times are never zero, and are filled from the front."""
+    """Inferences whose end was written: times are never zero and are filled from the front."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2

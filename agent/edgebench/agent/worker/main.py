@@ -1,8 +1,8 @@
 """The worker process: load, warm up, measure, write, exit.
 
-It is started by the daemon with a job file and a pipe. Phases go up the pipe, one JSON line
-each; the traces and the record go into the job's directory; whatever libraries print goes to the
-worker's log. The exit code says little: a failure is the last line of the pipe.
+The daemon starts it with a job file and a pipe. Phases go up the pipe, one JSON line each; the
+traces and the record go into the job's directory; whatever libraries print goes to the worker's
+log. The exit code says little: a failure is the last line of the pipe.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ import sys
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times
-from edgebench.agent.worker.measure import Measured, Ready, get_ready, measure, typical_ns
+from edgebench.agent.worker.measure import (
+    LoopRecord,
+    PreparedModel,
+    measure,
+    prepare_model,
+    typical_ns,
+)
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
 from edgebench.protocol.record import CheckFacts, Phase, RuntimeFacts, WorkerRecord
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
-if TYPE_CHECKING:
-    from edgebench.agent.worker.checks import Subject
-
 CHECK_EXPECTED_S = 30.0
-"""Checks have a budget of their own; this is only for the one who waits."""
+"""Expected duration of the checks, for whoever watches the run; they have a budget of their own."""
 
 
 def main(arguments: list[str]) -> int:
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
         _execute(job, directory, pipe)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
-        # Libraries name the file by its path in our store, which tells nobody anything.
+        # Libraries name the file by its path in our store, which means nothing to a user.
         text = str(error).replace(job.model_path, job.model.name)
         pipe.send(failed=text, code=int(error.code))
         return 1
@@ -74,80 +76,82 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     pipe.phase(Phase.LOADING)
     refused = facts.apply_scheduling(job.spec)
     with STOP.armed():
-        ready = get_ready(job)
+        prepared = prepare_model(job)
         if job.dataset_path:
             # Imported here: numpy is part of what the runtime's import takes.
             from edgebench.agent.worker.inputs import refuse_misfit
 
-            refuse_misfit(job.dataset_path, ready.model.inputs)
-    measured = measure(job, ready, pipe, directory)
+            refuse_misfit(job.dataset_path, prepared.model.inputs)
+    loop = measure(job, prepared, pipe, directory)
     pipe.phase(Phase.SPOOLING)
-    _write_queries(directory / QUERIES_FILE, [measured.warmup, measured.timed])
-    record = _record(job, ready, measured, refused)
+    _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
+    record = _record(job, prepared, loop, refused)
     _write_record(directory, record)
-    if not measured.is_interrupted:
-        _check(job, ready, measured, record, directory, pipe)
+    if not loop.is_interrupted:
+        _check(job, prepared, loop, record, directory, pipe)
 
 
-def _record(job: Job, ready: Ready, measured: Measured, refused: tuple[str, ...]) -> WorkerRecord:
+def _record(
+    job: Job, prepared: PreparedModel, loop: LoopRecord, refused: tuple[str, ...]
+) -> WorkerRecord:
     from edgebench.agent.worker.checks import output_facts
 
-    spec, model = job.spec, ready.model
+    spec, model = job.spec, prepared.model
     return WorkerRecord(
-        model=replace(job.model, precision=model.precision),
+        model=replace(job.model, precision=model.precision, quantized=model.quantized),
         runtime=RuntimeFacts(
             name=spec.runtime,
-            version=ready.version,
+            version=prepared.version,
             delegates_requested=(spec.delegate,) if spec.delegate else (),
             delegates_used=model.delegates_used,
         ),
         inputs=model.inputs,
         outputs=model.outputs,
-        cold_start=ready.cold_start,
-        memory=ready.memory,
-        harness=measured.harness,
-        output=output_facts(ready.first_outputs),
-        warmup_query_count=len(measured.warmup),
-        query_count=len(measured.warmup) + len(measured.timed),
-        is_interrupted=measured.is_interrupted,
-        before=measured.before,
-        after=measured.after,
+        cold_start=prepared.cold_start,
+        memory=prepared.memory,
+        harness=loop.harness,
+        output=output_facts(prepared.first_outputs),
+        warmup_query_count=len(loop.warmup),
+        query_count=len(loop.warmup) + len(loop.timed),
+        is_interrupted=loop.is_interrupted,
+        before=loop.before,
+        after=loop.after,
         scheduling=facts.describe_scheduling(refused),
-        sample_count=len(ready.samples),
+        sample_count=len(prepared.samples),
         placement=model.placement(),
-        sync=measured.sync,
+        sync=loop.sync,
     )
 
 
 def _check(
-    job: Job, ready: Ready, measured: Measured, record: WorkerRecord, directory: Path, pipe: Pipe
+    job: Job,
+    prepared: PreparedModel,
+    loop: LoopRecord,
+    record: WorkerRecord,
+    directory: Path,
+    pipe: Pipe,
 ) -> None:
-    from edgebench.agent.worker.checks import run_checks
+    from edgebench.agent.worker.checks import Subject, run_checks
 
-    query_ns = typical_ns(measured.timed) or ready.cold_start.first_inference_ns
+    query_ns = typical_ns(loop.timed) or prepared.cold_start.first_inference_ns
     pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
     try:
         with STOP.armed():
-            output, check = run_checks(_subject(job, ready, query_ns), directory)
+            subject = Subject(
+                job.spec,
+                prepared.runtime,
+                job.model_path,
+                job.dataset_path,
+                prepared.model,
+                prepared.samples,
+                prepared.first_outputs,
+                query_ns,
+            )
+            output, check = run_checks(subject, directory)
     except StopRequested:
         # The measurement is complete all the same.
         output, check = record.output, CheckFacts(reference_error="stopped before it was done")
     _write_record(directory, replace(record, output=output, check=check))
-
-
-def _subject(job: Job, ready: Ready, query_ns: int) -> Subject:
-    from edgebench.agent.worker.checks import Subject
-
-    return Subject(
-        job.spec,
-        ready.runtime,
-        job.model_path,
-        job.dataset_path,
-        ready.model,
-        ready.samples,
-        ready.first_outputs,
-        query_ns,
-    )
 
 
 def _write_queries(path: Path, parts: list[Times]) -> None:
@@ -161,7 +165,7 @@ def _write_queries(path: Path, parts: list[Times]) -> None:
 
 
 def _write_record(directory: Path, record: WorkerRecord) -> None:
-    """Whole or not at all: the worker may die in the checks that come after the first one."""
+    """Write it whole or not at all: the worker may die in the checks after the first one."""
     path = directory / WORKER_RECORD_FILE
     part = path.with_suffix(".part")
     part.write_text(json.dumps(to_plain(record)))

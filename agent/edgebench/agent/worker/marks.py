@@ -1,9 +1,9 @@
-"""The marks that a worker makes for a meter: pulses on a line, and the code of work and rest.
+"""The marks that a worker makes for a meter: pulses on a line, and the load code.
 
     load   pulses, code   warm-up   pulse [timed loop] pulse   pulses, code   results
 
-Nothing of it happens inside the timed loop: a pulse is over when the loop begins, and the next one
-begins when the loop has ended.
+No mark is made inside the timed loop: a pulse is over when the loop begins, and the next one begins
+when the loop has ended.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from edgebench.protocol.record import Phase, SyncFacts
 from edgebench.protocol.spec import RunSpec
 
 FIRST_SPACING_NS = (10_000_000, 20_000_000, 15_000_000)
-"""From each pulse before the warm-up to the next one; none alike, so that a lost one is noticed."""
+"""Intervals of the pulses before the warm-up; all different, so that a lost pulse is noticed."""
 SECOND_SPACING_NS = FIRST_SPACING_NS[::-1]
-"""The same after the timed loop, backwards: nobody takes the one for the other."""
+"""Intervals of the pulses after the timed loop: in reverse, so that the two are not confused."""
 
 QUIET_S = 0.25
-"""Rest before the code: threads of a runtime may spin for a while after an inference.
+"""Idle time before the code: threads of a runtime may spin for a while after an inference.
 
 Measured on a 2-core AMD EPYC: ONNX Runtime 40 ms, LiteRT none. A small board may take longer."""
 
 
 def are_wanted(spec: RunSpec) -> bool:
-    """Whether the run is made for a meter."""
+    """Whether the run is measured by a meter."""
     has_code = spec.load_code_chip_s is not None
     return has_code or spec.meter is not None or spec.idle_duration_s > 0
 
 
 class Marks:
-    """Makes them, and keeps when that was; whatever goes wrong with the line ends no run."""
+    """Makes the marks and keeps their times; a failing line never ends a run."""
 
     def __init__(self, job: Job, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -47,10 +47,15 @@ class Marks:
         self.facts = SyncFacts()
         self._chip_s = job.spec.load_code_chip_s
         if job.sync_line and are_wanted(job.spec):
-            self._open(job.sync_line)
+            try:
+                self._line = open_line(job.sync_line)
+            except TargetError as exc:
+                self.facts = SyncFacts(line=job.sync_line, error=str(exc))
+            else:
+                self.facts = SyncFacts(line=job.sync_line, latency_ns=self._line.latency_ns)
 
     def before_warmup(self) -> None:
-        """The first marks.
+        """Make the first marks.
 
         Raises:
             StopRequested: a stop came meanwhile.
@@ -58,23 +63,24 @@ class Marks:
         self._make(FIRST_SPACING_NS)
 
     def pulse(self) -> None:
-        """One pulse, if there is a line; over when this returns, and a stop does not cut it."""
+        """Make one pulse, if there is a line; it is over when this returns, stop or not."""
         if self._line is None:
             return
         try:
             made = pulse(self._line)
         except OSError as exc:
-            self._lose(f"sync line lost: {exc.strerror}")
+            self.close()
+            self.facts = replace(self.facts, error=f"sync line lost: {exc.strerror}")
         else:
             self.facts = replace(self.facts, pulses=(*self.facts.pulses, made))
 
     def after_loop(self) -> None:
-        """The last marks; a stop ends them, and the measurement is complete all the same."""
+        """Make the last marks; a stop ends them, and the measurement is complete all the same."""
         with suppress(StopRequested):
             self._make(SECOND_SPACING_NS)
 
     def close(self) -> None:
-        """Let go of the line; may be called twice."""
+        """Release the line; may be called twice."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -82,7 +88,9 @@ class Marks:
     def _make(self, spacing_ns: tuple[int, ...]) -> None:
         if self._line is None and self._chip_s is None:
             return
-        self._pipe.phase(Phase.SYNCING, self._expected_s(spacing_ns))
+        pulses_s = sum(spacing_ns) / 1e9 if self._line else 0.0
+        play_s = QUIET_S + code_s(self._chip_s) if self._chip_s else 0.0
+        self._pipe.phase(Phase.SYNCING, pulses_s + play_s)
         due_ns = time.perf_counter_ns()
         for after_ns in (0, *spacing_ns) if self._line else ():
             due_ns += after_ns
@@ -93,19 +101,3 @@ class Marks:
                 time.sleep(QUIET_S)
                 code = play(self._chip_s)
             self.facts = replace(self.facts, codes=(*self.facts.codes, code))
-
-    def _expected_s(self, spacing_ns: tuple[int, ...]) -> float:
-        pulses_s = sum(spacing_ns) / 1e9 if self._line else 0.0
-        return pulses_s + (QUIET_S + code_s(self._chip_s) if self._chip_s else 0.0)
-
-    def _open(self, name: str) -> None:
-        try:
-            self._line = open_line(name)
-        except TargetError as exc:
-            self.facts = SyncFacts(line=name, error=str(exc))
-        else:
-            self.facts = SyncFacts(line=name, latency_ns=self._line.latency_ns)
-
-    def _lose(self, reason: str) -> None:
-        self.close()
-        self.facts = replace(self.facts, error=reason)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.simulated import slowed
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
-from edgebench.agent.worker.slowed import slowed
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import (
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HARNESS_QUERIES = 4096
-"""Queries that do nothing, to measure the loop itself; takes about 3 ms."""
+"""Queries that do nothing, which measure the loop itself in about 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A model that has answered once, and the samples that it will be asked."""
+class PreparedModel:
+    """A loaded model after its first inference, and the samples that it will run on."""
 
     runtime: Runtime
     version: str
     model: LoadedModel
     cold_start: ColdStart
     memory: MemoryFacts
-    """After the first inference."""
+    """Memory after the first inference."""
     samples: list[list[Tensor]]
     first_outputs: list[Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What the timed loop gave."""
+class LoopRecord:
+    """Result of the warm-up and the timed loop."""
 
     warmup: Times
     timed: Times
-    """Empty when the run was stopped during the warm-up."""
+    """Inferences of the timed loop; none when the run was stopped during the warm-up."""
     before: Moment
     after: Moment
     harness: HarnessFacts
@@ -67,15 +67,18 @@ class Measured:
         return self.warmup.is_interrupted or self.timed.is_interrupted
 
 
-def get_ready(job: Job) -> Ready:
-    """Import, load, first inference: each timed on its own."""
-    runtime = _find_runtime(job.spec.runtime)
+def prepare_model(job: Job) -> PreparedModel:
+    """Import the library, load the model, run the first inference: each timed on its own."""
+    # Imported here, so that an unknown runtime is reported like every other failure.
+    from edgebench.agent.runtimes.registry import find_runtime
+
+    runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
     before_bytes = facts.resident_bytes()
     options = LoadOptions(job.spec.threads, job.spec.delegate)
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
     first_ns, first_outputs = _first_inference(job, model, _samples(job, model, count=1)[0])
-    # Now, before our own samples and times take their place: those are not the model's.
+    # Read before our own samples and times take memory, which is not the model's.
     memory = MemoryFacts(
         peak_rss_bytes=facts.resident_bytes("VmHWM"),
         model_bytes=max(0, facts.resident_bytes() - before_bytes),
@@ -83,7 +86,7 @@ def get_ready(job: Job) -> Ready:
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
-    return Ready(
+    return PreparedModel(
         runtime=runtime,
         version=version,
         model=model,
@@ -94,17 +97,17 @@ def get_ready(job: Job) -> Ready:
     )
 
 
-def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
-    """Warm up and run the scenario, with marks for a meter around it where they are wanted."""
+def measure(job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path) -> LoopRecord:
+    """Warm up and run the scenario, with marks for a meter around it if there is one."""
     from edgebench.agent.worker.scenarios import run_warmup
 
-    spec, model, root = job.spec, ready.model, Path(job.root)
+    spec, model, root = job.spec, prepared.model, Path(job.root)
     invoke = slowed(model.invoker(), job.speed_path)
-    calls = Calls(model.prepare(ready.samples), invoke, model.reader())
+    calls = Calls(model.prepare(prepared.samples), invoke, model.reader())
     harness = _measure_harness()
     marks = Marks(job, pipe)
     marks.before_warmup()
-    first_ns = ready.cold_start.first_inference_ns
+    first_ns = prepared.cold_start.first_inference_ns
     pipe.phase(
         Phase.WARMING_UP,
         _expected_s(first_ns, spec.warmup_duration_s, spec.warmup_query_count),
@@ -122,7 +125,7 @@ def measure(job: Job, ready: Ready, pipe: Pipe, directory: Path) -> Measured:
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
-    return Measured(warmup, timed, before, after, harness, marks.facts)
+    return LoopRecord(warmup, timed, before, after, harness, marks.facts)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
@@ -132,13 +135,6 @@ def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
     if spec.engine is Engine.LOADGEN:
         return run_loadgen(calls, spec, typical_ns=query_ns, directory=str(directory))
     return run_scenario(calls, spec)
-
-
-def _find_runtime(name: str) -> Runtime:
-    # Imported here, so that an unknown runtime is reported like every other failure.
-    from edgebench.agent.runtimes.registry import find_runtime
-
-    return find_runtime(name)
 
 
 def _samples(job: Job, model: LoadedModel, *, count: int) -> list[list[Tensor]]:
@@ -151,7 +147,7 @@ def _samples(job: Job, model: LoadedModel, *, count: int) -> list[list[Tensor]]:
 def _first_inference(
     job: Job, model: LoadedModel, sample: list[Tensor]
 ) -> tuple[int, list[Tensor]]:
-    from edgebench.agent.runtimes.text import one_line
+    from edgebench.agent.runtimes.text import library_line
 
     try:
         model.set_inputs(sample)
@@ -160,14 +156,15 @@ def _first_inference(
     except (MemoryError, StopRequested):
         raise
     except Exception as exc:  # each library has its own exceptions
-        text = one_line(exc) or "no reason given; it may be out of memory"
+        text = library_line(exc) or "no reason given; it may be out of memory"
         raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 
 def _measure_harness() -> HarnessFacts:
-    nothing = Calls([_do_nothing], _do_nothing, _do_nothing)
+    def do_nothing() -> None: ...
+
     times = run_closed(
-        nothing,
+        Calls([do_nothing], do_nothing, do_nothing),
         [0] * HARNESS_QUERIES,
         duration_ns=0,
         min_count=HARNESS_QUERIES,
@@ -179,10 +176,6 @@ def _measure_harness() -> HarnessFacts:
         per_query_ns=wall_ns / len(times),
         end_to_end_p50_ns=_median(times.start_ns, times.end_ns) or 0,
     )
-
-
-def _do_nothing() -> None:
-    return None
 
 
 def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
@@ -199,7 +192,7 @@ def _expected_s(query_ns: int, duration_s: float, count: int) -> float:
 
 
 def typical_ns(times: Times) -> int | None:
-    """Median latency of the last part, for estimates only."""
+    """Median latency of the last inferences, for estimates only."""
     return _median(times.invoke_start_ns, times.invoke_end_ns)
 
 

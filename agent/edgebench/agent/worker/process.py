@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.agent.files import disk_errors, last_line
-from edgebench.agent.runtimes.text import one_line
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
@@ -31,31 +31,31 @@ from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
-"""What a phase may take more than it was expected to."""
+"""Timeout of a phase: so many times its expected duration, and so much more."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
-"""Reference kernels are slow, and a data set may be large."""
+"""Timeout of the checks: reference kernels are slow, and a data set may be large."""
 STOP_GRACE_S = 20.0
-"""A stop takes effect when the inference that is going on has ended."""
+"""Time to stop in: a stop takes effect when the current inference has ended."""
 SETTLE_TIMEOUT_S = 30.0
-"""An interpreter that starts on a small board takes a second or two."""
+"""Time for the start of the interpreter, which takes a second or two on a small board."""
 MAX_LINE_BYTES = 16 * 1024
 _CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
-"""Lines of a runtime's log that are no reason for an end: of TensorFlow, glog, ONNX Runtime."""
+"""Lines in the log of TensorFlow, glog and ONNX Runtime that do not explain a failure."""
 _DOING = {
     Phase.STARTING: "starting",
     Phase.LOADING: "loading the model",
     Phase.SYNCING: "marking time for the meter",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
-    Phase.CHECKING: "checking the answers",
+    Phase.CHECKING: "checking the outputs",
     Phase.SPOOLING: "writing its results",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseBegan:
-    """A worker entered a phase."""
+class PhaseStart:
+    """Begin of a phase of the worker."""
 
     phase: Phase
     expected_s: float | None
@@ -73,7 +73,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
-        """A line that was read too early."""
+        """A line that was read before `follow`."""
         self.is_stopping = False
 
     @property
@@ -82,12 +82,16 @@ class WorkerProcess:
         return self._process.pid
 
     async def start(self, job: Job) -> None:
-        """Start the process; it waits for `go`."""
+        """Start the process, which then waits for `go`."""
         with disk_errors("worker not started", self.directory):
             (self.directory / "job.json").write_text(json.dumps(to_plain(job)))
             log = (self.directory / WORKER_LOG_FILE).open("wb")
         read_end, write_end = os.pipe()
-        self._reader = await _read_pipe(read_end)
+        self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._reader),
+            os.fdopen(read_end, "rb", buffering=0),
+        )
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "edgebench.agent.worker.main"),
@@ -100,7 +104,7 @@ class WorkerProcess:
                 start_new_session=True,
             )
         finally:
-            os.close(write_end)  # the reader sees the end, also when nobody was started
+            os.close(write_end)  # else the reader never sees the end
             log.close()
 
     @property
@@ -114,7 +118,7 @@ class WorkerProcess:
             await asyncio.wait_for(self._process.wait(), seconds)
 
     async def settle(self) -> None:
-        """Wait until it does nothing but wait for `go`, or has ended."""
+        """Wait until the process has nothing to do but wait for `go`, or has ended."""
         with contextlib.suppress(asyncio.TimeoutError):
             self._held = await asyncio.wait_for(self._read_line(), SETTLE_TIMEOUT_S)
 
@@ -123,13 +127,13 @@ class WorkerProcess:
         if self._process.stdin:
             self._process.stdin.close()
 
-    async def follow(self, on_phase: Callable[[PhaseBegan], None]) -> WorkerRecord:
+    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
         """Wait for the end; the worker's record.
 
         Raises:
             WorkerTimeout: a phase took too long; the worker is gone.
-            WorkerDied: it ended without a word.
-            EdgebenchError: whatever the worker itself reported.
+            WorkerDied: it ended without a reason or a record.
+            EdgebenchError: the failure that the worker itself reported.
         """
         timeout_s = self._limits.load_timeout_s
         try:
@@ -156,7 +160,7 @@ class WorkerProcess:
         return self._read_record()
 
     def _unchecked(self, reason: str) -> WorkerRecord:
-        """The record from before the checks: what was measured is not lost with the worker."""
+        """The record from before the checks: the measurement is not lost with the worker."""
         record = self._read_record()
         check = replace(
             record.check, reference_error=reason, dataset_error=reason, profile_error=reason
@@ -164,18 +168,18 @@ class WorkerProcess:
         return replace(record, check=check)
 
     async def stop(self) -> None:
-        """Ask the worker to end and keep what it measured; insist after a while."""
+        """Ask the worker to end and keep its measurement; kill it after a while."""
         self.is_stopping = True
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
             await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
-            if not self._is_writing:
+            if self._phase is not Phase.SPOOLING:  # a worker that writes its results may finish
                 await self.kill()
 
     async def _end_overdue(self) -> int:
-        """End a worker that took too long; 0 when it could still write what it had measured."""
+        """End a worker that took too long; 0 when it could still write its measurement."""
         if self._phase is Phase.MEASURING:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -190,11 +194,6 @@ class WorkerProcess:
             self._process.kill()
         await self._process.wait()
 
-    @property
-    def _is_writing(self) -> bool:
-        """It has stopped measuring; what is left must not be cut off."""
-        return self._phase is Phase.SPOOLING
-
     async def _read_line(self) -> bytes:
         if self._held is not None:
             line, self._held = self._held, None
@@ -204,42 +203,42 @@ class WorkerProcess:
         except ValueError:  # longer than the limit: not one of ours
             return b""
 
-    def _take(self, line: bytes) -> PhaseBegan | None:
+    def _take(self, line: bytes) -> PhaseStart | None:
         try:
             fields: dict[str, Any] = json.loads(line)
             if fields == WAITING:
                 return None
             if "failed" in fields:
-                text = one_line(fields["failed"])
+                text = library_line(fields["failed"])
                 self._failure = error_from_code(int(fields["code"]), text)
                 return None
             expected_s = fields["expected_s"]
-            return PhaseBegan(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
+            return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
         except (ValueError, KeyError, TypeError):
             self._failure = WorkerDied("worker said something unreadable")
             return None
 
-    def _timeout_s(self, began: PhaseBegan) -> float:
+    def _timeout_s(self, began: PhaseStart) -> float:
         if began.phase is Phase.LOADING:
             return self._limits.load_timeout_s
         if began.phase is Phase.SPOOLING:
             return SPOOL_TIMEOUT_S
         if began.phase is Phase.CHECKING:
             return CHECK_TIMEOUT_S
-        is_measured = began.phase is not Phase.SYNCING  # its length has no part in that
-        if is_measured and self._limits.measure_timeout_s is not None:
+        # The limit is one of the measurement; marks for a meter are not part of it.
+        if began.phase is not Phase.SYNCING and self._limits.measure_timeout_s is not None:
             return self._limits.measure_timeout_s
         return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]
-        last = one_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
-        said = f": {last}" if last else ""
+        last = library_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
+        detail = f": {last}" if last else ""
         if code > 0:
-            return f"worker ended with status {code} while {doing}{said}"
+            return f"worker ended with status {code} while {doing}{detail}"
         name = signal.Signals(-code).name
-        why = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"worker was killed by {name} while {doing}{why}{said}"
+        cause = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"worker was killed by {name} while {doing}{cause}{detail}"
 
     def _read_record(self) -> WorkerRecord:
         try:
@@ -252,12 +251,3 @@ class WorkerProcess:
 def monotonic_ns() -> int:
     """The device's monotonic clock, the one that queries and telemetry use."""
     return time.perf_counter_ns()
-
-
-async def _read_pipe(descriptor: int) -> asyncio.StreamReader:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
-    )
-    return reader

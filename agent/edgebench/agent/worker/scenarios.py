@@ -1,4 +1,4 @@
-"""How queries are issued: one function a scenario, chosen by the run specification."""
+"""How queries are issued: one function per scenario, chosen by the run specification."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
 NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
-"""Samples in the order before it repeats; a whole number of multi-stream queries of 8."""
+"""Length of the sample order before it repeats; a whole number of multi-stream queries of 8."""
 
 Issue = Callable[[Calls, RunSpec], Times]
-"""Runs a scenario on a prepared inference."""
+"""Function that runs a scenario on a prepared inference."""
 
 
 def run_scenario(calls: Calls, spec: RunSpec) -> Times:
@@ -24,7 +24,7 @@ def run_scenario(calls: Calls, spec: RunSpec) -> Times:
 
 
 def run_warmup(calls: Calls, spec: RunSpec) -> Times:
-    """Run the inferences that come before: same loop, same records."""
+    """Run the warm-up: the same loop and the same records as in single-stream."""
     return run_closed(
         calls,
         sample_order(spec, len(calls.set_inputs)),
@@ -35,7 +35,7 @@ def run_warmup(calls: Calls, spec: RunSpec) -> Times:
 
 
 def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
-    """Which sample comes when: uniform, with replacement; the same seed gives the same order.
+    """Order of the samples: uniform, with replacement; the same seed gives the same order.
 
     Source: MLPerf draws the samples of a performance run with replacement; mlcommons/inference,
     loadgen/loadgen.cc.
@@ -46,7 +46,7 @@ def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
 
 
 def arrivals(spec: RunSpec) -> list[int]:
-    """Moments of a Poisson process, nanoseconds after the start; the same seed gives the same.
+    """Arrivals of a Poisson process, nanoseconds after the start; a function of the seed.
 
     There are enough for both the duration and the count.
 

@@ -1,8 +1,8 @@
-"""The way a worker is stopped early without losing what it has measured.
+"""How a worker is stopped early without losing its measurement.
 
-SIGTERM raises `StopRequested`, but only where the code says that it may: while the model loads,
-and inside a block of the timed loop. Elsewhere, between two blocks or while results are written,
-it is remembered until the next such place.
+SIGTERM raises `StopRequested`, but only where the code allows it: while the model loads, and inside
+a block of the timed loop. Elsewhere, between two blocks or while results are written, it is
+remembered until the next such place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class StopRequested(BaseException):
-    """The daemon wants the run to end; no `except Exception` may eat it."""
+    """The daemon wants the run to end; no `except Exception` may swallow it."""
 
 
 class StopSwitch:
@@ -50,4 +50,4 @@ class StopSwitch:
 
 
 STOP = StopSwitch()
-"""The switch of this worker process."""
+"""Switch of this worker process."""

@@ -3,7 +3,7 @@
     gpio:PATH   a file that sets a line: the value of a GPIO, the brightness of an LED
     uart:PATH   a serial port: the start bit of a byte is the falling edge
 
-The line is low for two periods of a meter that looks 1000 times a second, so that none misses it.
+The line is low for two periods of a meter that samples 1000 times a second, so that none misses it.
 Convention of the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
 """
 
@@ -20,20 +20,18 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.record import Pulse
 
 LOW_NS = 2_000_000
-"""A GPIO is low for so long; a serial port's byte is over by then."""
+"""Low time of a GPIO; a serial port's byte is over by then."""
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CFLAG = 2
-"""Index into what termios(3) calls the attributes; 0, 1 and 3 are input, output and local."""
 
 
 class SyncLine(Protocol):
-    """An open line that is high."""
+    """An open line, high when idle."""
 
     latency_ns: int
-    """By which an edge may be later than its write; bound."""
+    """Bound on how much later than its write an edge may be."""
 
     def fall(self) -> None:
-        """Begin a pulse; returns within microseconds.
+        """Begin a pulse and return within microseconds.
 
         Raises:
             OSError: the line is gone.
@@ -41,7 +39,7 @@ class SyncLine(Protocol):
         ...
 
     def rise(self) -> None:
-        """End it.
+        """End the pulse.
 
         Raises:
             OSError: the line is gone.
@@ -49,7 +47,7 @@ class SyncLine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go."""
+        """Release the line."""
         ...
 
 
@@ -98,11 +96,11 @@ class UartLine:
             raise
 
     def fall(self) -> None:
-        """One byte."""
+        """Send one byte."""
         os.write(self._descriptor, b"\0")
 
     def rise(self) -> None:
-        """Its stop bit does that."""
+        """Nothing: the stop bit of the byte ends the pulse."""
 
     def close(self) -> None:
         """Leave it idle."""
@@ -122,7 +120,7 @@ _KINDS: dict[str, Callable[[str], SyncLine]] = {"gpio": GpioLine, "uart": UartLi
 
 
 def open_line(text: str) -> SyncLine:
-    """Open what this text names.
+    """Open the line that this text names.
 
     Raises:
         TargetError: it cannot be opened.
@@ -135,10 +133,10 @@ def open_line(text: str) -> SyncLine:
 
 
 def pulse(line: SyncLine, clock: Callable[[], int] = time.perf_counter_ns) -> Pulse:
-    """One pulse, over when this returns.
+    """Make one pulse, over when this returns.
 
-    It waits by looking at the clock: a sleep would let the CPU fall asleep right before what is
-    to be measured.
+    It waits by polling the clock: a sleep would let the CPU enter an idle state right before the
+    timed loop.
 
     Raises:
         OSError: the line is gone.

@@ -10,6 +10,8 @@ from typing import Any
 
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.result.document import created_utc, to_document
+from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
+from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.show.sentences import described
 from edgebench.host.store.decode import (
     RATIO_TOLERANCE,
@@ -58,7 +60,11 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     expected = record.worker.query_count, record.worker.warmup_query_count
     if rows != expected:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
-    if trouble := spool_trouble(directory / RAW_DIRECTORY / METER_FILE, directory):
+    version = store.run(run_id).schema_version
+    has_checksums = version >= CHECKSUMMED_SINCE
+    if has_checksums and (
+        trouble := spool_trouble(directory / RAW_DIRECTORY / METER_FILE, directory)
+    ):
         return [Difference("power.parquet", "as stored", trouble)]
     clock = fit_clock(read_clock(directory), record)
     try:
@@ -72,7 +78,10 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         return [Difference("queries.parquet", "as stored", str(exc))]
     except OSError as exc:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
-    return list(_differences("", document, json.loads(json.dumps(computed))))
+    computed = json.loads(json.dumps(computed))
+    if version < SCHEMA_VERSION:
+        document, computed = promised(document, computed, version)
+    return list(_differences("", document, computed))
 
 
 def verify_session(directory: Path) -> list[Difference]:

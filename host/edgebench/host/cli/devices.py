@@ -10,23 +10,23 @@ from edgebench.host.cli.options import add_json, new_parser, seconds
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("devices", "List this machine, the paired devices, and those on the network.")
+    made = new_parser("devices", "List this machine, paired devices, and agents on the network.")
     made.add_argument(
-        "--timeout", type=seconds, default=3.0, metavar="3s", help="listen for so long at most"
+        "--timeout", type=seconds, default=3.0, metavar="3s", help="how long to listen at most"
     )
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
+    """List the devices."""
     from edgebench.host.lab import Lab
     from edgebench.host.show.tables import console, devices_table
     from edgebench.protocol.codec import to_plain
 
-    found = Lab().devices(options.timeout)
+    devices = Lab().devices(options.timeout)
     if options.json:
-        print(json.dumps({"devices": to_plain(tuple(found))}, indent=1))
+        print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
-        console().print(devices_table(found))
+        console().print(devices_table(devices))
     return 0

@@ -30,6 +30,7 @@ COMMANDS = {
     "compare": "compare stored runs, side against side",
     "meters": "list, check and record energy meters",
     "verify": "compute a run again from its raw files",
+    "schema": "print the JSON Schema of run.json",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import new_parser
+from edgebench.protocol.text import printable
 
 
 def parser() -> argparse.ArgumentParser:
@@ -15,10 +16,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Pair."""
+    """Pair with the agent."""
     from edgebench.host.lab import Lab
 
     device = Lab().pair(options.string)
-    print(f"paired with {device.name} ({device.addresses[0]}:{device.port})")
-    print(f"next: edgebench bench --quick --on {device.name}")
+    name = printable(device.name)
+    print(f"paired with {name} ({device.endpoint.address})")
+    print(f"next: edgebench bench --quick --on {name}")
     return 0

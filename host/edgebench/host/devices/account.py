@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from edgebench.host.devices import on_device
-from edgebench.host.devices.on_device import ANSWER_MARK, Facts, Outcome, Removed
-from edgebench.host.devices.shell import Output, Shell, printable
-from edgebench.protocol.codec import from_plain
+from edgebench.host.devices.answers import parse_answer
+from edgebench.host.devices.on_device import (
+    ANSWER_MARK,
+    FAILURE_MARK,
+    DeviceFacts,
+    StepFailure,
+    StepReport,
+    UninstallReport,
+)
+from edgebench.host.devices.shell import Shell
 from edgebench.protocol.errors import NoSpace, PythonMissing, TargetError
+from edgebench.protocol.text import one_line
 
 OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
@@ -26,44 +35,43 @@ _T = TypeVar("_T")
 
 
 class Account:
-    """Runs our script with the device's Python."""
+    """An account whose Python runs our script."""
 
     def __init__(self, shell: Shell, python: str) -> None:
         self.shell = shell
         self._python = python
         self._script = Path(on_device.__file__).read_bytes()
 
-    def look(self) -> Facts:
-        """What there is."""
-        return self._ask(Facts, "look", "looking around")
+    def look(self) -> DeviceFacts:
+        """State of the device and the account."""
+        return self._ask(DeviceFacts, "look", "looking around")
 
     def make_room(self, keep: Sequence[str]) -> None:
         """Make the directories, and remove the wheels that are not named."""
-        self._ask(Outcome, "make_room", "making directories", keep=list(keep))
+        self._ask(StepReport, "make_room", "making directories", keep=list(keep))
 
     def renew(self) -> None:
-        """Make the virtual environment, empty.
+        """Make an empty virtual environment in place of the old one.
 
         Raises:
             TargetError: this Python cannot make one.
         """
-        done = self._ask(Outcome, "renew", "making a virtual environment")
-        if done.error:
-            raise TargetError(f"no virtual environment on {self.shell.target}: {done.error}")
+        if error := self._ask(StepReport, "renew", "making a virtual environment").error:
+            raise TargetError(f"no virtual environment on {self.shell.target}: {error}")
 
-    def install(self, words: Sequence[str], *, is_offline: bool) -> Outcome:
-        """Run `pip install` with these words; its error is an answer, not an exception."""
+    def install(self, words: Sequence[str], *, is_offline: bool) -> StepReport:
+        """Run `pip install` with these arguments; its error is reported, not raised."""
         return self._ask(
-            Outcome, "install", "installing", INSTALL_TIMEOUT_S,
+            StepReport, "install", "installing", INSTALL_TIMEOUT_S,
             words=list(words), is_offline=is_offline,
         )  # fmt: skip
 
     def start(
         self, words: Sequence[str], *, meters: Sequence[str] = (), sync_line: str | None = None
-    ) -> Outcome:
-        """Start the agent; why it does not start is an answer, not an exception."""
+    ) -> StepReport:
+        """Start the agent; why it does not start is reported, not raised."""
         return self._ask(
-            Outcome, "start", "starting the agent",
+            StepReport, "start", "starting the agent",
             words=list(words), meters=list(meters), sync_line=sync_line,
         )  # fmt: skip
 
@@ -73,16 +81,16 @@ class Account:
         Raises:
             TargetError: it does not stop.
         """
-        if error := self._ask(Outcome, "stop", "stopping the agent").error:
+        if error := self._ask(StepReport, "stop", "stopping the agent").error:
             raise TargetError(f"{error} on {self.shell.target}")
 
-    def remove(self) -> Removed:
+    def remove(self) -> UninstallReport:
         """Remove everything that was deployed."""
-        return self._ask(Removed, "remove", "removing the agent")
+        return self._ask(UninstallReport, "remove", "removing the agent")
 
     def _ask(
         self,
-        shape: type[_T],
+        kind: type[_T],
         verb: str,
         what: str,
         timeout_s: float = STEP_TIMEOUT_S,
@@ -95,14 +103,18 @@ class Account:
             timeout_s=timeout_s,
             stdin=self._script,
         )
-        lines = [line for line in output.text.splitlines() if line.startswith(ANSWER_MARK)]
-        if not lines:
-            raise TargetError(f"{what} on {self.shell.target} failed: {_last_line(output)}")
-        plain = _printable(json.loads(lines[-1].removeprefix(ANSWER_MARK)))
-        if "problem" in plain:
-            kind = NoSpace if plain["is_full"] else TargetError
-            raise kind(f"{what} on {self.shell.target} failed: {plain['problem']}")
-        return from_plain(plain, shape)
+        source = f"{what} on {self.shell.target}"
+        lines = [line for line in output.text.splitlines() if line.strip()]
+        for line in reversed(lines):
+            if line.startswith(ANSWER_MARK):
+                return parse_answer(line.removeprefix(ANSWER_MARK), kind, source=source)
+            if line.startswith(FAILURE_MARK):
+                text = line.removeprefix(FAILURE_MARK)
+                failure = parse_answer(text, StepFailure, source=source)
+                error = NoSpace if failure.is_full else TargetError
+                raise error(f"{source} failed: {failure.problem}")
+        said = one_line(lines[-1], 400) if lines else f"status {output.code}, no output"
+        raise TargetError(f"{source} failed: {said}")
 
 
 def open_account(shell: Shell, python: str | None = None) -> Account:
@@ -112,7 +124,7 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
         PythonMissing: there is none.
         TargetError: the device does not run Linux.
     """
-    seen = []
+    unfit = []
     for name in (python,) if python else CANDIDATES:
         output = shell.run([name, "-c", _WHO], what="looking for Python", timeout_s=STEP_TIMEOUT_S)
         words = next(
@@ -123,29 +135,11 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
         _, implementation, system, version = words
         if system != "Linux":
             raise TargetError(f"{shell.target} runs {system}; the agent runs on Linux only")
-        if implementation == "CPython" and _parsed(version) >= OLDEST_PYTHON:
+        match = re.match(r"(\d{1,3})\.(\d{1,3})", version, re.ASCII)
+        is_new_enough = match is not None and (int(match[1]), int(match[2])) >= OLDEST_PYTHON
+        if implementation == "CPython" and is_new_enough:
             return Account(shell, name)
-        seen.append(f"{name} is {implementation} {version}")
+        unfit.append(f"{name} is {implementation} {version}")
     oldest = ".".join(map(str, OLDEST_PYTHON))
-    found = "; ".join(seen) or f"not found: {python or ', '.join(CANDIDATES)}"
-    raise PythonMissing(f"no Python {oldest} or newer on {shell.target}: {found}")
-
-
-def _printable(plain: Any) -> Any:
-    """JSON may spell out what the text that carried it may not contain."""
-    if isinstance(plain, str):
-        return printable(plain).replace("\n", " ")
-    if isinstance(plain, list):
-        return [_printable(value) for value in plain]
-    if isinstance(plain, dict):
-        return {str(key): _printable(value) for key, value in plain.items()}
-    return plain
-
-
-def _parsed(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-
-
-def _last_line(output: Output) -> str:
-    lines = [line.strip() for line in output.text.splitlines() if line.strip()]
-    return lines[-1][:400] if lines else f"status {output.code}, no output"
+    seen = "; ".join(unfit) or f"not found: {python or ', '.join(CANDIDATES)}"
+    raise PythonMissing(f"no Python {oldest} or newer on {shell.target}: {seen}")

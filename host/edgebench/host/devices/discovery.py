@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.devices.mdns import Advertised, discover
-from edgebench.host.transports import local, tls
+from edgebench.host.transports.base import Announcement, Transport
+from edgebench.host.transports.local import LocalTransport
+from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired
+from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, Unreachable
 
 MAX_PARALLEL = 16
+THIS_MACHINE = KnownDevice(
+    LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
+)
+"""The one device that every host knows."""
 
 
 class Access(str, Enum):
@@ -27,8 +32,8 @@ class Access(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One line of the list."""
+class DiscoveredDevice:
+    """One line of the list of devices."""
 
     name: str
     address: str
@@ -37,19 +42,36 @@ class Found:
     reason: str = ""
     """Why it cannot be used, when it cannot."""
     system: SystemDescription | None = None
-    """What it says about itself, when it can."""
+    """Its own description, when it can be used."""
 
 
-def find_devices(files: HostFiles, *, timeout_s: float, state: Path | None = None) -> list[Found]:
+def find_devices(
+    files: HostFiles, *, timeout_s: float, state: Path | None = None
+) -> list[DiscoveredDevice]:
     """Every device, including those that cannot be used, with the reason."""
-    advertised = discover(timeout_s)
-    known = files.devices()
-    pins = {device.pin for device in known}
-    strangers = [agent for agent in advertised if agent.pin not in pins]
+    registry = transports(files.identity_path, state)
+    paired = files.devices()
+    pins = {device.pin for device in paired}
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
-        here = pool.submit(_look_here, state)
-        there = pool.map(lambda device: _look_at(files, device, advertised), known)
-        return [here.result(), *there, *map(_stranger, strangers)]
+        heard = pool.map(lambda transport: transport.discover(timeout_s), registry.values())
+        announced = dict(zip(registry, heard, strict=True))
+        known = pool.map(
+            lambda device: _look_at(device, registry, announced.get(device.via, [])),
+            (THIS_MACHINE, *paired),
+        )
+        strangers = [
+            DiscoveredDevice(
+                stranger.endpoint.name,
+                stranger.endpoint.address,
+                Access.NOT_PAIRED,
+                stranger.id,
+                stranger.next_step,
+            )
+            for announcements in announced.values()
+            for stranger in announcements
+            if stranger.endpoint.pin not in pins
+        ]
+        return [*known, *strangers]
 
 
 def open_device(
@@ -61,83 +83,65 @@ def open_device(
         NoSuchDevice: no paired device has that name, or several do.
         TransportError: it cannot be reached.
     """
-    if name == LOCAL_NAME:
-        return Client(local.connect(state))
     device = _by_name(files.devices(), name)
+    transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return _connect(files, device)
+        return Client(transport.connect(device.endpoint))
     except EdgebenchError:
-        # Its address may have changed since it was paired: ask the network where it is now.
-        moved = [agent for agent in discover(timeout_s) if agent.pin == device.pin]
+        # Its address may have changed since it was paired: see where it announces itself now.
+        announcements = transport.discover(timeout_s)
+        moved = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
         if not moved:
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
-        current = _at(device, moved[0])
-        client = _connect(files, current)
+        current = device.moved_to(moved[0])
+        client = Client(transport.connect(current.endpoint))
         files.remember(current)
         return client
 
 
-def _by_name(devices: Sequence[KnownDevice], name: str) -> KnownDevice:
-    exact = [device for device in devices if name in (device.name, device.id, device.pin)]
-    partly = [device for device in devices if name in device.name or device.id.startswith(name)]
-    found = exact or (partly if name else [])
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        names = ", ".join([LOCAL_NAME, *(device.name for device in devices)])
+def _by_name(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
+    if name == LOCAL_NAME:
+        return THIS_MACHINE
+    exact = [device for device in paired if name in (device.name, device.id, device.pin)]
+    partly = [device for device in paired if name in device.name or device.id.startswith(name)]
+    matches = exact or (partly if name else [])
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        names = ", ".join([LOCAL_NAME, *(device.name for device in paired)])
         raise NoSuchDevice(f"no paired device is called {name!r}: there are {names}")
-    raise NoSuchDevice(f"{len(found)} devices match {name!r}: {', '.join(d.name for d in found)}")
+    names = ", ".join(device.name for device in matches)
+    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {names}")
 
 
-def _connect(files: HostFiles, device: KnownDevice) -> Client:
-    link = tls.connect(
-        device.addresses,
-        device.port,
-        pin=device.pin,
-        identity_path=files.identity_path(),
-        name=device.name,
-    )
-    return Client(link)
+def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:
+    if device.via not in registry:  # written by a newer version
+        raise Unreachable(
+            f"{device.name} is reached by {device.via!r}, "
+            f"and this version knows only {', '.join(registry)}"
+        )
+    return registry[device.via]
 
 
-def _at(device: KnownDevice, agent: Advertised) -> KnownDevice:
-    return replace(device, addresses=agent.addresses, port=agent.port)
-
-
-def _look_here(state: Path | None) -> Found:
-    try:
-        with Client(local.connect(state)) as client:
-            system = client.describe()
-            address = f"this machine, {system.device.name}"
-            return Found(LOCAL_NAME, address, Access.READY, system.device.id, "", system)
-    except EdgebenchError as exc:
-        return Found(LOCAL_NAME, "this machine", Access.UNREACHABLE, reason=str(exc))
-
-
-def _look_at(files: HostFiles, device: KnownDevice, advertised: list[Advertised]) -> Found:
-    places = [device, *(_at(device, agent) for agent in advertised if agent.pin == device.pin)]
+def _look_at(
+    device: KnownDevice, registry: Mapping[str, Transport], announcements: Sequence[Announcement]
+) -> DiscoveredDevice:
+    moved = [device.moved_to(a.endpoint) for a in announcements if a.endpoint.pin == device.pin]
     failure: EdgebenchError | None = None
-    for place in places:  # where it was before, then where it says that it is
+    for place in (device, *moved):  # where it was before, then where it says that it is
         try:
-            with _connect(files, place) as client:
+            with Client(_transport_of(place, registry).connect(place.endpoint)) as client:
                 system = client.describe()
-                return Found(device.name, _address(place), Access.READY, device.id, "", system)
         except EdgebenchError as exc:
             failure = failure or exc
+            continue
+        address = place.endpoint.address
+        if not place.port:  # such an address says less than the name that the device has itself
+            address += f", {system.device.name}"
+        device_id = device.id or system.device.id
+        return DiscoveredDevice(device.name, address, Access.READY, device_id, system=system)
     access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
-    return Found(device.name, _address(device), access, device.id, str(failure))
-
-
-def _address(place: KnownDevice | Advertised) -> str:
-    return f"{place.addresses[0] if place.addresses else '?'}:{place.port}"
-
-
-def _stranger(agent: Advertised) -> Found:
-    return Found(
-        agent.name,
-        _address(agent),
-        Access.NOT_PAIRED,
-        agent.id,
-        "run `edgebench-agent pair` on it",
+    return DiscoveredDevice(
+        device.name, device.endpoint.address, access, device.id, reason=str(failure)
     )

@@ -6,9 +6,11 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgebench.host.transports.base import Endpoint
+from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
@@ -29,17 +31,28 @@ class KnownDevice:
     addresses: tuple[str, ...]
     port: int
     deployed_to: str | None = None
-    """USER@HOST, when `edgebench deploy` installed the agent there."""
+    """Account, as USER@HOST, when `edgebench deploy` installed the agent there."""
+    via: str = TlsTransport.name
+    """Name of the transport that reaches it."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where its transport reaches it."""
+        return Endpoint(self.name, self.pin, self.addresses, self.port)
+
+    def moved_to(self, endpoint: Endpoint) -> KnownDevice:
+        """The device, reached at another place by the same transport."""
+        return replace(self, addresses=endpoint.addresses, port=endpoint.port)
 
 
 class HostFiles:
-    """What one host user keeps under its configuration directory."""
+    """Files that a user of this host keeps in the configuration directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or Path(user_paths(os.environ).host_config)
 
     def identity_path(self) -> Path:
-        """The host's key and certificate, made when there is none."""
+        """File with the host's key and certificate, made when there is none."""
         path = self._directory / "identity.pem"
         if not path.exists():
             identity = new_identity(socket.gethostname())
@@ -47,7 +60,7 @@ class HostFiles:
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
-        """The paired devices.
+        """Paired devices.
 
         Raises:
             StoreError: the list is not readable.

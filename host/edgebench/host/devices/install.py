@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sysconfig
 import tempfile
 import zipfile
@@ -10,24 +9,25 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from edgebench.host.devices.account import Account
-from edgebench.host.devices.on_device import Facts, WheelFile
-from edgebench.host.devices.packages import Wheels, fetch, with_extras
+from edgebench.host.devices.on_device import DeviceFacts, WheelFile
+from edgebench.host.devices.packages import WheelSet, fetch, with_extras
 from edgebench.host.devices.wheel import build_wheel, normalized
+from edgebench.host.digests import file_sha256
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 from edgebench.protocol.paths import APPLICATION
 
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
-"""Bytecode, and blocks that are not full, over what the wheels unpack to."""
+"""Disk space of installed wheels over their unpacked size: bytecode, and blocks half filled."""
 
-Say = Callable[[str], None]
-"""Told of each step in one line."""
+OnStep = Callable[[str], None]
+"""Called with one line for each step."""
 
 
 def install(
     account: Account,
-    facts: Facts,
-    say: Say,
+    facts: DeviceFacts,
+    on_step: OnStep,
     *,
     runtimes: Sequence[str],
     source: Path | None,
@@ -36,12 +36,12 @@ def install(
     """Install the agent, the runtimes and the extras; ends with no agent running.
 
     Args:
-        account: Where.
-        facts: What is there.
-        say: Told of each step.
-        runtimes: Those that are wanted; what has no wheel is left out.
-        source: A directory to take wheels from, and from nowhere else; None: the index.
-        extras: Those that its meters need; none is left out.
+        account: Account to install into.
+        facts: State of the device.
+        on_step: Called with each step.
+        runtimes: Requested runtimes; those without a wheel are left out.
+        source: Only directory that wheels are taken from; None: the package index.
+        extras: Extras that the agent's meters need; none is left out.
 
     Raises:
         PackagesMissing: the agent, an extra or every runtime can be had neither here nor there.
@@ -50,44 +50,46 @@ def install(
     """
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         scratch = Path(folder)
-        say(f"finding wheels of {', '.join((*runtimes, *extras))}")
+        on_step(f"finding wheels of {', '.join((*runtimes, *extras))}")
         try:
             wheels = fetch(facts.interpreter, runtimes, scratch, source, extras=extras)
         except PackagesMissing as exc:
             if source is not None:
                 raise
-            say(f"note: {exc}; trying with the device's own index")
+            on_step(f"note: {exc}; trying with the device's own index")
             own = build_wheel(scratch)
-            _send(account, facts, (own, *_bundled_pip()), say)
+            _send(account, facts, (own, *_bundled_pip()), on_step)
             there = f"{facts.wheels}/{own.name}"
-            _install_from_index(account, there, runtimes, exc, say, extras=extras)
+            _install_from_index(account, there, runtimes, exc, on_step, extras=extras)
         else:
             for runtime in wheels.left_out:
-                say(f"note: runtime {runtime} is left out: no wheel for {facts.interpreter}")
-            _install_wheels(account, facts, wheels, say)
+                on_step(f"note: runtime {runtime} is left out: no wheel for {facts.interpreter}")
+            _install_wheels(account, facts, wheels, on_step)
 
 
-def _install_wheels(account: Account, facts: Facts, wheels: Wheels, say: Say) -> None:
-    described = _send(account, facts, wheels.files, say)
+def _install_wheels(
+    account: Account, facts: DeviceFacts, wheels: WheelSet, on_step: OnStep
+) -> None:
+    sent = _send(account, facts, wheels.files, on_step)
     account.stop()
     # pip itself is sent along but not installed: a newer one changes nothing.
     wanted, present = (
-        {wheel for wheel in found if not wheel.name.startswith("pip-")}
-        for found in (described, facts.installed)
+        {wheel for wheel in files if not wheel.name.startswith("pip-")}
+        for files in (sent, facts.installed)
     )
     changed = {normalized(wheel.name) for wheel in wanted ^ present}
     if not changed:
-        say("installed already, nothing has changed")
+        on_step("installed already, nothing has changed")
         return
-    say(f"installing {wheels.requirement}")
+    on_step(f"installing {wheels.requirement}")
     if changed == {APPLICATION} and present:
         path = f"{facts.wheels}/{wheels.own.name}"
-        done = account.install(["--no-deps", "--force-reinstall", path], is_offline=True)
+        report = account.install(["--no-deps", "--force-reinstall", path], is_offline=True)
     else:
         account.renew()
-        done = account.install([wheels.requirement], is_offline=True)
-    if done.error:
-        raise TargetError(f"not installed on {account.shell.target}: {done.error}")
+        report = account.install([wheels.requirement], is_offline=True)
+    if report.error:
+        raise TargetError(f"not installed on {account.shell.target}: {report.error}")
 
 
 def _install_from_index(
@@ -95,7 +97,7 @@ def _install_from_index(
     own: str,
     runtimes: Sequence[str],
     cause: PackagesMissing,
-    say: Say,
+    on_step: OnStep,
     *,
     extras: Sequence[str],
 ) -> None:
@@ -107,17 +109,21 @@ def _install_from_index(
     for runtime in () if problem else runtimes:
         problem = account.install([with_extras(own, [runtime])], is_offline=False).error
         if problem:
-            say(f"note: runtime {runtime} is left out: {problem}")
+            on_step(f"note: runtime {runtime} is left out: {problem}")
         else:
             usable.append(runtime)
     if not usable:
         raise PackagesMissing(f"{cause}; the device: {problem}") from cause
-    say(f"installed from the device's index: {', '.join(usable)}")
+    on_step(f"installed from the device's index: {', '.join(usable)}")
 
 
-def _send(account: Account, facts: Facts, files: Iterable[Path], say: Say) -> set[WheelFile]:
-    """Bring wheels to the device, as far as it does not hold them; what they are."""
-    described = {path: _described(path) for path in files}
+def _send(
+    account: Account, facts: DeviceFacts, files: Iterable[Path], on_step: OnStep
+) -> set[WheelFile]:
+    """Bring those wheels to the device that it does not hold yet; descriptions of all."""
+    described = {
+        path: WheelFile(path.name, path.stat().st_size, file_sha256(path)) for path in files
+    }
     missing = [path for path, wheel in described.items() if wheel not in facts.held]
     size_bytes = sum(described[path].size_bytes for path in missing)
     needed_bytes = size_bytes + int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, missing)))
@@ -129,7 +135,7 @@ def _send(account: Account, facts: Facts, files: Iterable[Path], say: Say) -> se
         )
     account.make_room([wheel.name for wheel in described.values()])
     if missing:
-        say(f"sending {len(missing)} of {len(described)} wheels, {size_bytes / MIB:.1f} MiB")
+        on_step(f"sending {len(missing)} of {len(described)} wheels, {size_bytes / MIB:.1f} MiB")
         try:
             account.shell.put(missing, facts.wheels)
         except TargetError as exc:
@@ -139,20 +145,14 @@ def _send(account: Account, facts: Facts, files: Iterable[Path], say: Say) -> se
     return set(described.values())
 
 
-def _described(path: Path) -> WheelFile:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return WheelFile(path.name, path.stat().st_size, digest)
-
-
 def _unpacked_bytes(path: Path) -> int:
     with zipfile.ZipFile(path) as wheel:
         return sum(member.file_size for member in wheel.infolist())
 
 
 def _bundled_pip() -> tuple[Path, ...]:
-    """The wheel of pip that this host's Python brings along, if it does."""
+    """Wheel of pip that this host's Python brings along, if it does."""
     # Debian keeps it in a directory of its own.
     debian = sysconfig.get_config_var("WHEEL_PKG_DIR")
     usual = Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled"
-    found = sorted((Path(debian) if debian else usual).glob("pip-*.whl"))
-    return tuple(found[-1:])
+    return tuple(sorted((Path(debian) if debian else usual).glob("pip-*.whl"))[-1:])

@@ -1,18 +1,18 @@
-"""What `edgebench deploy` does on the device; sent there over SSH and fed to its Python.
+"""What `edgebench deploy` does on the device; sent through its shell and fed to its Python.
 
-The device has nothing of ours yet, so this file stands alone: the standard library of Python
+The device has nothing of ours yet, so this one file stands alone: the standard library of Python
 3.10, Linux, no import of edgebench. Its argument is a request in JSON, its last line the answer
-in JSON. The host imports this file, too, for the shape of the answers.
+in JSON. The host imports this file too, for the types of the answers.
 
     $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's
                                     agent-wheels/         what they were installed from
                                     agent-deployed.json   what was installed, made and served
-                                    agent.log, agent.pid  of the agent that was started
+                                    agent.log, agent.pid  log and process of the started agent
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
 
-Directories that are missing before the first deploy are written down: uninstalling removes what
-deploying made, and only that.
+Directories that are missing before the first deploy are recorded: uninstalling removes what
+deploying made, and nothing else.
 """
 
 from __future__ import annotations
@@ -33,41 +33,63 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 ANSWER_MARK = "edgebench-answer "
+"""First word of the line that holds a step's answer."""
+FAILURE_MARK = "edgebench-failure "
+"""First word of the line that holds a `StepFailure` instead."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
-"""numpy alone takes a minute to unpack onto an SD card."""
+"""Limit on one run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
 _NOTHING = "none"
-"""As edgebench.meters.wiring.NOTHING."""
+"""Value of edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMarkers:
+    """Properties of a Python that a requirement may depend on.
+
+    Source: PEP 508, "Environment Markers".
+    """
+
+    implementation_name: str
+    implementation_version: str
+    os_name: str
+    platform_machine: str
+    platform_python_implementation: str
+    platform_release: str
+    platform_system: str
+    platform_version: str
+    python_full_version: str
+    python_version: str
+    sys_platform: str
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     """A Python, as far as it decides which wheels fit."""
 
-    markers: dict[str, str]
-    """What a requirement may depend on. Source: PEP 508, "Environment Markers"."""
+    markers: EnvironmentMarkers
     abi: str
     """Tag of the binary interface: cp311."""
     bits: int
     libc: str
-    """glibc or musl."""
+    """C library: glibc or musl."""
     libc_version: tuple[int, int]
 
     def __str__(self) -> str:
-        version, machine = self.markers["python_version"], self.markers["platform_machine"]
+        machine = f"{self.markers.sys_platform} {self.markers.platform_machine}"
         libc = f"{self.libc} {self.libc_version[0]}.{self.libc_version[1]}"
-        return f"Python {version} on {self.markers['sys_platform']} {machine}, {libc}"
+        return f"Python {self.markers.python_version} on {machine}, {libc}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,58 +102,69 @@ class WheelFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """The device and the account."""
+class DeviceFacts:
+    """State of the device and the account before a deploy."""
 
     interpreter: Interpreter
     host_name: str
     agent: str
     """Path of the command `edgebench-agent`, installed or not."""
     wheels: str
+    """Directory that wheels are sent to."""
     log: str
+    """Path of the agent's log."""
     free_bytes: int
-    """Where the packages go, for this account."""
+    """Disk space for packages that this account may use."""
     held: tuple[WheelFile, ...] = ()
     """Wheels of an earlier deploy."""
     installed: tuple[WheelFile, ...] = ()
-    """Those in the virtual environment; empty when it is broken, or was filled from an index."""
+    """Wheels in the virtual environment; empty when it is broken, or was filled from an index."""
     pin: str | None = None
     """Fingerprint of the agent's certificate, when it has one."""
     busy_with: str | None = None
-    """Who measures with the agent now."""
+    """Host that holds the agent's lease now."""
     spooled_count: int = 0
     """Runs on the device that wait for their host."""
     meters: tuple[str, ...] = ()
-    """That the agent serves, or else was last told to, as `serve --meter` takes them: `none` when
-    there are none; empty when nobody has said."""
+    """Meters that the agent serves, or was last started with, as `serve --meter` takes them:
+    `none` when there are none; empty when no deploy has set them."""
     sync_line: str | None = None
-    """The same of its line, as `serve --sync-line` takes it."""
+    """Sync line of the agent, likewise, as `serve --sync-line` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What a deploy writes down for the next one."""
+class DeployRecord:
+    """File that a deploy leaves on the device for the next one."""
 
     created: tuple[str, ...] = ()
-    """Directories."""
+    """Directories that did not exist before the first deploy."""
     installed: tuple[WheelFile, ...] = ()
     meters: tuple[str, ...] = ()
+    """Meters, as in `DeviceFacts`, for when the agent does not run."""
     sync_line: str | None = None
-    """These two as in `Facts`, for an agent that does not run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How something went that may fail: the last line of its output, when it did."""
+class StepReport:
+    """Result of a step that may fail for reasons that its caller handles."""
 
     error: str | None = None
+    """Last line of the output of what failed; None when it succeeded."""
     warnings: tuple[str, ...] = ()
-    """What it said that is no failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """What uninstalling found."""
+class StepFailure:
+    """Answer of a step that the operating system did not let finish."""
+
+    problem: str
+    is_full: bool
+    """Whether the disk is full, or a quota reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallReport:
+    """Result of uninstalling."""
 
     was_there: bool
     kept: tuple[str, ...] = ()
@@ -139,7 +172,7 @@ class Removed:
 
 
 class Places:
-    """Where things are, for this account."""
+    """Paths of everything that a deploy puts into this account."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         home = Path(environment.get("HOME") or os.path.expanduser("~"))
@@ -154,41 +187,44 @@ class Places:
         self.agent = self.venv / "bin" / "edgebench-agent"
         self.agents_own = (self.data / "agent", self.config / "agent")
 
-    def read_record(self) -> Record:
-        """What an earlier deploy wrote down; nothing, if that is damaged."""
+    def read_record(self) -> DeployRecord:
+        """Record of an earlier deploy; an empty one, if that is damaged."""
         try:
             plain = json.loads(self.record.read_text())
-            return Record(
+            return DeployRecord(
                 created=tuple(plain["created"]),
                 installed=tuple(WheelFile(**wheel) for wheel in plain["installed"]),
                 meters=tuple(plain.get("meters", ())),  # older deploys knew of none
                 sync_line=plain.get("sync_line"),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return Record()
+            return DeployRecord()
 
     def write_record(self, **changes: Any) -> None:
-        """Write down what has changed of it, whole or not at all."""
+        """Change fields of the record; the file is replaced whole or not at all."""
         beside = self.record.with_suffix(".new")
         beside.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
         beside.replace(self.record)
 
     def held(self) -> tuple[WheelFile, ...]:
-        """The wheels that are here."""
+        """Wheels on the device."""
         return tuple(
             WheelFile(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
             for path in sorted(self.wheels.glob("*.whl"))
         )
 
 
-def look(places: Places) -> Facts:
-    """Find out what the host has to know; changes nothing."""
+def look(places: Places) -> DeviceFacts:
+    """Gather what the host has to know; changes nothing."""
     existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
     disk = os.statvfs(existing)
     status = _status(places)
     record = places.read_record()
-    meters, sync_line = _served(status) if status else (record.meters, record.sync_line)
-    return Facts(
+    meters, sync_line = record.meters, record.sync_line
+    if status:  # a running agent knows better than the record
+        meters = tuple(status.get("meters", ())) or (_NOTHING,)
+        sync_line = status.get("sync_line") or _NOTHING
+    return DeviceFacts(
         interpreter=describe_interpreter(),
         host_name=socket.gethostname(),
         agent=str(places.agent),
@@ -209,52 +245,55 @@ def describe_interpreter() -> Interpreter:
     """This Python."""
     version = sys.implementation.version
     libc, libc_version = _libc()
-    markers = {
-        "implementation_name": sys.implementation.name,
-        "implementation_version": ".".join(map(str, version[:3])),
-        "os_name": os.name,
-        "platform_machine": platform.machine(),
-        "platform_python_implementation": platform.python_implementation(),
-        "platform_release": platform.release(),
-        "platform_system": platform.system(),
-        "platform_version": platform.version(),
-        "python_full_version": platform.python_version(),
-        "python_version": ".".join(platform.python_version_tuple()[:2]),
-        "sys_platform": sys.platform,
-    }
+    markers = EnvironmentMarkers(
+        implementation_name=sys.implementation.name,
+        implementation_version=".".join(map(str, version[:3])),
+        os_name=os.name,
+        platform_machine=platform.machine(),
+        platform_python_implementation=platform.python_implementation(),
+        platform_release=platform.release(),
+        platform_system=platform.system(),
+        platform_version=platform.version(),
+        python_full_version=platform.python_version(),
+        python_version=".".join(platform.python_version_tuple()[:2]),
+        sys_platform=sys.platform,
+    )
     # cpython-311-aarch64-linux-gnu, or cpython-313t-… without a global lock.
     abi = str(sysconfig.get_config_var("SOABI") or "").split("-")[1:2]
     return Interpreter(markers, f"cp{''.join(abi)}", struct.calcsize("P") * 8, libc, libc_version)
 
 
-def make_room(places: Places, keep: list[str]) -> Outcome:
+def make_room(places: Places, keep: list[str]) -> StepReport:
     """Make the directories, and remove the wheels that are not to be kept."""
     created = places.read_record().created
-    # The agent makes its own directories; here they are only written down.
-    created += tuple(path for path in map(str, _missing(places)) if path not in created)
+    # The agent makes its own directories; here they are only recorded.
+    leaves = (places.venv, places.wheels, *places.agents_own)
+    wanted = {path for leaf in leaves for path in (leaf, *leaf.parents)}
+    missing = [str(path) for path in sorted(wanted) if not path.exists()]
+    created += tuple(path for path in missing if path not in created)
     for path in (*reversed(places.wheels.parents), places.wheels):
         path.mkdir(mode=0o700, exist_ok=True)
     places.write_record(created=created)
     for path in places.wheels.iterdir():
         if path.name not in keep:
             path.unlink()
-    return Outcome()
+    return StepReport()
 
 
-def renew(places: Places) -> Outcome:
-    """Make the virtual environment, empty."""
+def renew(places: Places) -> StepReport:
+    """Make an empty virtual environment in place of the old one."""
     places.write_record(installed=())
     # Without pip: Debian's Python has none to give unless a second package is installed.
     return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
 
 
-def install(places: Places, words: list[str], is_offline: bool) -> Outcome:
+def install(places: Places, words: list[str], is_offline: bool) -> StepReport:
     """Run `pip install` in the virtual environment, on the wheels that were sent or on an index."""
     pip = [str(places.python), "-m", "pip"]
     if wheels := sorted(places.wheels.glob("pip-*.whl")):
         pip = [str(places.python), str(wheels[-1] / "pip")]
-    elif (found := _run([str(places.python), "-m", "ensurepip"])).error is not None:
-        return found
+    elif (bundled := _run([str(places.python), "-m", "ensurepip"])).error is not None:
+        return bundled
     command = [*pip, "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     environment = dict(os.environ)
     if is_offline:
@@ -267,9 +306,9 @@ def install(places: Places, words: list[str], is_offline: bool) -> Outcome:
     return done
 
 
-def start(places: Places, words: list[str], meters: list[str], sync_line: str | None) -> Outcome:
-    """Start the agent, away from this login, and wait until it serves."""
-    # Before it is known whether it starts: who tries again need not say it again.
+def start(places: Places, words: list[str], meters: list[str], sync_line: str | None) -> StepReport:
+    """Start the agent, detached from this login, and wait until it serves."""
+    # Recorded before it is known whether it starts: the next try need not name them again.
     places.write_record(meters=tuple(meters), sync_line=sync_line)
     wired = [word for meter in meters for word in ("--meter", meter)]
     wired += ["--sync-line", sync_line] if sync_line else []
@@ -286,16 +325,16 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
     places.pid.write_text(f"{process.pid}\n")
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
-        said = places.log.read_text(errors="replace")
-        if re.search("^ready ", said, re.MULTILINE):
-            return Outcome(warnings=tuple(re.findall("^warning: (.+)", said, re.MULTILINE)))
+        log_text = places.log.read_text(errors="replace")
+        if re.search("^ready ", log_text, re.MULTILINE):
+            return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
     process.kill()
     places.pid.unlink()
-    return Outcome(_last_line(places.log.read_text(errors="replace")) or "it says nothing")
+    return StepReport(_last_line(places.log.read_text(errors="replace")) or "no output")
 
 
-def stop(places: Places) -> Outcome:
+def stop(places: Places) -> StepReport:
     """Stop the agent that runs from our virtual environment, if one does."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in _agents(places):
@@ -306,13 +345,13 @@ def stop(places: Places) -> Outcome:
             time.sleep(POLL_S)
     places.pid.unlink(missing_ok=True)
     pids = [str(pid) for pid in _agents(places)]
-    return Outcome(f"agent {', '.join(pids)} does not stop" if pids else None)
+    return StepReport(f"agent {', '.join(pids)} does not stop" if pids else None)
 
 
-def remove(places: Places) -> Removed:
+def remove(places: Places) -> UninstallReport:
     """Remove everything that deploying made, after the agent was stopped."""
     if not places.venv.exists() and not places.record.exists():
-        return Removed(was_there=False)
+        return UninstallReport(was_there=False)
     created = places.read_record().created
     kept = [str(path) for path in places.agents_own if path.exists() and str(path) not in created]
     for tree in (places.venv, places.wheels, *places.agents_own):
@@ -323,14 +362,7 @@ def remove(places: Places) -> Removed:
     for path in sorted(created, key=len, reverse=True):
         with suppress(OSError):  # somebody else keeps something there by now
             os.rmdir(path)
-    return Removed(was_there=True, kept=tuple(kept))
-
-
-def _missing(places: Places) -> list[Path]:
-    """Directories that deploying or the agent is going to make."""
-    leaves = (places.venv, places.wheels, *places.agents_own)
-    paths = {path for leaf in leaves for path in (leaf, *leaf.parents)}
-    return sorted(path for path in paths if not path.exists())
+    return UninstallReport(was_there=True, kept=tuple(kept))
 
 
 def _agents(places: Places) -> Iterator[int]:
@@ -345,17 +377,12 @@ def _agents(places: Places) -> Iterator[int]:
 
 
 def _status(places: Places) -> dict[str, Any]:
-    """What the running agent says about itself; nothing, when none runs."""
+    """Status of the running agent; empty when none runs."""
     command = [str(places.agent), "status", "--json"]
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
         return dict(json.loads(result.stdout))
     return {}
-
-
-def _served(status: dict[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Meters and line of an agent that runs, as its options say them."""
-    return tuple(status.get("meters", ())) or (_NOTHING,), status.get("sync_line") or _NOTHING
 
 
 def _is_usable(places: Places) -> bool:
@@ -365,7 +392,7 @@ def _is_usable(places: Places) -> bool:
 
 
 def _pin(identity: Path) -> str | None:
-    """As edgebench.protocol.identity.fingerprint computes it."""
+    """Fingerprint of the agent's certificate, as edgebench.protocol.identity computes it."""
     try:
         text = identity.read_text()
         der = ssl.PEM_cert_to_DER_cert(text[text.index(ssl.PEM_HEADER) :])
@@ -374,7 +401,7 @@ def _pin(identity: Path) -> str | None:
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
 
 
-def _run(command: list[str], environment: Mapping[str, str] | None = None) -> Outcome:
+def _run(command: list[str], environment: Mapping[str, str] | None = None) -> StepReport:
     try:
         result = subprocess.run(
             command,
@@ -386,11 +413,11 @@ def _run(command: list[str], environment: Mapping[str, str] | None = None) -> Ou
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Outcome(f"it did not end within {INSTALL_TIMEOUT_S:.0f} s")
+        return StepReport(f"it did not end within {INSTALL_TIMEOUT_S:.0f} s")
     text = result.stdout.decode("utf-8", "replace")
     if re.search("No space left on device|Disk quota exceeded", text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), command[0])
-    return Outcome(_last_line(text) or "it says nothing" if result.returncode else None)
+    return StepReport(_last_line(text) or "no output" if result.returncode else None)
 
 
 def _last_line(text: str) -> str:
@@ -418,7 +445,7 @@ def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:
     return Path(value) if value.startswith("/") else default
 
 
-_VERBS: dict[str, Any] = {
+_VERBS: dict[str, Callable[..., Any]] = {
     verb.__name__: verb for verb in (look, make_room, renew, install, start, stop, remove)
 }
 
@@ -426,12 +453,13 @@ _VERBS: dict[str, Any] = {
 def main() -> None:
     """Do what the argument says; print the answer."""
     request = json.loads(sys.argv[1])
+    mark = ANSWER_MARK
     try:
-        answer = asdict(_VERBS[request.pop("verb")](Places(os.environ), **request))
+        answer = _VERBS[request.pop("verb")](Places(os.environ), **request)
     except OSError as exc:
         text = f"{exc.strerror or exc}: {exc.filename}" if exc.filename else str(exc)
-        answer = {"problem": text, "is_full": exc.errno in _FULL}
-    print(f"\n{ANSWER_MARK}{json.dumps(answer)}", flush=True)
+        mark, answer = FAILURE_MARK, StepFailure(text, exc.errno in _FULL)
+    print(f"\n{mark}{json.dumps(asdict(answer))}", flush=True)
 
 
 if __name__ == "__main__":

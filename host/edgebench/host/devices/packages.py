@@ -3,9 +3,9 @@
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
-A set is what one kind of device gets: same Python, platform, runtimes, extras and requirements. It
-is used again for a day without asking the index, and after that whenever the index is out of reach.
-Of the runtimes, those without a wheel are left out; an extra that a meter needs has to be there.
+A set serves one kind of device: same Python, platform, runtimes, extras and requirements. It is
+used again for a day without asking the index, and after that whenever the index is out of reach.
+Runtimes without a wheel are left out; an extra that a meter needs has to be there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,27 +40,27 @@ _OFFLINE = re.compile(r"connection broken by|Temporary failure in name resolutio
 
 
 @dataclass(frozen=True, slots=True)
-class Wheels:
+class WheelSet:
     """A set of wheels that can be installed together."""
 
     own: Path
-    """Ours; among `files`, too."""
+    """Wheel of edgebench itself; among `files`, too."""
     files: tuple[Path, ...]
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Runtimes that were asked for and have no wheel for the device."""
+    """Requested runtimes that have no wheel for the device."""
     extras: tuple[str, ...] = ()
-    """That a meter needs."""
+    """Extras that meters need."""
 
     @property
     def requirement(self) -> str:
-        """What pip is asked to install from them."""
+        """Argument of `pip install` that installs them."""
         return with_extras(APPLICATION, (*self.runtimes, *self.extras))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a set depends on."""
+class _SetRequest:
+    """Everything that a set depends on."""
 
     own: Path
     interpreter: Interpreter
@@ -68,8 +68,8 @@ class _Wanted:
     extras: tuple[str, ...]
 
 
-class _Offline(PackagesMissing):
-    """The index is out of reach."""
+class _IndexUnreachable(PackagesMissing):
+    """The package index is out of reach."""
 
 
 def with_extras(what: str, extras: Sequence[str]) -> str:
@@ -88,32 +88,31 @@ def fetch(
     source: Path | None = None,
     *,
     extras: Sequence[str] = (),
-) -> Wheels:
-    """The wheels for a device.
+) -> WheelSet:
+    """Wheels for a device.
 
     Args:
         interpreter: The device's Python.
-        runtimes: Those that are wanted; what has no wheel is left out.
-        scratch: A directory for what is not kept.
-        source: A directory to take wheels from, and from nowhere else; None: the index.
-        extras: Those that meters need.
+        runtimes: Requested runtimes; those without a wheel are left out.
+        scratch: Directory for files that are not kept.
+        source: Only directory that wheels are taken from; None: the package index.
+        extras: Extras that the agent's meters need; none is left out.
 
     Raises:
-        PackagesMissing: not even one of the runtimes can be had, or the agent itself or an extra
-            not.
+        PackagesMissing: a wheel of the agent, of an extra, or of every runtime is missing.
     """
-    wanted = _Wanted(build_wheel(scratch), interpreter, tuple(runtimes), tuple(extras))
+    request = _SetRequest(build_wheel(scratch), interpreter, tuple(runtimes), tuple(extras))
     if source is not None:
-        _resolve(wanted, scratch / "set", source)
-        return _chosen(wanted, scratch / "set")
-    kept = _cache() / _set_name(wanted)
+        _resolve(request, scratch / "set", source)
+        return _wheel_set(request, scratch / "set")
+    kept = _cache() / _set_name(request)
     if not kept.exists() or time.time() - kept.stat().st_mtime > FRESH_S:
         try:
-            _refresh(kept, wanted)
-        except _Offline:
+            _refresh(kept, request)
+        except _IndexUnreachable:
             if not kept.exists():
                 raise
-    return _chosen(wanted, kept)
+    return _wheel_set(request, kept)
 
 
 def platform_tags(interpreter: Interpreter) -> list[str]:
@@ -121,7 +120,7 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
 
     Source: PEP 600 (manylinux), PEP 656 (musllinux).
     """
-    machine = interpreter.markers["platform_machine"]
+    machine = interpreter.markers.platform_machine
     arch = _ARCH_32.get(machine, machine) if interpreter.bits == 32 else machine
     minor = interpreter.libc_version[1]
     tags = []
@@ -136,12 +135,12 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
     return [*tags, f"linux_{arch}"]
 
 
-def _refresh(kept: Path, wanted: _Wanted) -> None:
+def _refresh(kept: Path, request: _SetRequest) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
         fresh = Path(folder) / "set"
-        _resolve(wanted, fresh, None)
-        (fresh / wanted.own.name).unlink()  # it changes with every edit; it is built each time
+        _resolve(request, fresh, None)
+        (fresh / request.own.name).unlink()  # it changes with every edit; it is built each time
         if kept.exists():
             kept.replace(Path(folder) / "old")
         try:
@@ -151,23 +150,23 @@ def _refresh(kept: Path, wanted: _Wanted) -> None:
                 raise
 
 
-def _resolve(wanted: _Wanted, destination: Path, source: Path | None) -> None:
-    """Fill `destination`, with all extras, and as many of the runtimes as there are wheels for."""
+def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> None:
+    """Fill `destination` with all extras, and with those of the runtimes that have wheels."""
 
     def download(runtimes: Sequence[str]) -> None:
-        extras = (*runtimes, *wanted.extras)
-        _download(wanted.own, wanted.interpreter, extras, destination, source)
+        extras = (*runtimes, *request.extras)
+        _download(request.own, request.interpreter, extras, destination, source)
 
     try:
-        return download(wanted.runtimes)
-    except _Offline:
+        return download(request.runtimes)
+    except _IndexUnreachable:
         raise
     except PackagesMissing as exc:
         failure = exc
-    if wanted.extras:
-        download(())  # where a meter's library is missing, that is told, and no runtime blamed
+    if request.extras:
+        download(())  # a meter's missing library is reported as that, not blamed on a runtime
     usable = []
-    for runtime in wanted.runtimes if len(wanted.runtimes) > 1 else ():
+    for runtime in request.runtimes if len(request.runtimes) > 1 else ():
         try:
             download([runtime])
             usable.append(runtime)
@@ -187,13 +186,13 @@ def _download(
     source: Path | None,
 ) -> None:
     if find_spec("pip") is None:
-        raise _Offline("this host's Python has no pip")
+        raise _IndexUnreachable("this host's Python has no pip")
     where = ["--no-index", "--find-links", str(source)] if source else ["--retries", "1"]
     command = [
         *(sys.executable, "-m", "edgebench.host.devices.foreign_pip"),
-        *(json.dumps(interpreter.markers), "download", "--no-input"),
+        *(json.dumps(asdict(interpreter.markers)), "download", "--no-input"),
         *("--disable-pip-version-check", "--only-binary=:all:", "--implementation", "cp"),
-        *("--python-version", interpreter.markers["python_version"], "--abi", interpreter.abi),
+        *("--python-version", interpreter.markers.python_version, "--abi", interpreter.abi),
         *(word for tag in platform_tags(interpreter) for word in ("--platform", tag)),
         *(*where, "--dest", str(destination)),
         # The device may have no pip; its own one, as a wheel, can be run as it is.
@@ -209,10 +208,10 @@ def _download(
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        raise _Offline(f"pip did not end within {PIP_TIMEOUT_S:.0f} s") from exc
+        raise _IndexUnreachable(f"pip did not end within {PIP_TIMEOUT_S:.0f} s") from exc
     if result.returncode:
         if source is None and _OFFLINE.search(result.stderr):
-            raise _Offline("this host cannot reach the package index")
+            raise _IndexUnreachable("this host cannot reach the package index")
         raise PackagesMissing(f"no wheels for {interpreter}: {_pip_error(result.stderr)}")
 
 
@@ -224,20 +223,21 @@ def _closed_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _pip_error(text: str) -> str:
     errors = [line.removeprefix("ERROR: ") for line in text.splitlines() if "ERROR: " in line]
-    lines = errors or text.split("\n") or [""]
-    return lines[-1].strip() or "pip failed"
+    return (errors or text.split("\n"))[-1].strip() or "pip failed"
 
 
-def _chosen(wanted: _Wanted, directory: Path) -> Wheels:
-    own, asked = wanted.own, wanted.runtimes
+def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
+    own, requested = request.own, request.runtimes
     others = sorted(path for path in directory.glob("*.whl") if path.name != own.name)
     names = {normalized(path.name) for path in others}
     packages = extra_packages()
-    runtimes = tuple(name for name in asked if packages[name] and packages[name] <= names)
+    runtimes = tuple(name for name in requested if packages[name] and packages[name] <= names)
     if not runtimes:
-        raise PackagesMissing(f"no wheel of a runtime for {wanted.interpreter}: {', '.join(asked)}")
-    left_out = tuple(name for name in asked if name not in runtimes)
-    return Wheels(own, (own, *others), runtimes, left_out, wanted.extras)
+        raise PackagesMissing(
+            f"no wheel of a runtime for {request.interpreter}: {', '.join(requested)}"
+        )
+    left_out = tuple(name for name in requested if name not in runtimes)
+    return WheelSet(own, (own, *others), runtimes, left_out, request.extras)
 
 
 def _cache() -> Path:
@@ -246,13 +246,13 @@ def _cache() -> Path:
     return root / APPLICATION / "wheels"
 
 
-def _set_name(wanted: _Wanted) -> str:
-    """Names all that a set depends on, as far as it may differ; not the kernel's version."""
-    interpreter = wanted.interpreter
-    with zipfile.ZipFile(wanted.own) as wheel:
+def _set_name(request: _SetRequest) -> str:
+    """Directory name made of all that the set depends on, which the kernel's version is not."""
+    interpreter = request.interpreter
+    with zipfile.ZipFile(request.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         digest = hashlib.sha256(wheel.read(metadata))
-    extras = sorted((*wanted.runtimes, *wanted.extras))
+    extras = sorted((*request.runtimes, *request.extras))
     digest.update(repr((platform_tags(interpreter), extras)).encode())
-    machine = interpreter.markers["platform_machine"]
+    machine = interpreter.markers.platform_machine
     return f"{interpreter.abi}-{machine}-{digest.hexdigest()[:16]}"

@@ -9,23 +9,25 @@ from pathlib import Path
 from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.this_host import host_name
-from edgebench.host.transports import tls
+from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link
+from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import NotPaired, WrongAgent
 from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
 
 
 def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> KnownDevice:
-    """Pair with the agent that printed this string; it is known from now on.
+    """Pair with the agent that printed this string, and remember it.
 
     Raises:
         UsageError: not a pairing string.
-        NotPaired: it was used before, or is older than ten minutes.
+        NotPaired: the string was used before, or is older than ten minutes.
         Unreachable: nobody answers at its addresses.
     """
     string = parse_pairing_string(text)
-    certificate_pem = _certificate_of(files.identity_path())
+    identity_pem = files.identity_path().read_text()
+    certificate_pem = identity_pem[identity_pem.index("-----BEGIN CERTIFICATE") :]
     with (
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
         Client(_connect_once(string, Path(folder) / "once.pem")) as client,
@@ -44,18 +46,13 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
 
 
 def _connect_once(string: PairingString, once: Path) -> Link:
-    """Connect with the identity that the string gives, which is good for this one time."""
+    """Connect with the string's one-time identity."""
     identity = pairing_identity(string.secret)
     once.touch(mode=0o600)
     once.write_text(identity.key_pem + identity.certificate_pem)
     try:
-        return tls.connect(
-            string.addresses,
-            string.port,
-            pin=string.fingerprint,
-            identity_path=once,
-            name="device",
-        )
+        endpoint = Endpoint("device", string.fingerprint, string.addresses, string.port)
+        return TlsTransport(lambda: once).connect(endpoint)
     except WrongAgent:
         raise  # nobody there has seen the string yet
     except NotPaired as exc:
@@ -67,8 +64,3 @@ def _free_name(files: HostFiles, name: str, pin: str) -> str:
     taken = {known.name for known in files.devices() if known.pin != pin} | {LOCAL_NAME}
     numbered = (f"{name}-{number}" for number in count(2))
     return next(free for free in chain([name], numbered) if free not in taken)
-
-
-def _certificate_of(identity_path: Path) -> str:
-    text = identity_path.read_text()
-    return text[text.index("-----BEGIN CERTIFICATE") :]

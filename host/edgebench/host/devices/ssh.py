@@ -1,7 +1,7 @@
-"""Log in to a device over SSH.
+"""A shell on a device over SSH: login, commands, files.
 
 Only host keys that the user has accepted before are accepted: nothing is added to known_hosts
-here, and nobody is asked. The library's exceptions end in this file and in shell.py.
+here, and nobody is asked. The library's exceptions end in this file.
 """
 
 from __future__ import annotations
@@ -9,20 +9,35 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import re
+import shlex
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import paramiko
 
-from edgebench.host.devices.shell import Shell, text_of
-from edgebench.host.devices.target import Target
-from edgebench.protocol.errors import AccessDenied, Unreachable, UsageError
+from edgebench.host.devices.shell import MAX_OUTPUT_BYTES, CommandOutput
+from edgebench.protocol.errors import (
+    AccessDenied,
+    LinkLost,
+    LinkTimeout,
+    TargetError,
+    Unreachable,
+    UsageError,
+)
+from edgebench.protocol.text import one_line, printable
 
+SSH_PORT = 22
 CONNECT_TIMEOUT_S = 15.0
+SEND_TIMEOUT_S = 60.0
+"""Time without progress after which sending a file has failed."""
+KEEPALIVE_S = 15
 MAX_PASSWORD_COUNT = 3
 SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 
@@ -30,40 +45,143 @@ SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def connect(target: Target, identity_file: Path | None = None) -> Shell:
-    """Log in with the keys of the SSH agent and the usual files, on a terminal with a password.
+@dataclass(frozen=True, slots=True)
+class SshTarget:
+    """An account on a machine that answers SSH."""
 
-    Args:
-        target: Where.
-        identity_file: A private key to try first.
+    user: str
+    host: str
+    port: int = SSH_PORT
 
-    Raises:
-        UsageError: the identity file, or a known_hosts file, cannot be read.
-        Unreachable: nobody answers, or not with SSH.
-        AccessDenied: the host key is unknown or another one, or the device refuses us.
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.user}@{host}" + (f":{self.port}" if self.port != SSH_PORT else "")
+
+    @property
+    def login(self) -> str:
+        """Arguments of `ssh` for the same login by hand."""
+        port = f"-p {self.port} " if self.port != SSH_PORT else ""
+        return f"{port}{self.user}@{self.host}"
+
+    def connect(self, identity_file: Path | None = None) -> SshShell:
+        """Log in with the keys of ssh-agent and the usual files, on a terminal with a password."""
+        if identity_file is not None and not os.access(identity_file, os.R_OK):
+            raise UsageError(f"identity file cannot be read: {identity_file}")
+        password: str | None = None
+        for attempt in range(MAX_PASSWORD_COUNT + 1):
+            try:
+                return _log_in(self, identity_file, password)
+            except _LoginFailure as exc:
+                if attempt == MAX_PASSWORD_COUNT or not sys.stdin.isatty():
+                    raise AccessDenied(f"{self} refuses this login: {exc}", self.login) from exc
+            # The library takes it as the passphrase of an encrypted key, too.
+            password = getpass.getpass(f"Password of {self}: ")
+        raise AssertionError
+
+
+def parse_target(text: str) -> SshTarget | None:
+    """USER@HOST or USER@HOST:PORT, an IPv6 address in brackets; None when it is neither.
+
+    >>> parse_target("pi@raspberrypi.local"), str(parse_target("pi@[fe80::1]:2222"))
+    (SshTarget(user='pi', host='raspberrypi.local', port=22), 'pi@[fe80::1]:2222')
     """
-    if identity_file is not None and not os.access(identity_file, os.R_OK):
-        raise UsageError(f"identity file cannot be read: {identity_file}")
-    password: str | None = None
-    for attempt in range(MAX_PASSWORD_COUNT + 1):
+    # Neither part may begin with a hyphen: the login is printed as arguments of `ssh`.
+    match = re.fullmatch(
+        r"(?P<user>[^@\s:/-][^@\s:/]*)@(?P<host>\[[\w:.%]+\]|\w[\w.-]*)(?::(?P<port>\d{1,5}))?",
+        text,
+    )
+    port = int(match["port"] or SSH_PORT) if match else 0
+    if match is None or not 0 < port < 65536:
+        return None
+    return SshTarget(match["user"], match["host"].strip("[]"), port)
+
+
+class SshShell:
+    """An open SSH connection."""
+
+    def __init__(self, client: paramiko.SSHClient, target: str, address: str) -> None:
+        transport = client.get_transport()
+        assert transport is not None
+        transport.set_keepalive(KEEPALIVE_S)
+        self._client, self._transport = client, transport
+        self.target = target
+        self.address = address
+
+    def run(
+        self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
+    ) -> CommandOutput:
+        """Run one command to its end."""
+        deadline_s = time.monotonic() + timeout_s
+        with (
+            self._translated(what, timeout_s),
+            self._transport.open_session(timeout=timeout_s) as channel,
+        ):
+            channel.set_combine_stderr(True)
+            channel.settimeout(timeout_s)
+            channel.exec_command(shlex.join(words))
+            channel.sendall(stdin)
+            channel.shutdown_write()
+            kept = _read_tail(channel, deadline_s)
+            # The library's own way to ask for the status may wait for ever.
+            if not channel.status_event.wait(max(0.0, deadline_s - time.monotonic())):
+                raise TimeoutError
+            if channel.exit_status < 0 and not self._transport.is_active():
+                raise EOFError
+            text = printable(kept.decode("utf-8", "replace"), keep_lines=True)
+            return CommandOutput(channel.exit_status, text)
+
+    def put(self, files: Sequence[Path], directory: str) -> None:
+        """Copy files into a directory of the device; SFTP does not say why it takes none."""
+        with (
+            self._translated("sending files", SEND_TIMEOUT_S),
+            self._client.open_sftp() as sftp,
+        ):
+            if (channel := sftp.get_channel()) is not None:
+                channel.settimeout(SEND_TIMEOUT_S)
+            for file in files:
+                path = f"{directory}/{file.name}"
+                try:
+                    sftp.put(str(file), path)
+                except OSError as exc:
+                    if isinstance(exc, TimeoutError) or not self._transport.is_active():
+                        raise
+                    reason = f"{path}: {_reason(exc)}"
+                    raise TargetError(f"not written on {self.target}: {reason}") from exc
+
+    def close(self) -> None:
+        """Log out."""
+        self._client.close()
+
+    @contextmanager
+    def _translated(self, what: str, timeout_s: float) -> Iterator[None]:
         try:
-            return _log_in(target, identity_file, password)
-        except _Refused as exc:
-            if attempt == MAX_PASSWORD_COUNT or not sys.stdin.isatty():
-                raise AccessDenied(f"{target} refuses this login: {exc}", target.login) from exc
-        # The library takes it as the passphrase of an encrypted key, too.
-        password = getpass.getpass(f"Password of {target}: ")
-    raise AssertionError
+            yield
+        except TimeoutError as exc:
+            raise LinkTimeout(f"{what} on {self.target} did not end in {timeout_s:.0f} s") from exc
+        except (paramiko.SSHException, OSError, EOFError) as exc:
+            lost = f"connection to {self.target} was lost while {what}"
+            raise LinkLost(f"{lost}: {_reason(exc)}") from exc
 
 
-class _Refused(Exception):
+def _read_tail(channel: paramiko.Channel, deadline_s: float) -> bytes:
+    kept = b""
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        channel.settimeout(left_s)
+        chunk = channel.recv(32768)
+        if not chunk:
+            return kept
+        kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
+    raise TimeoutError
+
+
+class _LoginFailure(Exception):
     """The device, which is the right one, does not accept what we know."""
 
 
 class _RejectUnknown(paramiko.RejectPolicy):
     """Refuses a host key that is in no known_hosts file, and shows it."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SshTarget) -> None:
         self._target = target
 
     def missing_host_key(
@@ -77,11 +195,16 @@ class _RejectUnknown(paramiko.RejectPolicy):
         )
 
 
-def _log_in(target: Target, identity_file: Path | None, password: str | None) -> Shell:
+def _log_in(target: SshTarget, identity_file: Path | None, password: str | None) -> SshShell:
     connection = _open_socket(target)
     client = paramiko.SSHClient()
     try:
-        _load_known_hosts(client)
+        for path in (SYSTEM_KNOWN_HOSTS, _known_hosts()):
+            if os.path.exists(path):
+                try:
+                    client.load_system_host_keys(path)
+                except (OSError, UnicodeDecodeError) as exc:
+                    raise UsageError(f"known hosts cannot be read: {path}: {_reason(exc)}") from exc
         client.set_missing_host_key_policy(_RejectUnknown(target))
         with _login_errors(client, target):
             address = str(connection.getpeername()[0])
@@ -97,14 +220,14 @@ def _log_in(target: Target, identity_file: Path | None, password: str | None) ->
                 auth_timeout=CONNECT_TIMEOUT_S,
                 channel_timeout=CONNECT_TIMEOUT_S,
             )
-        return Shell(client, target, address)
+        return SshShell(client, str(target), address)
     except BaseException:  # Ctrl-C as well: no connection is left open
         client.close()
         connection.close()
         raise
 
 
-def _open_socket(target: Target) -> socket.socket:
+def _open_socket(target: SshTarget) -> socket.socket:
     where = f"{target.host} port {target.port}"
     try:
         connection = socket.create_connection((target.host, target.port), CONNECT_TIMEOUT_S)
@@ -113,17 +236,8 @@ def _open_socket(target: Target) -> socket.socket:
     except TimeoutError as exc:
         raise Unreachable(f"no answer from {where} within {CONNECT_TIMEOUT_S:.0f} s") from exc
     except (OSError, UnicodeError) as exc:
-        raise Unreachable(f"cannot reach {where}: {text_of(exc)}") from exc
+        raise Unreachable(f"cannot reach {where}: {_reason(exc)}") from exc
     return connection
-
-
-def _load_known_hosts(client: paramiko.SSHClient) -> None:
-    for path in (SYSTEM_KNOWN_HOSTS, _known_hosts()):
-        if os.path.exists(path):
-            try:
-                client.load_system_host_keys(path)
-            except (OSError, UnicodeDecodeError) as exc:
-                raise UsageError(f"known hosts cannot be read: {path}: {text_of(exc)}") from exc
 
 
 def _known_hosts() -> str:
@@ -131,7 +245,7 @@ def _known_hosts() -> str:
 
 
 @contextmanager
-def _login_errors(client: paramiko.SSHClient, target: Target) -> Iterator[None]:
+def _login_errors(client: paramiko.SSHClient, target: SshTarget) -> Iterator[None]:
     try:
         yield
     except paramiko.BadHostKeyException as exc:
@@ -142,8 +256,8 @@ def _login_errors(client: paramiko.SSHClient, target: Target) -> Iterator[None]:
         ) from exc
     except (paramiko.SSHException, OSError, EOFError) as exc:
         if isinstance(exc, paramiko.AuthenticationException) or _has_host_key(client):
-            raise _Refused(text_of(exc)) from exc
-        raise Unreachable(f"{target} does not speak SSH: {text_of(exc)}") from exc
+            raise _LoginFailure(_reason(exc)) from exc
+        raise Unreachable(f"{target} does not speak SSH: {_reason(exc)}") from exc
 
 
 def _has_host_key(client: paramiko.SSHClient) -> bool:
@@ -156,3 +270,7 @@ def _has_host_key(client: paramiko.SSHClient) -> bool:
     except paramiko.SSHException:
         return False
     return True
+
+
+def _reason(exc: BaseException) -> str:
+    return one_line(getattr(exc, "strerror", None) or exc)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from edgebench.host.result.keys import key
 
+PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "p99_9": 0.999}
+"""Percentiles of a latency summary, by the name of their field."""
 Interval = tuple[int, int]
 """Bounds of a 95 % confidence interval, nanoseconds."""
 

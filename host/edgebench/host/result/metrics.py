@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 
 from edgebench.host.result.keys import key_of
-from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.run import Run
 
 
@@ -127,7 +127,7 @@ def _latencies() -> list[Metric]:
             column=f"{span}_{name}" if name in listed else None,
         )
         for span in ("latency_ns", "end_to_end_ns")
-        for name in ("min", "mean", *listed, "p99_9", "max")
+        for name in ("min", "mean", *PERCENTILES, "max")
     ]
 
 

@@ -1,12 +1,32 @@
-"""Older documents, brought into the shape of this version."""
+"""Everything about older versions of a stored run: how they are read, and what they promised.
+
+    1   latencies of invocations, memory, cold start, a verdict of twelve rules
+    2   queries of all scenarios, counters and clocks at both ends of the loop, outputs, thermal
+    3   energy
+    4   shared errors of a meter in an energy; raw bytes of a meter have checksums
+    5   several meters' channels in one energy
+    6   uncertainty of every power and of percentiles of energy
+    7   findings are data: value, limit, unit and reason; `not_applicable` is an outcome
+
+A step changes a document of one version into one of the next, in place. Keys that were added with
+a default need no step. tests/fixtures/runs has a run of every version.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+CHECKSUMMED_SINCE = 4
+"""Version since which a meter's raw bytes can be decoded again: before, they had no checksums."""
+_NO_COUNTERS = {"own_cpu_s": 0.0, "involuntary_switch_count": 0}
 
 
 def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
     """A document of any older version as one of this version; it is changed in place."""
+    for older, step in _STEPS.items():
+        if version <= older:
+            step(document)
     return document
 
 
@@ -19,3 +39,135 @@ def migrated_facts(plain: Any) -> Any:
         return plain
     names = ("meter", "sync", "battery_capacity_j")
     return plain | {"energy": {name: plain.get(name) for name in names}}
+
+
+def migrated_record(plain: Any) -> Any:
+    """The agent's account of a run; that of version 1 had no counters at both ends of the loop."""
+    worker = plain.get("worker") if isinstance(plain, dict) else None
+    if not isinstance(worker, dict) or "before" in worker:
+        return plain
+    switches = worker["involuntary_switch_count"]
+    ends = [
+        {**_NO_COUNTERS, "monotonic_ns": monotonic_ns, "wall_ns": wall_ns}
+        for monotonic_ns, wall_ns in zip(worker["monotonic_ns"], worker["wall_ns"], strict=True)
+    ]
+    return plain | {
+        "worker": worker
+        | {
+            "before": ends[0],
+            "after": ends[1] | {"involuntary_switch_count": switches},
+            "scheduling": {"cpus": worker["cpu_affinity"], "policy": "other", "nice": 0},
+            "sample_count": 1,
+        },
+        "telemetry": {"absent": plain["telemetry_absent"]},
+    }
+
+
+def promised(
+    stored: dict[str, Any], computed: dict[str, Any], version: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an older version promised of a run, as it was stored and as it is computed today.
+
+    Left out are keys that came later, keys whose definition changed later, and the words of a
+    rule. A rule that came later does not change the verdict that was given.
+    """
+    rules = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
+    severities = {rule["id"]: rule["severity"] for rule in computed["verdict"]["rules"]}
+    held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
+    for path, since in _REDEFINED.items():
+        if path.startswith("verdict.") and version < since:
+            held.pop(path.removeprefix("verdict."), None)
+    # What was never asked for was called a pass, or unknown.
+    today = {
+        name: outcome if rules[name] == "not_applicable" and outcome != "fail" else rules[name]
+        for name, outcome in held.items()
+        if name in rules
+    }
+    failed = {severities[name] for name, outcome in today.items() if outcome == "fail"}
+    state = next((one for one in ("invalid", "suspect") if one in failed), "valid")
+    is_whole = held.keys() == {rule["id"] for rule in stored["verdict"]["rules"]}
+    sides = (
+        {**stored, "verdict": {"state": stored["verdict"]["state"], "rules": held}},
+        {**computed, "verdict": {"state": state, "rules": today}},
+    )
+    for side in sides:
+        side.pop("schema_version")
+        if not is_whole:
+            side["verdict"].pop("state")
+        for path, since in _REDEFINED.items():
+            if version < since:
+                _drop(side, path.split("."))
+    return sides[0], _only_keys_of(sides[0], sides[1])
+
+
+_REDEFINED: dict[str, int] = {
+    "conditions.background_busy_ratio": 2,
+    "conditions.cpu_affinity": 2,
+    "conditions.involuntary_switch_count": 2,
+    "metrics.latency_ns.p50_ci95": 2,
+    "metrics.latency_ns.p90_ci95": 2,
+    "metrics.latency_ns.p99_ci95": 2,
+    "metrics.warmup.class": 2,
+    "verdict.background_load": 2,
+}
+"""Keys whose definition changed, and the version since which they are what they are now.
+
+Version 1 took neighbouring queries for independent, looked for no steady state, and kept a share
+of busy CPUs without the counters that it came from.
+"""
+
+
+def _drop(plain: Any, path: list[str]) -> None:
+    for name in path[:-1]:
+        plain = plain.get(name) if isinstance(plain, dict) else None
+    if isinstance(plain, dict):
+        plain.pop(path[-1], None)
+
+
+def _only_keys_of(stored: Any, computed: Any) -> Any:
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        return {k: _only_keys_of(stored[k], v) for k, v in computed.items() if k in stored}
+    if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        return [_only_keys_of(one, other) for one, other in zip(stored, computed, strict=True)]
+    return computed
+
+
+def _from_1(document: dict[str, Any]) -> None:
+    """Affinity and context switches were the conditions' own; there were no queries."""
+    conditions = document["conditions"]
+    switches = conditions.pop("involuntary_switch_count")
+    cpus = conditions.pop("cpu_affinity")
+    conditions["scheduling"] = {"cpus": cpus, "policy": "other", "nice": 0}
+    conditions["before"] = conditions["after"] = None
+    conditions["sample_count"] = 1
+    conditions["involuntary_switch_count"] = switches
+    for rule in document["verdict"]["rules"]:
+        rule.setdefault("severity", _SEVERITIES_OF_1.get(rule["id"], "suspect"))
+
+
+_SEVERITIES_OF_1 = dict.fromkeys(
+    ("complete", "real_time", "enough_queries", "enough_time", "finite_outputs", "delegation"),
+    "invalid",
+) | {"harness_dominates": "invalid", "clock": "invalid"}
+
+
+def _from_6(document: dict[str, Any]) -> None:
+    """Which rule an energy is refused by, and that a phase is too short, was told in words only."""
+    energy = document["metrics"].get("energy")
+    if energy is None:
+        return
+    for phase in (energy.get("phases") or {}).values():
+        phase["is_too_short"] = "too short" in (phase.get("refused") or "")
+    refused = energy.get("refused")
+    if refused is not None:
+        details = {
+            rule["id"]: rule["detail"]
+            for rule in document["verdict"]["rules"]
+            if rule["outcome"] == "fail" and rule["id"] in ("meter", "energy_sync")
+        }
+        same = [name for name, text in details.items() if text in refused or refused in text]
+        energy["refused_by"] = same[0] if same else "energy"
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 6: _from_6}
+"""By the version that a step starts from."""

@@ -63,13 +63,13 @@ class MemoryBytes:
     """Memory of the worker, bytes; None where it is not told."""
 
     peak_rss: int
-    steady_rss: int | None
-    """Resident memory after the timed loop."""
-    steady_pss: int | None
-    """Resident memory after the timed loop, shared pages divided among those who share them."""
     model: int
     """Growth of the resident set from before the load to after the first inference."""
-    arena: int | None
+    steady_rss: int | None = None
+    """Resident memory after the timed loop."""
+    steady_pss: int | None = None
+    """Resident memory after the timed loop, shared pages divided among those who share them."""
+    arena: int | None = None
     """What the runtime says that its tensors take."""
 
 
@@ -97,22 +97,22 @@ class ProfileResult:
 class Metrics:
     """The computed numbers; null where a quantity was not measured."""
 
-    latency_ns: LatencySummary | None
+    latency_ns: LatencySummary | None = None
     """Latency of invocations; None for a profile, which slows its own run down."""
-    end_to_end_ns: LatencySummary | None
+    end_to_end_ns: LatencySummary | None = None
     """Latency of queries; None where the scenario has only one, and for a profile."""
     throughput_per_s: float | None
-    early_stopping: EarlyStopping | None
+    early_stopping: EarlyStopping | None = None
     outliers: Outliers | None = None
     warmup: WarmupCut
     cold_start_ns: ColdStartNs
     memory_bytes: MemoryBytes
     harness_ns: HarnessNs
-    accuracy: Accuracy | None
-    agreement: Agreement | None
-    loadgen: LoadgenResult | None
+    accuracy: Accuracy | None = None
+    agreement: Agreement | None = None
+    loadgen: LoadgenResult | None = None
     thermal: ThermalResult | None = None
-    profile: ProfileResult | None
+    profile: ProfileResult | None = None
     energy: EnergyResult | None = None
     """None: no meter was asked for."""
 
@@ -134,8 +134,9 @@ class Conditions:
 
     load_1m_before: float
     load_1m_after: float | None
-    before: Moment
-    after: Moment
+    before: Moment | None
+    """Clocks and counters at the start of the timed loop; None in runs of version 1."""
+    after: Moment | None
     scheduling: Scheduling
     background_busy_ratio: float | None
     sample_count: int

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.result.latency import LoadgenResult
+from edgebench.host.result.latency import PERCENTILES, LoadgenResult
+from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
@@ -14,7 +15,6 @@ from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import PIPE_WIDTH, plain_table, results_table, text
 from edgebench.host.show.units import (
-    ABSENT,
     format_bytes,
     format_interval_ns,
     format_ns,
@@ -23,8 +23,6 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.protocol.spec import RunSpec
-
-_PERCENTILES = ("p50", "p90", "p99", "p99.9")
 
 
 def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
@@ -41,7 +39,7 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
     if run.metrics.profile is not None:
         parts += [operators_table(run.metrics.profile), ""]
     elif not run.verdict.is_refused:
-        parts += [_percentiles_table(run.metrics), ""]
+        parts += [_percentiles_table(run), ""]
     return Group(*parts, rules, "")
 
 
@@ -61,20 +59,18 @@ def operators_table(profile: ProfileResult) -> Table:
     return table
 
 
-def _percentiles_table(metrics: Metrics) -> Table:
+def _percentiles_table(run: Run) -> Table:
     """Both spans with every percentile and its interval; without an interval, no number."""
-    table = plain_table("latency", *_PERCENTILES)
-    spans = ("invocation", metrics.latency_ns), ("query", metrics.end_to_end_ns)
-    for label, latency in spans:
-        if latency is None:
+    table = plain_table("latency", *(name.replace("_", ".") for name in PERCENTILES))
+    for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
+        metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
+        if metrics[0].value(run) is None:
             continue
-        p50 = format_interval_ns(latency.p50, latency.p50_ci95)
-        if latency.p50 is not None and latency.p50_ci95 is None:
+        cells = [format_interval_ns(one.value(run), one.interval(run)) for one in metrics]
+        if metrics[0].interval(run) is None:
             # A tail without an interval is no number; the headline is that of the table above.
-            p50 = f"{format_ns(latency.p50)} (no interval)"
-        p90 = format_interval_ns(latency.p90, latency.p90_ci95)
-        p99 = format_interval_ns(latency.p99, latency.p99_ci95)
-        table.add_row(label, p50, p90, p99, ABSENT)
+            cells[0] = f"{format_ns(metrics[0].value(run))} (no interval)"
+        table.add_row(label, *cells)
     return table
 
 

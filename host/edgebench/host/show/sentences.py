@@ -13,11 +13,18 @@ from dataclasses import replace
 from edgebench.host.result.verdict import Fact, Finding, Verdict
 
 _NO_METER = {"no_meter": "no meter was asked for"}
+_AGREES = (
+    "the {which} output differs from {reference} by {value:.2g} of the spread of the outputs "
+    "(RMS), limit {limit:g}{top1}"
+)
+SATURATION = (
+    "this CPU has AVX2 but no VNNI: there, onnxruntime adds products of 8-bit activations and int8 "
+    "weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or with "
+    "uint8 weights"
+)
 _AGREEMENT = {
-    "": "the {which} output differs from {reference} by {value:.2g} of the spread of the outputs "
-    "(RMS), limit {limit:g}",
-    "with_top1": "the {which} output differs from {reference} by {value:.2g} of the spread of the "
-    "outputs (RMS), limit {limit:g}; same largest output in {top1_equal_ratio:.0%} of the samples",
+    "": _AGREES,
+    "saturated": f"{_AGREES}; {SATURATION}",
     "unbounded": "differs from {reference} without bound: one is not a number, or 0",
     "not_asked": "not compared: it was not asked for",
     "not_compared": "not compared: {why}",
@@ -229,9 +236,11 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
     """Words that follow from the data of a finding."""
     facts, value = finding.facts, finding.value
     onset_s, p99_ms = facts.get("onset_s"), facts.get("p99_ms")
+    top1 = facts.get("top1_equal_ratio")
     return {
         "resource": "memory" if finding.id == "memory_pressure" else "a CPU",
         "loadgen_verdict": "VALID" if finding.outcome.value == "pass" else "INVALID",
+        "top1": "" if top1 is None else f"; same largest output in {top1:.0%} of the samples",
         "p99": "" if p99_ms is None else f", p99 is {p99_ms:.4g} ms",
         "from_s": "" if onset_s is None else f" from {onset_s:.0f} s on",
         "kept": "" if value is None else f", {value:.0%} of the speed left by the median",

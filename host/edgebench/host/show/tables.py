@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.devices.discovery import Access, Found
+from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import headline_latency
 from edgebench.host.result.run import Run
@@ -131,7 +131,7 @@ def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def devices_table(found: Sequence[Found]) -> Table:
+def devices_table(found: Sequence[DiscoveredDevice]) -> Table:
     """All devices, usable or not."""
     table = plain_table("device", "address", "access", "profile", "runtimes", "remark")
     for device in found:
@@ -285,7 +285,7 @@ _RESULT_COLUMNS = (
 )
 
 
-def _missing_runtimes(device: Found) -> str:
+def _missing_runtimes(device: DiscoveredDevice) -> str:
     if device.system is None:
         return ""
     missing = [report for report in device.system.runtimes if not report.is_usable]

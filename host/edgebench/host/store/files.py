@@ -20,7 +20,7 @@ from edgebench.host.arrays import load_arrays
 from edgebench.host.digests import file_sha256
 from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.migrations import migrated_facts
+from edgebench.host.result.migrations import migrated_facts, migrated_record
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import (
     CLOCK_FILE,
@@ -42,6 +42,12 @@ from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
 
 _COMPRESSION = "zstd"
+_SPAN_COLUMNS = {
+    "scheduled_ns": "start_ns",
+    "invoke_start_ns": "start_ns",
+    "invoke_end_ns": "end_ns",
+}
+"""Columns that a trace of version 1 does not have, and those that stand for them."""
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 
 
@@ -53,8 +59,8 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
-        return from_plain(json.loads(path.read_bytes()), RunRecord)
-    except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
+        return from_plain(migrated_record(json.loads(path.read_bytes())), RunRecord)
+    except (OSError, ValueError, LookupError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
 
@@ -111,8 +117,11 @@ def read_queries(directory: Path) -> Queries:
         RunDamaged: the file is not readable.
     """
     table = read_table(directory / QUERIES_FILE)
+    if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
+        for name, source in _SPAN_COLUMNS.items():
+            table = table.append_column(name, table[source])
     try:
-        columns = [table[name].to_numpy() for name in (*_TIME_COLUMNS, "sample")]
+        columns = [table[name].to_numpy().astype(np.int64) for name in (*_TIME_COLUMNS, "sample")]
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:
         raise RunDamaged(f"{directory / QUERIES_FILE}: no column {exc}") from exc

@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection
 
 from edgebench.protocol.codec import MAX_FRAME_BYTES
 from edgebench.protocol.errors import LinkLost, LinkTimeout, NotPaired, Unreachable
+from edgebench.protocol.text import one_line
 
 OPEN_TIMEOUT_S = 10.0
 WEBSOCKET_OPTIONS: dict[str, Any] = {
@@ -46,7 +47,7 @@ class Link:
             self._connection.send(frame)
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """The next frame.
+        """Next frame from the other side.
 
         Raises:
             LinkTimeout: none came in time.
@@ -79,11 +80,11 @@ def opening(peer: str) -> Iterator[None]:
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:
         if _is_refusal(exc):
             raise NotPaired(f"{peer} does not accept this host's identity") from exc
-        raise Unreachable(f"{peer} does not speak edgebench: {_text(exc)}") from exc
+        raise Unreachable(f"{peer} does not speak edgebench: {one_line(exc)}") from exc
     except TimeoutError as exc:
         raise Unreachable(f"no answer from {peer} within {OPEN_TIMEOUT_S:.0f} s") from exc
     except OSError as exc:
-        raise Unreachable(f"cannot reach {peer}: {exc.strerror or _text(exc)}") from exc
+        raise Unreachable(f"cannot reach {peer}: {exc.strerror or one_line(exc)}") from exc
 
 
 def _is_refusal(exc: BaseException | None) -> bool:
@@ -95,7 +96,3 @@ def _is_refusal(exc: BaseException | None) -> bool:
             return True
         exc = exc.__cause__ or exc.__context__
     return False
-
-
-def _text(exc: BaseException) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__

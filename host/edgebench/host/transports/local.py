@@ -11,39 +11,80 @@ from pathlib import Path
 
 from websockets.sync.client import unix_connect
 
+from edgebench.host.transports.base import Announcement, Endpoint
 from edgebench.host.transports.link import WEBSOCKET_OPTIONS, Link, opening
-from edgebench.protocol.errors import TargetError, Unreachable
+from edgebench.protocol.errors import NotPaired, TargetError, Unreachable
 from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
 
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
+RESTART_S = 0.2
+"""An agent that does not get the state directory has taken longer than this to find out."""
 IDLE_EXIT_S = 10.0
-"""The agent that we start stops by itself after this long without us."""
+"""Time without a connection after which an agent that we start stops by itself."""
 
 
-def connect(state: Path | None = None) -> Link:
-    """Open a connection to this machine's agent, and start one if none is running.
+class LocalTransport:
+    """The unix socket of this machine's agent; whoever may open it is trusted."""
 
-    Raises:
-        TargetError: the agent does not start.
-    """
-    state = state or Path(user_paths(os.environ).agent_state)
-    path = state / CONTROL_SOCKET
-    try:
-        return _connect(path)
-    except Unreachable:
-        return _start_and_connect(state, path)
+    name = "local"
+
+    def __init__(self, state: Path | None = None) -> None:
+        self._state = state or Path(user_paths(os.environ).agent_state)
+
+    def connect(self, endpoint: Endpoint) -> Link:
+        """Open a connection, and start an agent if none is running; there is one endpoint only.
+
+        Raises:
+            TargetError: the agent does not start.
+        """
+        try:
+            return _connect(self._state)
+        except Unreachable:
+            return _start_and_connect(self._state)
+
+    def discover(self, timeout_s: float) -> list[Announcement]:
+        """Nothing: this machine is always known."""
+        return []
 
 
-def _connect(path: Path) -> Link:
+def _connect(state: Path) -> Link:
     peer = "the agent on this machine"
-    with opening(peer):
-        return Link(unix_connect(str(path), uri="ws://agent/", **WEBSOCKET_OPTIONS), peer)
+    try:
+        with opening(peer):
+            path = str(state / CONTROL_SOCKET)
+            return Link(unix_connect(path, uri="ws://agent/", **WEBSOCKET_OPTIONS), peer)
+    except NotPaired as exc:  # nobody is refused here: it ended while we connected
+        raise Unreachable(f"{peer} is ending") from exc
 
 
-def _start_and_connect(state: Path, path: Path) -> Link:
-    # Two hosts may get here together: one agent wins the state directory, both connect to it.
-    process = subprocess.Popen(
+def _start_and_connect(state: Path) -> Link:
+    # Two hosts may get here together: one agent wins the state directory, both connect to it. An
+    # agent that is about to end wins it too, for the last time: then ours is started again.
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    process, reason = _start(state), ""
+    while time.monotonic() < deadline_s:
+        try:
+            link = _connect(state)
+            # The agent ends by itself, mostly after us; if before us, it must be waited for.
+            threading.Thread(target=process.communicate, name="agent", daemon=True).start()
+            return link
+        except Unreachable:
+            code = process.poll()
+        if code is None:
+            time.sleep(POLL_S)
+        elif code in (0, 1):
+            reason = _last_line(process)
+            time.sleep(RESTART_S)
+            process = _start(state)
+        else:
+            break
+    reason = _last_line(process) or reason or f"no answer within {START_TIMEOUT_S:.0f} s"
+    raise TargetError(f"agent on this machine does not start: {reason}")
+
+
+def _start(state: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         [
             *(sys.executable, "-m", "edgebench.agent", "--state", str(state)),
             *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
@@ -53,29 +94,11 @@ def _start_and_connect(state: Path, path: Path) -> Link:
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C at the host must not end the agent
     )
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        try:
-            link = _connect(path)
-            _let_go(process)
-            return link
-        except Unreachable:
-            if process.poll() not in (None, 0, 1):
-                break
-        time.sleep(POLL_S)
-    raise TargetError(f"agent on this machine does not start: {_reason(process)}")
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """The agent ends by itself, mostly after us; if before us, somebody must hear of it."""
-    threading.Thread(target=process.communicate, name="agent", daemon=True).start()
-
-
-def _reason(process: subprocess.Popen[bytes]) -> str:
-    """The last line that the agent said, but for its hint: that is for somebody who started it."""
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    """Last line of the agent's output, but for its hint: that is for whoever starts one by hand."""
     process.kill()
     text = process.communicate()[1].decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line and not line.startswith("hint: ")]
-    return (
-        lines[-1].removeprefix("error: ") if lines else f"no answer within {START_TIMEOUT_S:.0f} s"
-    )
+    return lines[-1].removeprefix("error: ") if lines else ""

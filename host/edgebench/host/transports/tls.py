@@ -9,61 +9,76 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.sync.client import connect as websocket_connect
 
+from edgebench.host.transports import mdns
+from edgebench.host.transports.base import Announcement, Endpoint
 from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
 from edgebench.protocol.errors import NotPaired, Unreachable, WrongAgent
 from edgebench.protocol.identity import fingerprint
 
 
-def connect(
-    addresses: Sequence[str], port: int, *, pin: str, identity_path: Path, name: str
-) -> Link:
-    """Open a connection to the first of these addresses that answers as the pinned agent.
+class TlsTransport:
+    """TLS over TCP, to agents that announce themselves by mDNS."""
 
-    Raises:
-        Unreachable: nobody answers at any of them.
-        NotPaired: somebody else answers, or the agent does not know us.
-    """
-    failure: Unreachable | NotPaired | None = None
-    for address in addresses:
-        peer = f"{name} ({_joined(address, port)})"
+    name = "tls"
+
+    def __init__(self, identity_path: Callable[[], Path]) -> None:
+        self._identity_path = identity_path
+
+    def connect(self, endpoint: Endpoint) -> Link:
+        """Open a connection to the first address that answers as the pinned agent.
+
+        Raises:
+            Unreachable: nobody answers at any of them.
+            NotPaired: somebody else answers, or the agent does not know this host.
+        """
+        identity_path = self._identity_path()
+        failure: Unreachable | NotPaired | None = None
+        for address in endpoint.addresses:
+            try:
+                return _connect(replace(endpoint, addresses=(address,)), identity_path)
+            except (Unreachable, NotPaired) as exc:
+                # A wrong agent at one address does not mean that the right one is not at the next.
+                failure = exc if not isinstance(failure, NotPaired) else failure
+        raise failure or Unreachable(f"{endpoint.name}: no address is known")
+
+    def discover(self, timeout_s: float) -> list[Announcement]:
+        """Agents that announce themselves on the local network."""
+        return mdns.listen(timeout_s)
+
+
+def _connect(endpoint: Endpoint, identity_path: Path) -> Link:
+    peer = f"{endpoint.name} ({endpoint.address})"
+    with opening(peer):
+        address = (endpoint.addresses[0], endpoint.port)
+        plain = socket.create_connection(address, timeout=OPEN_TIMEOUT_S)
         try:
-            with opening(peer):
-                return _connect(address, port, pin, identity_path, peer)
-        except (Unreachable, NotPaired) as exc:
-            # A wrong agent at one address does not mean that the right one is not at the next.
-            failure = exc if not isinstance(failure, NotPaired) else failure
-    raise failure or Unreachable(f"{name}: no address is known")
-
-
-def _connect(address: str, port: int, pin: str, identity_path: Path, peer: str) -> Link:
-    plain = socket.create_connection((address, port), timeout=OPEN_TIMEOUT_S)
-    try:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        secured = _context(identity_path).wrap_socket(plain)
-    except BaseException:  # Ctrl-C as well: no socket is left open
-        plain.close()
-        raise
-    try:
-        found = fingerprint(secured.getpeercert(binary_form=True) or b"")
-        if found != pin:
-            raise WrongAgent(f"{peer} is not the paired agent: it shows {found[:12]}…")
-        secured.settimeout(None)
-        uri = f"ws://{_joined(address, port)}/"
-        return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)
-    except (InvalidMessage, ConnectionClosed) as exc:
-        secured.close()
-        # In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal
-        # shows as an end where the pinned agent's first answer should be.
-        raise NotPaired(f"{peer} does not accept this host's identity") from exc
-    except BaseException:  # Ctrl-C as well
-        secured.close()
-        raise
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = _context(identity_path).wrap_socket(plain)
+        except BaseException:  # Ctrl-C as well: no socket is left open
+            plain.close()
+            raise
+        try:
+            shown = fingerprint(secured.getpeercert(binary_form=True) or b"")
+            if shown != endpoint.pin:
+                raise WrongAgent(f"{peer} is not the paired agent: it shows {shown[:12]}…")
+            secured.settimeout(None)
+            uri = f"ws://{endpoint.address}/"
+            return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)
+        except (InvalidMessage, ConnectionClosed) as exc:
+            secured.close()
+            # In TLS 1.3 our handshake ends before the agent has looked at our certificate: a
+            # refusal shows as an end where the pinned agent's first answer should be.
+            raise NotPaired(f"{peer} does not accept this host's identity") from exc
+        except BaseException:  # Ctrl-C as well
+            secured.close()
+            raise
 
 
 def _context(identity_path: Path) -> ssl.SSLContext:
@@ -73,7 +88,3 @@ def _context(identity_path: Path) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared instead: see above
     context.load_cert_chain(identity_path)
     return context
-
-
-def _joined(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -13,8 +13,8 @@ import pytest
 from support.boards import BOARDS, make_board
 
 from edgebench.agent.telemetry import process
-from edgebench.agent.telemetry.job import FACTS_FILE, Heat, Live, SamplerJob, Watched
-from edgebench.agent.telemetry.process import Lost, Said, SamplerProcess
+from edgebench.agent.telemetry.job import FACTS_FILE, HeatReport, HeatState, LiveReading, SamplerJob
+from edgebench.agent.telemetry.process import SamplerLoss, SamplerMessage, SamplerProcess
 from edgebench.protocol.record import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
 
@@ -28,13 +28,13 @@ async def nothing(_: int) -> None:
 
 
 def sampled(
-    tmp_path: Path, act: Act = nothing, hear: Callable[[Said], None] | None = None
-) -> tuple[TelemetryFacts, list[Said]]:
+    tmp_path: Path, act: Act = nothing, hear: Callable[[SamplerMessage], None] | None = None
+) -> tuple[TelemetryFacts, list[SamplerMessage]]:
     """What one sampler told, and left."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
     directory.mkdir(exist_ok=True)
-    heard: list[Said] = []
+    heard: list[SamplerMessage] = []
 
     async def run() -> TelemetryFacts:
         sampler = SamplerProcess(directory)
@@ -47,9 +47,9 @@ def sampled(
     return asyncio.run(run()), heard
 
 
-def lost(heard: list[Said]) -> list[str]:
+def lost(heard: list[SamplerMessage]) -> list[str]:
     """Reasons for which nobody watches."""
-    return [said.reason for said in heard if isinstance(said, Lost)]
+    return [said.reason for said in heard if isinstance(said, SamplerLoss)]
 
 
 def reason(facts: TelemetryFacts) -> str:
@@ -63,8 +63,8 @@ def test_good_sampler_is_heard_and_not_lost_at_its_end(tmp_path: Path) -> None:
     """Every run ends with the message that nobody watches."""
     facts, heard = sampled(tmp_path)
     assert facts.reading_count > 0
-    assert heard[0] == Watched(Heat.COOL, 88.0, "cpu-thermal", 54.05)
-    assert any(isinstance(said, Live) for said in heard)
+    assert heard[0] == HeatReport(HeatState.COOL, 88.0, "cpu-thermal", 54.05)
+    assert any(isinstance(said, LiveReading) for said in heard)
     assert lost(heard) == []
 
 
@@ -116,9 +116,9 @@ def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
 
 def test_listener_that_fails_loses_nothing(tmp_path: Path) -> None:
     """A host that goes away at the wrong moment costs the run that it asked for."""
-    heard: list[Said] = []
+    heard: list[SamplerMessage] = []
 
-    def fail(said: Said) -> None:
+    def fail(said: SamplerMessage) -> None:
         heard.append(said)
         raise RuntimeError("nobody is there")
 

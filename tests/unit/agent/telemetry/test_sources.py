@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from support.trees import make_tree
 
-from edgebench.agent.telemetry.source import KeptFile, NoData, Reader, Source
+from edgebench.agent.telemetry.source import KeptFile, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
-from edgebench.agent.telemetry.sources.cpu import Cpu
-from edgebench.agent.telemetry.sources.memory import Memory
-from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPi
-from edgebench.agent.telemetry.sources.thermal import Thermal
-from edgebench.agent.telemetry.sources.worker import Worker
+from edgebench.agent.telemetry.sources.cpu import CpuSource
+from edgebench.agent.telemetry.sources.memory import MemorySource
+from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPiSource
+from edgebench.agent.telemetry.sources.thermal import ThermalSource
+from edgebench.agent.telemetry.sources.worker import WorkerSource
 
 PID = 4321
 
 
-def opened(source: Source, root: Path) -> Reader:
+def opened(source: TelemetrySource, root: Path) -> Reader:
     """The source on this tree, which must have something for it."""
     reader = source.open(root, PID)
     assert not isinstance(reader, NoData), reader
@@ -43,7 +43,7 @@ def zone(index: int, kind: str, temp: str) -> Mapping[str, str]:
 def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Path) -> None:
     """Two zones share a name, or zone 10 comes before zone 2."""
     tree = [zone(10, "soc", "30000"), zone(2, "soc", "20000"), zone(0, "cpu", "10000")]
-    assert readings(opened(Thermal(), make_tree(tmp_path, *tree))) == {
+    assert readings(opened(ThermalSource(), make_tree(tmp_path, *tree))) == {
         "thermal.cpu.0.temp_c": 10.0,
         "thermal.soc.0.temp_c": 20.0,
         "thermal.soc.1.temp_c": 30.0,
@@ -53,7 +53,9 @@ def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Pa
 @pytest.mark.parametrize("temp", ["-256000", "-273150", "", "hot", "4.5e4"])
 def test_zone_without_a_temperature_reads_as_nan(tmp_path: Path, temp: str) -> None:
     """A zone that is switched off cools the trace to -256 degrees."""
-    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "gpu", temp), zone(1, "cpu", "40000")))
+    reader = opened(
+        ThermalSource(), make_tree(tmp_path, zone(0, "gpu", temp), zone(1, "cpu", "40000"))
+    )
     found = readings(reader)
     assert math.isnan(found["thermal.gpu.0.temp_c"])
     assert found["thermal.cpu.0.temp_c"] == 40.0
@@ -61,7 +63,7 @@ def test_zone_without_a_temperature_reads_as_nan(tmp_path: Path, temp: str) -> N
 
 def test_zone_below_zero_is_a_temperature(tmp_path: Path) -> None:
     """A board in the cold has no sensor."""
-    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "cpu", "-40000")))
+    reader = opened(ThermalSource(), make_tree(tmp_path, zone(0, "cpu", "-40000")))
     assert readings(reader) == {"thermal.cpu.0.temp_c": -40.0}
 
 
@@ -71,7 +73,7 @@ def test_zone_that_answers_with_an_error_reads_as_nan(tmp_path: Path) -> None:
         tmp_path, zone(1, "cpu", "40000"), {"sys/class/thermal/thermal_zone0/type": "npu"}
     )
     (root / "sys/class/thermal/thermal_zone0/temp").mkdir()  # opens, but reading fails
-    found = readings(opened(Thermal(), root))
+    found = readings(opened(ThermalSource(), root))
     assert math.isnan(found["thermal.npu.0.temp_c"])
     assert found["thermal.cpu.0.temp_c"] == 40.0
 
@@ -79,7 +81,7 @@ def test_zone_that_answers_with_an_error_reads_as_nan(tmp_path: Path) -> None:
 def test_zone_follows_its_file(tmp_path: Path) -> None:
     """The first value is repeated for the whole run."""
     root = make_tree(tmp_path, zone(0, "cpu", "40000"))
-    reader = opened(Thermal(), root)
+    reader = opened(ThermalSource(), root)
     make_tree(root, zone(0, "cpu", "41500"))
     assert readings(reader) == {"thermal.cpu.0.temp_c": 41.5}
 
@@ -87,7 +89,7 @@ def test_zone_follows_its_file(tmp_path: Path) -> None:
 def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
     """A half-made zone keeps the others from being read."""
     extra = {"sys/class/thermal/thermal_zone0/temp": "1000"}
-    assert opened(Thermal(), make_tree(tmp_path, extra, zone(1, "cpu", "40000"))).sensors == (
+    assert opened(ThermalSource(), make_tree(tmp_path, extra, zone(1, "cpu", "40000"))).sensors == (
         "thermal.cpu.0.temp_c",
     )
 
@@ -96,7 +98,7 @@ def test_zone_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None
     """A directory named with a superscript ends the sampling before it begins."""
     odd = {"sys/class/thermal/thermal_zone²/type": "cpu\n"}
     root = make_tree(tmp_path, odd, zone(1, "cpu", "40000"))
-    assert readings(opened(Thermal(), root)) == {"thermal.cpu.0.temp_c": 40.0}
+    assert readings(opened(ThermalSource(), root)) == {"thermal.cpu.0.temp_c": 40.0}
 
 
 def test_device_that_goes_and_comes_back_late_is_read_again(
@@ -128,7 +130,7 @@ def test_device_that_goes_and_comes_back_late_is_read_again(
 def test_twin_in_sys_is_no_indicator(tmp_path: Path) -> None:
     """What the firmware said before the run passes for what it says now: never throttled."""
     twin = {"sys/devices/platform/soc/soc:firmware/get_throttled": "50005\n"}
-    reader = opened(RaspberryPi(), make_tree(tmp_path, twin))
+    reader = opened(RaspberryPiSource(), make_tree(tmp_path, twin))
     assert readings(reader) == {"rpi.last_told_bits": 0x50005}
     assert "rpi.throttled_bits" in reader.absent
 
@@ -148,12 +150,12 @@ def test_trip_throttles_when_what_it_switches_slows_down(
         f"{folder}/cdev0_trip_point": "0\n",
         f"{folder}/cdev0/type": f"{cooling}\n",
     }
-    reader = opened(Thermal(), make_tree(tmp_path, zone(0, "cpu", "40000"), trip))
+    reader = opened(ThermalSource(), make_tree(tmp_path, zone(0, "cpu", "40000"), trip))
     assert reader.constants == {f"thermal.cpu.0.{name}": 60.0}
 
 
 @pytest.mark.parametrize("kind", SOURCES, ids=lambda kind: kind.name)
-def test_absent_source_says_so(tmp_path: Path, kind: type[Source]) -> None:
+def test_absent_source_says_so(tmp_path: Path, kind: type[TelemetrySource]) -> None:
     """A machine without a sensor cannot be measured on, or nobody learns why it is absent."""
     found = kind().open(tmp_path, PID)
     assert isinstance(found, NoData)
@@ -166,7 +168,7 @@ def test_busy_ratio_is_counted_from_the_last_reading(tmp_path: Path) -> None:
     root = make_tree(
         tmp_path, {"proc/stat": "cpu  900 0 0 100 0 0 0 0\ncpu0 900 0 0 100 0 0 0 0\n"}
     )
-    reader = opened(Cpu(), root)
+    reader = opened(CpuSource(), root)
     make_tree(root, {"proc/stat": "cpu  925 0 0 175 0 0 0 0\ncpu0 925 0 0 175 0 0 0 0\n"})
     assert readings(reader) == {"cpu.all.busy_ratio": 0.25, "cpu.0.busy_ratio": 0.25}
     make_tree(root, {"proc/stat": "cpu  1025 0 0 175 0 0 0 0\ncpu0 1025 0 0 175 0 0 0 0\n"})
@@ -176,7 +178,7 @@ def test_busy_ratio_is_counted_from_the_last_reading(tmp_path: Path) -> None:
 def test_waiting_for_a_disk_is_idle_and_stolen_time_is_busy(tmp_path: Path) -> None:
     """A CPU that waits for its disk looks busy, or one that a hypervisor took looks free."""
     root = make_tree(tmp_path, {"proc/stat": "cpu  0 0 0 0 0 0 0 0 0 0\n"})
-    reader = opened(Cpu(), root)
+    reader = opened(CpuSource(), root)
     make_tree(root, {"proc/stat": "cpu  10 0 0 10 30 0 0 50 10 0\n"})
     assert readings(reader) == {"cpu.all.busy_ratio": 0.6}
 
@@ -185,7 +187,7 @@ def test_cpu_that_goes_offline_reads_as_nan_and_comes_back(tmp_path: Path) -> No
     """Hot-plugging a CPU ends the sampling, or moves the values of the others."""
     both = "cpu  20 0 0 0 0 0 0 0\ncpu0 10 0 0 0 0 0 0 0\ncpu1 10 0 0 0 0 0 0 0\n"
     root = make_tree(tmp_path, {"proc/stat": both})
-    reader = opened(Cpu(), root)
+    reader = opened(CpuSource(), root)
     make_tree(root, {"proc/stat": "cpu  40 0 0 0 0 0 0 0\ncpu0 30 0 0 0 0 0 0 0\n"})
     found = readings(reader)
     assert (found["cpu.all.busy_ratio"], found["cpu.0.busy_ratio"]) == (1.0, 1.0)
@@ -197,7 +199,7 @@ def test_cpu_that_goes_offline_reads_as_nan_and_comes_back(tmp_path: Path) -> No
 
 def test_no_tick_between_two_readings_is_no_load(tmp_path: Path) -> None:
     """A division by zero ends the sampling."""
-    reader = opened(Cpu(), make_tree(tmp_path, {"proc/stat": "cpu  10 0 0 10 0 0 0 0\n"}))
+    reader = opened(CpuSource(), make_tree(tmp_path, {"proc/stat": "cpu  10 0 0 10 0 0 0 0\n"}))
     assert math.isnan(readings(reader)["cpu.all.busy_ratio"])
 
 
@@ -205,7 +207,7 @@ def test_memory_is_in_bytes(tmp_path: Path) -> None:
     """Kibibytes pass for bytes."""
     files = "MemAvailable:    2048 kB\nSwapTotal:   300 kB\nSwapFree:   100 kB\n"
     root = make_tree(tmp_path, {"proc/meminfo": files})
-    reader = opened(Memory(), root)
+    reader = opened(MemorySource(), root)
     assert readings(reader) == {
         "memory.available_bytes": 2048 * 1024,
         "memory.swap_used_bytes": 200 * 1024,
@@ -224,7 +226,7 @@ def test_worker_is_followed_whatever_its_name_is(tmp_path: Path) -> None:
     root = make_tree(
         tmp_path, {f"proc/{PID}/stat": stat, f"proc/{PID}/statm": "500 100 50 1 0 200 0\n"}
     )
-    reader = opened(Worker(), root)
+    reader = opened(WorkerSource(), root)
     assert readings(reader) == {
         "worker.rss_bytes": 100 * getpagesize(),
         "worker.major_faults": 7.0,

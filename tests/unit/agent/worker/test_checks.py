@@ -20,7 +20,7 @@ from edgebench.agent.worker.inputs import make_samples
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.host.bench.dataset import open_dataset
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import CheckFacts, OperatorTime, TensorSpec
+from edgebench.protocol.record import CheckFacts, OperatorTime, QuantizedOperands, TensorSpec
 from edgebench.protocol.runtime import LoadOptions
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import ANSWERS_FILE
@@ -44,6 +44,7 @@ class FakeModel:
     outputs: tuple[TensorSpec, ...] = (TensorSpec("out", (1, 3), "float32"),)
     delegates_used: tuple[str, ...] = ()
     precision: str | None = "fp32"
+    quantized: tuple[QuantizedOperands, ...] | None = None
     is_closed: bool = False
     reset_count: int = 0
     answer_count: int = 0
@@ -240,9 +241,9 @@ def test_answers_that_are_too_large_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A segmentation model fills the disk of the device with its answers."""
-    monkeypatch.setattr(checks, "MAX_ANSWER_BYTES", 90)
+    monkeypatch.setattr(checks, "MAX_OUTPUT_BYTES", 90)
     _, found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
-    assert found.reference_error == f"answers take {CHECKED_SAMPLES * 12} bytes, limit 90"
+    assert found.reference_error == f"outputs take {CHECKED_SAMPLES * 12} bytes, limit 90"
     assert found.dataset_sample_count == 5
     assert set(arrays(tmp_path)) == {"dataset.0"}
 

@@ -16,7 +16,7 @@ from support.tools import need_runtime
 
 from edgebench.agent.worker import process
 from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.process import PhaseBegan, WorkerProcess
+from edgebench.agent.worker.process import PhaseStart, WorkerProcess
 from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
 from edgebench.protocol.spec import Limits, RunSpec
@@ -55,7 +55,7 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
     worker = WorkerProcess(directory, job.spec.limits)
     await worker.start(job)
 
-    def on_phase(began: PhaseBegan) -> None:
+    def on_phase(began: PhaseStart) -> None:
         if began.phase is at:
             os.kill(worker.pid, what)
 
@@ -69,9 +69,9 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        (signal.SIGSTOP, "it was still checking the answers after 1 s"),
-        (signal.SIGKILL, "worker was killed by SIGKILL while checking the answers"),
-        (signal.SIGSEGV, "worker was killed by SIGSEGV while checking the answers"),
+        (signal.SIGSTOP, "it was still checking the outputs after 1 s"),
+        (signal.SIGKILL, "worker was killed by SIGKILL while checking the outputs"),
+        (signal.SIGSEGV, "worker was killed by SIGSEGV while checking the outputs"),
     ],
 )
 def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,24 +11,32 @@ from support.records import DEVICE, ENVIRONMENT
 from edgebench.host.cli import deploy as command
 from edgebench.host.cli.main import main
 from edgebench.host.devices import deploy as deploying
-from edgebench.host.devices.deploy import Deployed, Order, new_order
+from edgebench.host.devices.deploy import (
+    AgentOptions,
+    DeployReport,
+    DeployRequest,
+    deploy_request,
+)
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.on_device import Facts, describe_interpreter
-from edgebench.host.devices.target import parse_target
+from edgebench.host.devices.on_device import DeviceFacts, describe_interpreter
+from edgebench.host.devices.ssh import SshTarget
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import UsageError
 
+REQUEST = DeployRequest(SshTarget("pi", "board"))
 BOARD = KnownDevice("board", "id", "pin", ("10.0.0.9",), 7747)
 
 
-def completed(tmp_path: Path, order: Order, *, meters: tuple[str, ...], line: str | None) -> Order:
-    """The order, for a device that has had these."""
-    facts = Facts(
+def options_of(
+    tmp_path: Path, request: DeployRequest, *, meters: tuple[str, ...], line: str | None
+) -> AgentOptions:
+    """The agent's options, on a device that has had these."""
+    facts = DeviceFacts(
         *(describe_interpreter(), "board", "agent", "wheels", "log", 0),
         meters=meters,
         sync_line=line,
     )
-    return deploying._completed(HostFiles(tmp_path), order, facts)
+    return deploying._agent_options(HostFiles(tmp_path), request, facts)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,7 @@ def test_wrong_wiring_is_refused_before_anything_is_connected_to(
     hint: str,
 ) -> None:
     """The device has lost its agent when the new one refuses to start."""
-    monkeypatch.setattr(deploying, "connect", lambda *_: pytest.fail("connected"))
+    monkeypatch.setattr(SshTarget, "connect", lambda *_: pytest.fail("connected"))
     assert main(["deploy", "pi@board", *words]) == 2
     error, advice = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
@@ -70,8 +79,8 @@ def test_meters_are_as_before_unless_others_are_named(
     tmp_path: Path, asked: tuple[str, ...], had: tuple[str, ...], given: tuple[str, ...]
 ) -> None:
     """An upgrade takes the meters from a device, or nothing ever does."""
-    found = completed(tmp_path, new_order("pi@board", meters=asked), meters=had, line=None)
-    assert found.meters == given
+    request = deploy_request("pi@board", meters=asked)
+    assert options_of(tmp_path, request, meters=had, line=None).meters == given
 
 
 @pytest.mark.parametrize(
@@ -82,24 +91,24 @@ def test_line_is_as_before_unless_another_is_named(
     tmp_path: Path, asked: str | None, given: str
 ) -> None:
     """An upgrade costs every run its marks, or a line that was cut stays named."""
-    order = new_order("pi@board", sync_line=asked)
-    assert completed(tmp_path, order, meters=(), line="gpio:/v").sync_line == given
+    request = deploy_request("pi@board", sync_line=asked)
+    assert options_of(tmp_path, request, meters=(), line="gpio:/v").sync_line == given
 
 
 def test_meters_bring_what_their_drivers_need() -> None:
     """A PPK2 is served by an agent that has no pyserial."""
-    order = Order(parse_target("pi@board"), meters=("ppk2:/dev/ttyACM0,supply=3.3", "rapl"))
-    assert deploying._extras(order) == ("serial",)
-    assert deploying._extras(Order(parse_target("pi@board"), meters=("none",))) == ()
+    wired = AgentOptions("board", 7747, ("ppk2:/dev/ttyACM0,supply=3.3", "rapl"), None)
+    assert deploying._extras(REQUEST, wired) == ("serial",)
+    assert deploying._extras(REQUEST, replace(wired, meters=("none",))) == ()
 
 
-@pytest.mark.parametrize("had", [{"meters": ("wattstick",)}, {"sync_line": "spi:/dev/x"}])
-def test_wiring_that_an_older_host_does_not_know_is_refused(had: dict[str, str]) -> None:
+@pytest.mark.parametrize(("meters", "line"), [(("wattstick",), None), ((), "spi:/dev/x")])
+def test_wiring_that_an_older_host_does_not_know_is_refused(
+    meters: tuple[str, ...], line: str | None
+) -> None:
     """The agent is replaced by one that refuses to start, or serves less than before."""
-    # Of two fields with types of their own, one is given by its name.
-    order = Order(parse_target("pi@board"), **had)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="; pi@board serves it: name another, or none"):
-        deploying._extras(order)
+        deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line))
 
 
 def test_report_names_what_is_served_and_what_is_not_there(
@@ -108,7 +117,7 @@ def test_report_names_what_is_served_and_what_is_not_there(
     """Somebody measures for a day, and learns then that the meter was never plugged in."""
     wired = ("synthetic", "um25c:/dev/rfcomm0")
     system = SystemDescription(DEVICE, ENVIRONMENT, (), meters=wired, sync_line="gpio:/v")
-    command._report(Deployed(BOARD, system, ("meter um25c:/dev/rfcomm0 is not there yet",)))
+    command._report(DeployReport(BOARD, system, ("meter um25c:/dev/rfcomm0 is not there yet",)))
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "meters    synthetic, um25c:/dev/rfcomm0",
         "line      gpio:/v",

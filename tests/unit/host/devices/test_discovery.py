@@ -1,16 +1,29 @@
-"""Which device a name means."""
+"""Which device a name means, and by which transport it is reached."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from support.records import DEVICE, ENVIRONMENT
 
-from edgebench.host.devices.discovery import open_device
+from edgebench.host.devices import discovery
+from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports.base import Announcement, Endpoint, Transport
+from edgebench.host.transports.link import Link
+from edgebench.host.transports.tls import TlsTransport
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import Unreachable, UsageError
 
 CLOSED_PORT = 9
+PHONE = KnownDevice("phone", "0f", "p" * 43, ("R58M12",), 0, via="usb")
+SYSTEM = SystemDescription(replace(DEVICE, name="sm-a52"), ENVIRONMENT, ())
 
 
 @pytest.fixture
@@ -50,6 +63,108 @@ def test_whole_name_unique_part_id_or_pin_finds_a_device(
     files: HostFiles, name: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device cannot be named, or its whole name is ambiguous because another one is longer."""
-    monkeypatch.setattr("edgebench.host.devices.discovery.discover", lambda _: [])
+    monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable, match=rf"{found} \(127\.0\.0\.1:{CLOSED_PORT}\)"):
         open_device(files, name)
+
+
+class UsbTransport:
+    """A third transport: its agents are where `places` says."""
+
+    name = "usb"
+
+    def __init__(self, *places: Endpoint) -> None:
+        self._places = places
+        self.opened: list[Endpoint] = []
+
+    def connect(self, endpoint: Endpoint) -> Link:
+        """The agent with this pin, if it is at one of these addresses."""
+        self.opened.append(endpoint)
+        for place in self._places:
+            if place.pin == endpoint.pin and place.addresses[0] in endpoint.addresses:
+                return cast(Link, AgentLink())
+        raise Unreachable(f"{endpoint.name} ({endpoint.address}) is not plugged in")
+
+    def discover(self, timeout_s: float) -> list[Announcement]:
+        """All of them."""
+        return [Announcement("0f", place, "allow USB debugging on it") for place in self._places]
+
+
+class AgentLink:
+    """An agent that describes itself."""
+
+    def __init__(self) -> None:
+        self._replies: list[bytes] = []
+        self.closed = threading.Event()
+
+    def send(self, frame: bytes) -> None:
+        """A request."""
+        request = decode(frame)
+        reply: m.Message = m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", SYSTEM.device)
+        if isinstance(request.message, m.Describe):
+            reply = m.Described(SYSTEM)
+        self._replies.append(encode(request.number, reply))
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        """The reply to it."""
+        return self._replies.pop(0)
+
+    def close(self) -> None:
+        """The end."""
+        self.closed.set()
+
+
+@pytest.fixture
+def usb(monkeypatch: pytest.MonkeyPatch) -> UsbTransport:
+    """The only transport of this version; the phone is plugged in at another socket than before."""
+    made = UsbTransport(replace(PHONE.endpoint, name="sm-a52", addresses=("R58M12-2",)))
+    every: dict[str, Transport] = {made.name: made}
+    monkeypatch.setattr(discovery, "transports", lambda *_: every)
+    return made
+
+
+def test_device_is_reached_by_its_transport_and_its_new_address_is_kept(
+    tmp_path: Path, usb: UsbTransport
+) -> None:
+    """A new transport needs changes where devices are opened, or a moved device is lost."""
+    files = HostFiles(tmp_path)
+    files.remember(PHONE)
+    with open_device(files, "phone") as client:
+        assert client.device.name == "sm-a52"
+    assert [endpoint.addresses for endpoint in usb.opened] == [("R58M12",), ("R58M12-2",)]
+    assert files.devices() == (replace(PHONE, addresses=("R58M12-2",)),)
+
+
+def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport) -> None:
+    """A new transport needs changes where devices are listed, or its reason is another one's."""
+    files = HostFiles(tmp_path)
+    local, stranger = find_devices(files, timeout_s=0.0)
+    assert (local.name, local.access) == ("local", Access.UNREACHABLE)
+    assert stranger == DiscoveredDevice(
+        "sm-a52", "R58M12-2", Access.NOT_PAIRED, "0f", "allow USB debugging on it"
+    )
+    files.remember(PHONE)
+    _, phone = find_devices(files, timeout_s=0.0)
+    assert phone == DiscoveredDevice("phone", "R58M12-2, sm-a52", Access.READY, "0f", system=SYSTEM)
+
+
+def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
+    """A list that a newer version has written ends in a traceback."""
+    files.remember(PHONE)
+    with pytest.raises(Unreachable) as caught:
+        open_device(files, "phone", timeout_s=0.0)
+    line = "phone is reached by 'usb', and this version knows only local, tls"
+    assert str(caught.value) == line
+
+
+def test_unknown_transport_does_not_hide_the_other_devices(
+    tmp_path: Path, usb: UsbTransport
+) -> None:
+    """One device of a newer version makes `edgebench devices` useless."""
+    files = HostFiles(tmp_path)
+    files.remember(PHONE)
+    files.remember(replace(PHONE, name="car", pin="c" * 43, id="0c", via="can"))
+    by_name = {device.name: device for device in find_devices(files, timeout_s=0.0)}
+    assert by_name["phone"].access == Access.READY
+    assert by_name["car"].access == Access.UNREACHABLE
+    assert by_name["car"].reason == "car is reached by 'can', and this version knows only usb"

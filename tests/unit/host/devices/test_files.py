@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def test_devices_are_remembered_across_processes(files: HostFiles, tmp_path: Pat
     files.remember(PI)
     files.remember(JETSON)
     assert HostFiles(tmp_path / "host").devices() == (PI, JETSON)
+
+
+def test_list_of_an_older_version_is_read(files: HostFiles, tmp_path: Path) -> None:
+    """After an upgrade every device has to be paired again."""
+    files.remember(PI)
+    path = tmp_path / "host" / "devices.json"
+    (plain,) = json.loads(path.read_text())
+    assert plain.pop("via") == "tls"
+    path.write_text(json.dumps([plain]))
+    assert files.devices() == (PI,)
 
 
 def test_device_replaces_the_one_of_the_same_name_or_identity(files: HostFiles) -> None:

@@ -16,7 +16,7 @@ import pytest
 from support.agents import wait_until
 
 from edgebench.host.devices import on_device
-from edgebench.host.devices.on_device import Places, Record, WheelFile
+from edgebench.host.devices.on_device import DeployRecord, Places, UninstallReport, WheelFile
 from edgebench.meters.wiring import NOTHING
 
 SCRIPT = Path(on_device.__file__)
@@ -93,9 +93,9 @@ def test_removing_leaves_what_was_there_before(home: Path, places: Places) -> No
     before = tree(home)
     fill(places)
     on_device.make_room(places, [])  # the second deploy finds its own directories
-    assert on_device.remove(places) == on_device.Removed(was_there=True)
+    assert on_device.remove(places) == UninstallReport(was_there=True)
     assert tree(home) == before
-    assert on_device.remove(places) == on_device.Removed(was_there=False)
+    assert on_device.remove(places) == UninstallReport(was_there=False)
 
 
 def test_removing_keeps_what_others_have_put_beside_it(home: Path, places: Places) -> None:
@@ -134,7 +134,7 @@ def test_damaged_record_counts_as_none(places: Places) -> None:
     """A power cut in the wrong moment makes the device impossible to deploy to."""
     on_device.make_room(places, [])
     places.record.write_text('{"created": [')
-    assert places.read_record() == Record()
+    assert places.read_record() == DeployRecord()
     on_device.make_room(places, [])
     assert places.read_record().installed == ()
 
@@ -144,7 +144,7 @@ def test_record_of_an_older_deploy_is_read(places: Places) -> None:
     on_device.make_room(places, [])
     wheel = {"name": "b.whl", "size_bytes": 3, "sha256": "0"}
     places.record.write_text(json.dumps({"created": ["/x"], "installed": [wheel]}))
-    assert places.read_record() == Record(("/x",), (WheelFile("b.whl", 3, "0"),))
+    assert places.read_record() == DeployRecord(("/x",), (WheelFile("b.whl", 3, "0"),))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def interpreter(
     here = describe_interpreter()
     return replace(
         here,
-        markers=here.markers | {"platform_machine": machine, "python_version": "3.11"},
+        markers=replace(here.markers, platform_machine=machine, python_version="3.11"),
         abi="cp311",
         bits=bits,
         libc=libc,
@@ -148,7 +148,7 @@ def test_set_serves_a_farm_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Each of fifty boards asks the index again; or a set is never renewed."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     first = fetch(BOARD, ["onnx"], tmp_path)
-    other_kernel = replace(BOARD, markers=BOARD.markers | {"platform_release": "7.0"})
+    other_kernel = replace(BOARD, markers=replace(BOARD.markers, platform_release="7.0"))
     assert fetch(other_kernel, ["onnx"], tmp_path).files == first.files
     assert len(index.asked) == 1
     fetch(interpreter("aarch64", minor=31), ["onnx"], tmp_path)
@@ -166,7 +166,7 @@ def test_old_set_serves_when_the_index_is_out_of_reach(
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     first = fetch(BOARD, ["onnx"], tmp_path)
     os.utime(first.files[-1].parent, (0, 0))
-    index.error = packages._Offline("no network")
+    index.error = packages._IndexUnreachable("no network")
     assert fetch(BOARD, ["onnx"], tmp_path).files == first.files
     with pytest.raises(PackagesMissing, match="no network"):
         fetch(interpreter("x86_64"), ["onnx"], tmp_path)

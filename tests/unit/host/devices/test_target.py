@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.host.devices.target import Target, parse_target
+from edgebench.host.devices.ssh import SshTarget
+from edgebench.host.devices.target import parse_target
 from edgebench.protocol.errors import UsageError
 
 
 @pytest.mark.parametrize(
     ("text", "target", "login"),
     [
-        ("pi@raspberrypi", Target("pi", "raspberrypi"), "pi@raspberrypi"),
-        ("pi@10.0.0.7:2222", Target("pi", "10.0.0.7", 2222), "-p 2222 pi@10.0.0.7"),
-        ("a.b-c@host.local", Target("a.b-c", "host.local"), "a.b-c@host.local"),
-        ("pi@[fe80::1%eth0]:22", Target("pi", "fe80::1%eth0"), "pi@fe80::1%eth0"),
+        ("pi@raspberrypi", SshTarget("pi", "raspberrypi"), "pi@raspberrypi"),
+        ("pi@10.0.0.7:2222", SshTarget("pi", "10.0.0.7", 2222), "-p 2222 pi@10.0.0.7"),
+        ("a.b-c@host.local", SshTarget("a.b-c", "host.local"), "a.b-c@host.local"),
+        ("pi@[fe80::1%eth0]:22", SshTarget("pi", "fe80::1%eth0"), "pi@fe80::1%eth0"),
     ],
 )
-def test_target_is_taken_apart(text: str, target: Target, login: str) -> None:
+def test_target_is_taken_apart(text: str, target: SshTarget, login: str) -> None:
     """Somebody logs in elsewhere than was typed."""
     assert parse_target(text) == target
     assert parse_target(str(target)) == target

@@ -45,6 +45,7 @@ def test_it_holds_what_runs_on_a_device_and_nothing_else(members: dict[str, byte
     """The host's code lands on devices, or a part of the agent is missing there."""
     portions = {name.split("/")[1] for name in members if name.startswith("edgebench/")}
     assert portions == set(PORTIONS)
+    assert not portions & {"host", "simulation"}
     assert "edgebench/__init__.py" not in members
     assert "edgebench/agent/worker/main.py" in members
     assert any(name.startswith("edgebench/device_profiles/profiles/") for name in members)
@@ -82,6 +83,7 @@ def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
     text = members[f"{INFO}/entry_points.txt"].decode()
     assert "edgebench-agent = edgebench.agent.cli:main" in text
     assert "edgebench.host" not in text
+    assert "edgebench.simulation" not in text
 
 
 def test_packages_of_the_extras_come_from_the_metadata() -> None:

@@ -1,33 +1,33 @@
 """Telemetry sources, one file each."""
 
-from edgebench.agent.telemetry.source import Source
-from edgebench.agent.telemetry.sources.cooling import Cooling
-from edgebench.agent.telemetry.sources.cpu import Cpu
-from edgebench.agent.telemetry.sources.cpufreq import Cpufreq
-from edgebench.agent.telemetry.sources.devfreq import Devfreq
-from edgebench.agent.telemetry.sources.hwmon import Hwmon
-from edgebench.agent.telemetry.sources.iio_rails import IioRails
-from edgebench.agent.telemetry.sources.memory import Memory
-from edgebench.agent.telemetry.sources.power_supply import PowerSupply
-from edgebench.agent.telemetry.sources.pressure import Pressure
-from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPi
-from edgebench.agent.telemetry.sources.thermal import Thermal
-from edgebench.agent.telemetry.sources.worker import Worker
-from edgebench.agent.telemetry.sources.x86_throttle import X86Throttle
+from edgebench.agent.telemetry.source import TelemetrySource
+from edgebench.agent.telemetry.sources.cooling import CoolingSource
+from edgebench.agent.telemetry.sources.cpu import CpuSource
+from edgebench.agent.telemetry.sources.cpufreq import CpufreqSource
+from edgebench.agent.telemetry.sources.devfreq import DevfreqSource
+from edgebench.agent.telemetry.sources.hwmon import HwmonSource
+from edgebench.agent.telemetry.sources.iio_rails import IioRailsSource
+from edgebench.agent.telemetry.sources.memory import MemorySource
+from edgebench.agent.telemetry.sources.power_supply import PowerSupplySource
+from edgebench.agent.telemetry.sources.pressure import PressureSource
+from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPiSource
+from edgebench.agent.telemetry.sources.thermal import ThermalSource
+from edgebench.agent.telemetry.sources.worker import WorkerSource
+from edgebench.agent.telemetry.sources.x86_throttle import X86ThrottleSource
 
-SOURCES: tuple[type[Source], ...] = (
-    Thermal,
-    Cooling,
-    Hwmon,
-    Cpufreq,
-    Devfreq,
-    RaspberryPi,
-    X86Throttle,
-    IioRails,
-    PowerSupply,
-    Memory,
-    Pressure,
-    Cpu,
-    Worker,
+SOURCES: tuple[type[TelemetrySource], ...] = (
+    ThermalSource,
+    CoolingSource,
+    HwmonSource,
+    CpufreqSource,
+    DevfreqSource,
+    RaspberryPiSource,
+    X86ThrottleSource,
+    IioRailsSource,
+    PowerSupplySource,
+    MemorySource,
+    PressureSource,
+    CpuSource,
+    WorkerSource,
 )
-"""All of them; a source that has nothing here says why."""
+"""All sources; one that has nothing to read here says why."""

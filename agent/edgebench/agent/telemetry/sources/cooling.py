@@ -20,7 +20,7 @@ from edgebench.agent.telemetry.source import (
 )
 
 
-class Cooling:
+class CoolingSource:
     """The state of each cooling device."""
 
     name = "cooling"

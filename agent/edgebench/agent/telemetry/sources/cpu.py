@@ -10,7 +10,7 @@ from edgebench.agent.cpu_ticks import CpuTicks, parse_cpu_ticks
 from edgebench.agent.telemetry.source import CALM_HZ, KeptFile, NoData
 
 
-class Cpu:
+class CpuSource:
     """Busy ratio per CPU since the last reading."""
 
     name = "cpu"

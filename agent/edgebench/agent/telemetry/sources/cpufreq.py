@@ -1,9 +1,9 @@
 """CPU frequency: /sys/devices/system/cpu/cpufreq/policy*, kHz.
 
-Per policy, never per CPU: the CPUs of a policy share their frequency. Three numbers, because none
-of them tells all:
+Per policy, never per CPU: the CPUs of a policy share their frequency. Four numbers, because none
+of them tells everything:
 
-    freq_hz             `scaling_cur_freq`: on most drivers what was asked for last, not what is
+    freq_hz             `scaling_cur_freq`: on most drivers the last request, not the real frequency
     freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, where the kernel has it
     freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
     cycles              the integral of frequency over time since boot, from `time_in_state`; the
@@ -27,10 +27,10 @@ from edgebench.agent.telemetry.source import (
 )
 
 _TICK_S = 0.01
-"""USER_HZ is 100 on every architecture that Linux runs on today."""
+"""One tick: USER_HZ is 100 on every architecture that Linux runs on today."""
 
 
-class Cpufreq:
+class CpufreqSource:
     """Frequencies of each policy."""
 
     name = "cpufreq"

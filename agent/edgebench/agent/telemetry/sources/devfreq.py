@@ -12,7 +12,7 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import FAST_HZ, FileSensors, NoData, scaled
 
 
-class Devfreq:
+class DevfreqSource:
     """The frequency of each device, and the highest that it may take now."""
 
     name = "devfreq"

@@ -33,7 +33,7 @@ _NOT_CONNECTED = "NC"
 _SHUNT_SUM = ("ina3221", "in", "7")
 
 
-class Hwmon:
+class HwmonSource:
     """Temperatures, voltages, currents and powers of every chip, and under-voltage alarms."""
 
     name = "hwmon"

@@ -19,7 +19,7 @@ from edgebench.agent.telemetry.source import (
 _NOT_CONNECTED = "NC"
 
 
-class IioRails:
+class IioRailsSource:
     """Voltage, current and power of each named rail."""
 
     name = "iio_rails"

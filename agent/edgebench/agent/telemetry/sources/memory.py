@@ -1,4 +1,4 @@
-"""Memory of the whole device: what is available, and what was swapped out.
+"""Memory of the whole device: available memory and used swap.
 
 Source: proc(5); `MemAvailable` is the kernel's own estimate of what can be had without swapping.
 """
@@ -15,7 +15,7 @@ _SWAP_TOTAL = re.compile(rb"^SwapTotal:\s+(\d+) kB", re.MULTILINE)
 _SWAP_FREE = re.compile(rb"^SwapFree:\s+(\d+) kB", re.MULTILINE)
 
 
-class Memory:
+class MemorySource:
     """Available memory and used swap."""
 
     name = "memory"

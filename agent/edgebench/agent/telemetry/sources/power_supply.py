@@ -21,7 +21,7 @@ _FILES = (
 )
 
 
-class PowerSupply:
+class PowerSupplySource:
     """Charge, temperature, current and voltage."""
 
     name = "power_supply"

@@ -16,8 +16,8 @@ _SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
 _FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
 
 
-class Pressure:
-    """For how long somebody, and everybody, waited for each resource."""
+class PressureSource:
+    """Times for which some tasks, and all of them, waited for each resource."""
 
     name = "pressure"
     rate_hz_max = CALM_HZ

@@ -24,12 +24,12 @@ from edgebench.agent.telemetry.source import (
 from edgebench.protocol.thermal import slows_down
 
 _OFFLINE_C = -200.0
-"""Jetson boards report -256 °C for a zone that is switched off."""
+"""Lowest temperature that is believed: a zone of a Jetson that is switched off reports -256 °C."""
 _SENSIBLE_TRIP_C = (1.0, 124.0)
-"""Trip points of 0, -274 and 125 °C stand for none."""
+"""Trip points that are believed: 0, -274 and 125 °C stand for none."""
 
 
-class Thermal:
+class ThermalSource:
     """All thermal zones, and their trip points."""
 
     name = "thermal"

@@ -19,8 +19,8 @@ _MAJFLT, _UTIME, _STIME, _PROCESSOR = 12 - 3, 14 - 3, 15 - 3, 39 - 3
 """Positions behind the name of the process, which ends with the last parenthesis."""
 
 
-class Worker:
-    """What the process that runs the model does."""
+class WorkerSource:
+    """Memory, faults, CPU time and CPU of the process that runs the model."""
 
     name = "worker"
     rate_hz_max = FAST_HZ

@@ -20,7 +20,7 @@ from edgebench.agent.telemetry.source import (
 )
 
 
-class X86Throttle:
+class X86ThrottleSource:
     """Counters of each core, and of each package."""
 
     name = "x86_throttle"

@@ -38,7 +38,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "duration": lambda run: run.spec.duration_s,
     "cpus": lambda run: run.conditions.scheduling.cpus,
     "policy": lambda run: run.conditions.scheduling.policy,
-    "governor": lambda run: run.conditions.before.governors,
+    "governor": lambda run: run.conditions.before and run.conditions.before.governors,
     "kind": lambda run: run.kind,
     "emulated": lambda run: run.emulated,
     "simulated": lambda run: run.simulated,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.dependence import effective_count
-from edgebench.host.result.latency import EffectiveCount, Interval, LatencySummary
+from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval, LatencySummary
 from edgebench.protocol.errors import MeasurementError
 
 LEVEL = 0.95
@@ -36,7 +36,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
     if latency_ns.size == 0:
         raise MeasurementError("no query was measured")
     ordered = np.sort(latency_ns)
-    values = {p: percentile(ordered, p)[0] for p in (0.50, 0.90, 0.99, 0.999)}
+    values = {name: percentile(ordered, p)[0] for name, p in PERCENTILES.items()}
     worth = EffectiveCount(
         mean=int(effective_count(latency_ns.astype(np.float64))),
         p50=_worth(latency_ns, ordered, 0.50),
@@ -47,10 +47,10 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         count=int(ordered.size),
         min=int(ordered[0]),
         mean=float(ordered.mean()),
-        p50=values[0.50],
-        p90=values[0.90],
-        p99=values[0.99],
-        p99_9=values[0.999],
+        p50=values["p50"],
+        p90=values["p90"],
+        p99=values["p99"],
+        p99_9=values["p99_9"],
         max=int(ordered[-1]),
         p50_ci95=percentile_interval(ordered, 0.50, worth.p50),
         p90_ci95=percentile_interval(ordered, 0.90, worth.p90),

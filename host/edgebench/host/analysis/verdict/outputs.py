@@ -56,16 +56,38 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
         )
     if share is None:
         return holds(False, "unbounded", facts={"reference": found.reference})
-    return at_most(
-        share,
-        AGREEMENT_LIMIT,
-        "ratio",
-        None if found.top1_equal_ratio is None else "with_top1",
-        facts={
-            "which": which,
-            "reference": found.reference,
-            "top1_equal_ratio": found.top1_equal_ratio,
-        },
+    is_saturated = share > AGREEMENT_LIMIT and _saturates(evidence)
+    facts: dict[str, Fact] = {
+        "which": which,
+        "reference": found.reference,
+        "top1_equal_ratio": found.top1_equal_ratio,
+    }
+    return at_most(share, AGREEMENT_LIMIT, "ratio", "saturated" if is_saturated else None, facts)
+
+
+def _saturates(evidence: Evidence) -> bool:
+    """Whether this CPU's kernels for this model are known to saturate, where the device tells.
+
+    With AVX2 and without VNNI, onnxruntime adds products of 8-bit activations and int8 weights in
+    16 bits. int8 activations in QDQ form are no way out: on x86-64 they are made uint8 ones.
+
+    Source: onnxruntime.ai/docs/performance/model-optimizations/quantization.html, "When and why do
+    I need to try U8U8?"; onnxruntime, qdq_s8_to_u8.cc.
+    """
+    record, runtime = evidence.record, evidence.worker.runtime
+    features = record.environment.cpu.features or ()
+    has_saturating_kernels = (
+        runtime.name == "onnx"
+        and not runtime.delegates_requested
+        and record.device.arch == "x86_64"
+        and "avx2" in features
+        and not {"avx_vnni", "avx512_vnni"} & set(features)
+    )
+    return has_saturating_kernels and any(
+        operands.weight == "int8"
+        and operands.weight_bits == 8
+        and (operands.activation == "uint8" or operands.is_qdq)
+        for operands in evidence.worker.model.quantized or ()
     )
 
 

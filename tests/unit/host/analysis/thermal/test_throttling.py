@@ -19,7 +19,12 @@ from support.hot_runs import (
     simulate,
 )
 
-from edgebench.agent.simulation.controllers import (
+from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.throttling import find_throttling
+from edgebench.host.analysis.thermal.timeline import Timeline, cut_into_windows
+from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.protocol.thermal import Expectation
+from edgebench.simulation.controllers import (
     BangBang,
     Fan,
     IdleInjection,
@@ -30,11 +35,6 @@ from edgebench.agent.simulation.controllers import (
     StepWise,
     UnderVoltage,
 )
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
-from edgebench.host.analysis.thermal.throttling import find_throttling
-from edgebench.host.analysis.thermal.timeline import Timeline, cut_into_windows
-from edgebench.host.result.thermal import ThermalResult, ThermalState
-from edgebench.protocol.thermal import Expectation
 
 SEEDS = range(20)
 COOLED = replace(BARE_BOARD, case_k_per_w=1.5)

@@ -1,1 +1,0 @@
-"""A device that grows warm without being there, for tests, demonstrations and gates."""

@@ -1,0 +1,19 @@
+"""`edgebench schema`."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.resources import files
+
+from edgebench.host.cli.options import new_parser
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    return new_parser("schema", "Print the JSON Schema of run.json.")
+
+
+def run(_: argparse.Namespace) -> int:
+    """Print it."""
+    print((files("edgebench.host.result") / "run.schema.json").read_text(), end="")
+    return 0

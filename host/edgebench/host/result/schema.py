@@ -1,0 +1,115 @@
+"""The JSON Schema of run.json, made from the types.
+
+`run.schema.json` beside this file is what it gives: devtools/write_schema.py writes it, and a test
+holds the two together. Keys that a run may lack are those with a default; keys that are not named
+here are allowed, as a newer version may add some.
+
+Source: https://json-schema.org/draft/2020-12/json-schema-core
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from edgebench.host.result.keys import key_of
+from edgebench.host.result.run import SCHEMA_VERSION, Run
+
+Schema = dict[str, Any]
+"""A JSON Schema, or a part of one."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_FILE = "run.schema.json"
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def run_schema() -> Schema:
+    """The schema of the documents that this version writes."""
+    parts: dict[str, Schema] = {}
+    top = _dataclass(Run, parts)
+    return {
+        "$schema": DIALECT,
+        "title": f"edgebench run.json, schema_version {SCHEMA_VERSION}",
+        **top,
+        "$defs": dict(sorted(parts.items())),
+    }
+
+
+def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if origin in (Union, UnionType):
+        return _union([_schema_of(one, parts) for one in arguments])
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is tuple:
+        if arguments[-1] is Ellipsis:
+            return {"type": "array", "items": _schema_of(arguments[0], parts)}
+        items = [_schema_of(one, parts) for one in arguments]
+        count = len(items)
+        return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _schema_of(arguments[1], parts)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if isinstance(kind, type) and is_dataclass(kind):
+        if kind.__name__ not in parts:
+            parts[kind.__name__] = {}  # a type that holds itself would not end
+            parts[kind.__name__] = _dataclass(kind, parts)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    raise TypeError(f"no schema for {kind!r}")
+
+
+def _union(schemas: list[Schema]) -> Schema:
+    """Plain types share one `type`."""
+    if all(schema.keys() == {"type"} for schema in schemas):
+        names = dict.fromkeys(schema["type"] for schema in schemas)
+        return {"type": list(names)}
+    return {"anyOf": schemas}
+
+
+def _dataclass(kind: Any, parts: dict[str, Schema]) -> Schema:
+    hints, texts = get_type_hints(kind), _field_docstrings(kind)
+    listed = [(key_of(one.metadata, one.name), one) for one in fields(kind)]
+    found: Schema = {"type": "object"}
+    if kind.__doc__:
+        first = inspect.cleandoc(kind.__doc__).partition("\n\n")[0]
+        found["description"] = " ".join(first.split())
+    found["properties"] = {
+        key: _schema_of(hints[one.name], parts)
+        | ({"description": texts[one.name]} if one.name in texts else {})
+        for key, one in listed
+        if key
+    }
+    required = [key for key, one in listed if key and _is_required(one)]
+    return found | ({"required": required} if required else {})
+
+
+def _is_required(one: Field[Any]) -> bool:
+    return one.init and one.default is MISSING and one.default_factory is MISSING
+
+
+def _field_docstrings(kind: type) -> dict[str, str]:
+    """The line below each field, those of its bases included."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not is_dataclass(base):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, text in pairwise(body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                found[field.target.id] = " ".join(str(text.value.value).split())
+    return found

@@ -1,0 +1,243 @@
+"""The kinds of controllers by which real boards slow down.
+
+A controller takes time, temperature and load, and returns what the silicon then does (`clock`,
+`idle`) and what the device reports about it: on some boards these differ, which is the point.
+
+Source: thresholds and behaviour as in the profiles' facts.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
+STICKY_SHIFT = 16
+POWER_EXPONENT = 2.5
+"""Exponent of the power over the clock: voltage rises with the clock."""
+BUDGET_NOISE_S = 1e-6
+"""Tolerance of the budget: hundreds of small steps do not add up exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a controller does, and what the device reports about it."""
+
+    clock: float = 1.0
+    """Real frequency over the nominal one, 0…1."""
+    idle: float = 0.0
+    """Share of the time in which the CPUs are made to idle."""
+    told_clock: float = 1.0
+    """Frequency that `scaling_cur_freq` reports, over the nominal one."""
+    cap: float = 1.0
+    """Frequency that `scaling_max_freq` reports, over the nominal one."""
+    bits: int = 0
+    """Firmware bits that are set now."""
+    cooling_state: int = 0
+    fan: float = 0.0
+    """Speed of the fan, 0…1."""
+    overcurrent_count: int = 0
+    """Over-current events since boot."""
+
+    @property
+    def speed(self) -> float:
+        """Speed of the device, 1: undisturbed."""
+        return self.clock * (1 - self.idle)
+
+
+class Controller(Protocol):
+    """One way to slow down."""
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The effect now; called with rising times.
+
+        Args:
+            time_s: Time since the device was made.
+            junction_c: Temperature now.
+            busy: Share of the time since the last call in which the model ran, 0…1.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Nothing:
+    """A device that cools well enough, or has nothing that would slow it down."""
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """Undisturbed."""
+        return Effect()
+
+
+@dataclass(slots=True)
+class Progressive:
+    """Raspberry Pi 4 and 5: the firmware lowers the clock between two temperatures."""
+
+    soft_c: float = 80.0
+    hard_c: float = 85.0
+    lowest: float = 0.6
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The kernel still reports the clock that it requested."""
+        share = min(1.0, max(0.0, (junction_c - self.soft_c) / (self.hard_c - self.soft_c)))
+        bits = RPI_THROTTLED | RPI_CAPPED if share > 0 else 0
+        return Effect(clock=1 - share * (1 - self.lowest), bits=bits)
+
+
+@dataclass(slots=True)
+class BangBang:
+    """Raspberry Pi 3B+: 1200 MHz above the soft limit, 1400 MHz again below it."""
+
+    soft_c: float = 60.0
+    hysteresis_c: float = 1.0
+    low: float = 1200 / 1400
+    is_low: bool = False
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """Two levels with a hysteresis."""
+        if junction_c >= self.soft_c:
+            self.is_low = True
+        elif junction_c < self.soft_c - self.hysteresis_c:
+            self.is_low = False
+        return Effect(clock=self.low, bits=RPI_SOFT_LIMIT) if self.is_low else Effect()
+
+
+@dataclass(slots=True)
+class StepWise:
+    """The kernel's step_wise governor: one step of a cooling device per period, by the trip."""
+
+    trip_c: float = 85.0
+    steps: int = 8
+    lowest: float = 0.4
+    period_s: float = 0.25
+    state: int = 0
+    next_s: float = 0.0
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The cap and the cooling device show it."""
+        if time_s >= self.next_s:
+            self.next_s = time_s + self.period_s
+            step = 1 if junction_c > self.trip_c else -1
+            self.state = min(self.steps, max(0, self.state + step))
+        clock = 1 - (1 - self.lowest) * self.state / self.steps
+        return Effect(clock=clock, told_clock=clock, cap=clock, cooling_state=self.state)
+
+
+@dataclass(slots=True)
+class IdleInjection:
+    """i.MX8M Plus: CPUs are made to idle, and no frequency changes."""
+
+    trip_c: float = 85.0
+    gain_per_c: float = 0.1
+    most: float = 0.5
+    is_told: bool = True
+    """Whether the cooling device can be read."""
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """In proportion to how far it is above the trip."""
+        idle = min(self.most, max(0.0, (junction_c - self.trip_c) * self.gain_per_c))
+        return Effect(idle=idle, cooling_state=round(100 * idle) if self.is_told else 0)
+
+
+@dataclass(slots=True)
+class PowerLimit:
+    """x86: turbo while the energy budget of PL1 lasts, then the clock that PL1 allows; no heat.
+
+    A processor may take more than PL1 until its mean over tau is PL1; idle time refills the budget,
+    which is counted in seconds of turbo under full load.
+    """
+
+    turbo_s: float = 28.0
+    sustained: float = 0.7
+    refill: float = 0.25
+    """Share of the budget that must be refilled before the next turbo."""
+    spent_s: float = 0.0
+    is_limited: bool = False
+    last_s: float = 0.0
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The kernel reports the real clock; no counter counts this."""
+        limit = math.pow(self.sustained, POWER_EXPONENT)
+        power = limit if self.is_limited else 1.0
+        # Seconds of the budget per second; negative while it is refilled.
+        taken = (busy * power - limit) / (1 - limit)
+        spent_s = self.spent_s + taken * (time_s - self.last_s)
+        self.spent_s, self.last_s = min(self.turbo_s, max(0.0, spent_s)), time_s
+        if self.spent_s >= self.turbo_s - BUDGET_NOISE_S:
+            self.is_limited = True
+        elif self.spent_s <= self.turbo_s * (1 - self.refill):
+            self.is_limited = False
+        clock = self.sustained if self.is_limited else 1.0
+        return Effect(clock=clock, told_clock=clock)
+
+
+@dataclass(slots=True)
+class Dips:
+    """A lower clock in random dips, whose times are a function of the seed."""
+
+    seed: int
+    rate_per_s: float
+    length_s: float
+    low: float
+    """Clock in a dip, over the nominal one."""
+    count: int = 0
+    until_s: float = -1.0
+    next_s: float = 10.0
+    chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
+    def clock(self, time_s: float) -> float:
+        """Clock over the nominal one."""
+        if time_s >= self.next_s:
+            self.count += 1
+            self.until_s = time_s + self.length_s
+            self.next_s = self.until_s + self.chance.expovariate(self.rate_per_s)
+        return self.low if time_s < self.until_s else 1.0
+
+
+@dataclass(slots=True)
+class UnderVoltage(Dips):
+    """A weak supply: the firmware halves the clock when the voltage dips, again and again."""
+
+    rate_per_s: float = 0.2
+    length_s: float = 1.5
+    low: float = 0.6
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The firmware reports it, and calls it throttled."""
+        clock = self.clock(time_s)
+        bits = RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED if clock < 1 else 0
+        return Effect(clock=clock, bits=bits)
+
+
+@dataclass(slots=True)
+class OverCurrent(Dips):
+    """Jetson: clock pulses are skipped for moments, which only a counter shows."""
+
+    rate_per_s: float = 2.0
+    length_s: float = 0.2
+    low: float = 0.5
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """The kernel reports the clock that it requested."""
+        return Effect(clock=self.clock(time_s), overcurrent_count=self.count)
+
+
+@dataclass(slots=True)
+class Fan:
+    """Cools in steps, with a hysteresis; slows nothing down."""
+
+    steps_c: tuple[float, ...] = (50.0, 60.0, 67.5, 75.0)
+    hysteresis_c: float = 5.0
+    state: int = 0
+
+    def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
+        """A cooling device in a state above 0, and no throttling."""
+        while self.state < len(self.steps_c) and junction_c >= self.steps_c[self.state]:
+            self.state += 1
+        while self.state and junction_c < self.steps_c[self.state - 1] - self.hysteresis_c:
+            self.state -= 1
+        return Effect(cooling_state=self.state, fan=self.state / len(self.steps_c))

@@ -1,0 +1,151 @@
+"""A simulated device beside a real model: the model's work heats it, and it slows the model.
+
+The device is a tree of files that the real sampler, the real profile matcher and the real gate read
+instead of /proc and /sys, and two numbers in a shared file: how fast the device computes, and how
+long the worker has kept it busy. The worker lets that much more time pass in each inference.
+A task of the daemon writes all of it, ten times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.simulation.board import SimulatedBoard
+from edgebench.simulation.controllers import POWER_EXPONENT, Effect
+from edgebench.simulation.files import VCGENCMD, changing_files, fixed_files, links
+from edgebench.simulation.heat import at_rest
+from edgebench.simulation.slowed import SHARED
+
+TICK_S = 0.1
+CONTROL_S = 0.25
+"""Simulated interval of the controller, however late the daemon's task comes."""
+SPEED_FILE = "sim/speed"
+_SPEED_BYTES = SHARED.size // 2
+_HOST_FILES = ("proc/stat", "proc/meminfo", "proc/pressure", "proc/vmstat")
+"""Files of this machine that a simulated device shows unchanged."""
+NOISE_C = 0.3
+STEP_C = 0.5
+"""Resolution of the sensor."""
+
+
+class SimulatedDevice:
+    """One device; implements `edgebench.protocol.simulation.Simulation`."""
+
+    def __init__(self, board: SimulatedBoard, seed: int, root: Path) -> None:
+        self.board = board
+        self.root = root
+        self._controller = board.controller(seed)
+        self._chance = random.Random(seed)
+        ambient_c = board.ambient_c + self._chance.gauss(0, 1)
+        self._heat = at_rest(board.body, ambient_c, board.idle_w)
+        self._effect = Effect()
+        self._sticky_bits = 0
+        self._time_s = 0.0
+        self._make_tree()
+        self._load = _Load(self.speed_path)
+        self._show()
+
+    @property
+    def speed_path(self) -> Path:
+        """File that is shared with the worker; see `slowed`."""
+        return self.root / SPEED_FILE
+
+    def attach(self, worker_pid: int) -> None:
+        """Make the files of this process part of the tree."""
+        link = self.root / "proc" / str(worker_pid)
+        with suppress(FileExistsError):
+            link.symlink_to(f"/proc/{worker_pid}")
+
+    async def live(self) -> None:
+        """Let time pass, forever."""
+        last_s = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_s = time.monotonic()
+            self.advance(now_s - last_s)
+            last_s = now_s
+
+    def advance(self, real_s: float) -> None:
+        """Let real time pass."""
+        busy = self._load.share(real_s)
+        left_s = real_s * self.board.time_scale
+        while left_s > 0:
+            step_s = min(left_s, CONTROL_S)
+            self._step(step_s, busy)
+            left_s -= step_s
+        self._show()
+
+    def _step(self, step_s: float, busy: float) -> None:
+        board = self.board
+        self._time_s += step_s
+        effect = self._controller.act(self._time_s, self._heat.junction_c, busy)
+        power_w = board.idle_w + board.busy_w * busy * effect.speed**POWER_EXPONENT
+        resistance = board.body.case_k_per_w / (1 + 2 * effect.fan)
+        self._heat.advance(step_s, power_w, case_k_per_w=resistance)
+        self._effect = effect
+        self._sticky_bits |= effect.bits
+
+    def _make_tree(self) -> None:
+        for name, content in fixed_files(self.board).items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        if self.board.has_videocore:
+            (self.root / VCGENCMD).chmod(0o755)
+        for name in self._changing():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        (self.root / "proc").mkdir(exist_ok=True)
+        for name in _HOST_FILES:
+            (self.root / name).symlink_to(f"/{name}")
+        for name, target in links(self.board).items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(target)
+        self.speed_path.parent.mkdir(exist_ok=True)
+        self.speed_path.write_bytes(SHARED.pack(1.0, 0.0))
+
+    def _changing(self) -> dict[str, str]:
+        shown_c = self._heat.junction_c + self._chance.gauss(0, NOISE_C)
+        temp_c = round(shown_c / STEP_C) * STEP_C
+        return changing_files(
+            self.board, self._effect, temp_c=temp_c, sticky_bits=self._sticky_bits
+        )
+
+    def _show(self) -> None:
+        """Write the changing files, each in place: readers keep them open."""
+        for name, text in self._changing().items():
+            # Padded to one length, so that a reader never sees half of an old number behind a new
+            # one.
+            with (self.root / name).open("r+b") as file:
+                file.write(text.rjust(12).encode() + b"\n")
+        with self.speed_path.open("r+b") as file:
+            file.write(SHARED.pack(self._effect.speed, 0.0)[:_SPEED_BYTES])
+
+
+class _Load:
+    """Load of the device, which the worker reports in the shared file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last_s = 0.0
+        self._owed_s = 0.0
+
+    def share(self, passed_s: float) -> float:
+        """Load since the last call, 0…1.
+
+        An inference that took longer is reported late, and counted in the calls that follow.
+        """
+        _, worked_s = SHARED.unpack(self._path.read_bytes())
+        self._owed_s += worked_s - self._last_s
+        self._last_s = worked_s
+        if passed_s <= 0:
+            return 0.0
+        used_s = min(self._owed_s, passed_s)
+        self._owed_s -= used_s
+        return used_s / passed_s

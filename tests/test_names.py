@@ -1,0 +1,33 @@
+"""A name stands for one class in the whole tree."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GRANDFATHERED = {
+    *("Battery", "Column", "Dialog", "Driver", "Framer", "Identity", "Kind", "Link", "Model"),
+    *("Outcome", "Plan", "Session", "Settings", "Setup", "Telemetry", "Timeline", "Wiring"),
+}
+"""Names of two classes or more; this list may only become shorter."""
+
+
+def places_of_classes() -> dict[str, list[str]]:
+    """Where each public class is defined, by its name."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(ROOT.glob("*/edgebench/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return places
+
+
+def test_no_name_stands_for_two_classes() -> None:
+    """A reader takes one class for another of the same name, and so does a search."""
+    places = places_of_classes()
+    assert len(places) > 300, "the test looks at nothing"
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in GRANDFATHERED} == {}
+    assert GRANDFATHERED - set(twice) == set(), "mended: take these names off the list"
