@@ -23,10 +23,11 @@ from support.metered import (
 )
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
 
-from edgebench.host.bench.collect import Beside, collect, collect_waiting
+from edgebench.host.bench.collect import HostRecord, collect, collect_waiting
 from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
-from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.document import Document, to_document
+from edgebench.host.result.facts import EnergyRequest, HostFacts
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
@@ -81,17 +82,15 @@ def finished(metered: MeterFacts | None = None) -> RunRecord:
 def expect(store: Store) -> Path:
     """What the host keeps of the run before it starts; the place of its recording."""
     with store.expecting(RUN_ID) as directory:
-        write_facts(directory, HostFacts(meter=METER), {})
+        write_facts(directory, HostFacts(energy=EnergyRequest(meter=METER)), {})
     return directory / RAW_DIRECTORY / METER_FILE
 
 
-def collected(
-    store: Store, client: FakeClient, recording: Recording | None = None
-) -> dict[str, Any]:
+def collected(store: Store, client: FakeClient, recording: Recording | None = None) -> Document:
     """The document of the run."""
-    document = collect(cast(Client, client), store, RUN_ID, Beside(PROBES, recording))
-    assert document is not None
-    return document
+    run = collect(cast(Client, client), store, RUN_ID, HostRecord(PROBES, recording))
+    assert run is not None
+    return to_document(run)
 
 
 def rapl_spool(*packets: bytes) -> WriteSpool:
@@ -235,8 +234,8 @@ def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: Edgebe
     """A bad sector under one run of last week, and nobody measures on the device again."""
     store, client = Store(tmp_path / "store"), Failing(error)
     doubts: list[EdgebenchError] = []
-    [document] = collect_waiting(cast(Client, client), store, lambda _, why: doubts.append(why))
-    assert document["run_id"] == RUN_ID
+    [run] = collect_waiting(cast(Client, client), store, lambda _, why: doubts.append(why))
+    assert run.run_id == RUN_ID
     assert doubts == [error]
     assert client.acknowledged == [RUN_ID]
 

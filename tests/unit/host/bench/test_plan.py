@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
 
-from edgebench.host.bench.plan import ALL_RUNTIMES, Plan, Step
-from edgebench.host.bench.run import Model
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, UsageError
 
@@ -28,33 +28,39 @@ SYSTEM = SystemDescription(
 )
 
 
-def plan(*models: Model, runtime: str | None = None) -> Plan:
-    """A plan for these models."""
-    return Plan(models=list(models), runtime=runtime, preset="quick", settings={"seed": 5})
+def steps(*models: Model, runtime: str | None = None) -> list[Step]:
+    """The runs of these models."""
+    return plan_steps(BenchRequest(models=models, runtime=runtime), SYSTEM)
 
 
-def against(count: int, *, runtime: str | None = None) -> list[Step]:
-    """The steps of a comparison of A and B."""
-    made = replace(plan(A, runtime=runtime), against=B, pair_count=count)
-    return made.steps(SYSTEM)
+def against(
+    count: int,
+    *,
+    candidate: Model = B,
+    runtime: str | None = None,
+    allowed: tuple[str, ...] = (),
+) -> list[Step]:
+    """The runs of a comparison with A."""
+    wanted = ComparisonRequest(candidate=candidate, pair_count=count, allowed=allowed)
+    return plan_steps(BenchRequest(models=(A,), runtime=runtime, against=wanted), SYSTEM)
 
 
 def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
     """A model is measured on a runtime that was not asked for."""
-    assert [(s.model.name, s.runtime) for s in plan(A, C).steps(SYSTEM)] == [
+    assert [(s.model.name, s.runtime) for s in steps(A, C)] == [
         ("a.tflite", "litert"),
         ("c.onnx", "onnx"),
     ]
-    names = [(s.model.name, s.runtime) for s in plan(A, C, runtime=ALL_RUNTIMES).steps(SYSTEM)]
+    names = [(s.model.name, s.runtime) for s in steps(A, C, runtime=ALL_RUNTIMES)]
     assert names == [("a.tflite", "litert"), ("a.tflite", "tflite"), ("c.onnx", "onnx")]
-    assert all(step.pair is None for step in plan(A).steps(SYSTEM))
+    assert all(step.pair is None for step in steps(A))
 
 
 def test_every_pair_has_both_sides_next_to_each_other() -> None:
     """All baselines run on the cool device, all candidates on the hot one."""
-    steps = against(20)
-    assert len(steps) == 40
-    for first, second in zip(steps[::2], steps[1::2], strict=True):
+    made = against(20)
+    assert len(made) == 40
+    for first, second in zip(made[::2], made[1::2], strict=True):
         assert first.pair
         assert second.pair
         assert first.pair.number == second.pair.number
@@ -73,33 +79,31 @@ def test_each_side_is_first_in_half_of_the_pairs_and_the_order_changes() -> None
 
 def test_each_runtime_is_a_comparison_of_its_own() -> None:
     """Runs of two runtimes are paired with each other."""
-    steps = against(3, runtime=ALL_RUNTIMES)
-    ids = {(step.runtime, step.pair.comparison_id) for step in steps if step.pair}
+    made = against(3, runtime=ALL_RUNTIMES)
+    ids = {(step.runtime, step.pair.comparison_id) for step in made if step.pair}
     assert len(ids) == len({runtime for runtime, _ in ids}) == 2
 
 
 def test_models_without_a_common_runtime_are_refused() -> None:
     """A tflite file is compared with an ONNX file, runtime against runtime."""
-    made = replace(plan(A), against=C, pair_count=3)
     with pytest.raises(UsageError, match=r"no runtime loads both a\.tflite and c\.onnx"):
-        made.steps(SYSTEM)
+        against(3, candidate=C)
 
 
 def test_runtimes_are_compared_where_that_was_allowed() -> None:
     """Which runtime is faster cannot be asked with pairs at all."""
-    made = replace(plan(A), against=C, pair_count=3, is_across_runtimes=True)
-    steps = made.steps(SYSTEM)
-    assert len(steps) == 6
-    assert {(s.model.name, s.runtime, s.pair.side) for s in steps if s.pair} == {
+    made = against(3, candidate=C, allowed=("runtime",))
+    assert len(made) == 6
+    assert {(s.model.name, s.runtime, s.pair.side) for s in made if s.pair} == {
         ("a.tflite", "litert", "baseline"),
         ("c.onnx", "onnx", "candidate"),
     }
-    assert len({s.pair.comparison_id for s in steps if s.pair}) == 1
+    assert len({s.pair.comparison_id for s in made if s.pair}) == 1
 
 
 def test_runtime_that_does_not_work_is_refused() -> None:
     """A run fails on the device after a minute of preparation."""
     with pytest.raises(RuntimeUnavailable, match="broken is not usable: no wheel"):
-        plan(C, runtime="broken").steps(SYSTEM)
+        steps(C, runtime="broken")
     with pytest.raises(UsageError, match="does not load"):
-        plan(C, runtime="litert").steps(SYSTEM)
+        steps(C, runtime="litert")

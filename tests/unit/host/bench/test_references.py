@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.changes import changed
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
+from edgebench.host.analysis.run import analyse_run
 from edgebench.host.bench.builtin import builtin_models, find_model
+from edgebench.host.bench.model import Model, open_model
 from edgebench.host.bench.references import (
     find_references,
     reference_accuracy,
     with_references_first,
 )
-from edgebench.host.bench.run import Model, open_model
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import UsageError
+
+RUN = analyse_run(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
 
 
 @pytest.fixture
@@ -25,22 +37,24 @@ def own(tmp_path: Path) -> Model:
     return open_model(path)
 
 
-def document(
+def run(
     model: Model,
     runtime: str,
     value: float | None,
     run_id: str = "run",
-    state: str = "valid",
-) -> dict[str, Any]:
-    """As much of a run as is looked at."""
-    accuracy = None if value is None else {"value": value}
-    return {
-        "run_id": run_id,
-        "model": {"sha256": model.sha256},
-        "runtime": {"name": runtime},
-        "metrics": {"accuracy": accuracy},
-        "verdict": {"state": state},
-    }
+    state: State = State.VALID,
+) -> Run:
+    """A run of a model with this accuracy."""
+    return changed(
+        RUN,
+        {
+            "run_id": run_id,
+            "model.sha256": model.sha256,
+            "runtime.name": runtime,
+            "metrics.accuracy": None if value is None else Accuracy("top1", value, None, 360),
+            "verdict.state": state,
+        },
+    )
 
 
 def test_built_in_models_have_their_own_siblings(own: Model) -> None:
@@ -92,22 +106,22 @@ def test_references_are_measured_first_and_once(own: Model) -> None:
 def test_accuracy_of_the_reference_is_the_latest_on_the_same_runtime(own: Model) -> None:
     """An int8 model on one runtime is held against the fp32 model on another."""
     other = find_model("digits_fp32.tflite")
-    documents = [
-        document(own, "litert", 0.5, "old"),
-        document(own, "litert", 0.75, "new"),
-        document(own, "tflite", 0.1, "other runtime"),
-        document(other, "litert", 0.2, "other model"),
-        document(own, "litert", None, "not answered"),
+    runs = [
+        run(own, "litert", 0.5, "old"),
+        run(own, "litert", 0.75, "new"),
+        run(own, "tflite", 0.1, "other runtime"),
+        run(other, "litert", 0.2, "other model"),
+        run(own, "litert", None, "not answered"),
     ]
-    found = reference_accuracy(own, "litert", documents)
+    found = reference_accuracy(own, "litert", runs)
     assert found is not None
     assert (found.run_id, found.model, found.value) == ("new", own.name, 0.75)
 
 
 def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
     """An fp32 model that only another runtime loads is measured, and then forgotten."""
-    documents = [document(own, "onnx", 0.5, "there"), document(own, "onnx", 0.75, "later")]
-    found = reference_accuracy(own, "litert", documents)
+    runs = [run(own, "onnx", 0.5, "there"), run(own, "onnx", 0.75, "later")]
+    found = reference_accuracy(own, "litert", runs)
     assert found is not None
     assert found.run_id == "later"
 
@@ -115,5 +129,5 @@ def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
 def test_reference_that_was_not_measured_has_no_accuracy(own: Model) -> None:
     """A failed reference is an accuracy of zero, and every model is better."""
     assert reference_accuracy(own, "litert", []) is None
-    assert reference_accuracy(own, "litert", [document(own, "litert", None)]) is None
-    assert reference_accuracy(None, "litert", [document(own, "litert", 0.5)]) is None
+    assert reference_accuracy(own, "litert", [run(own, "litert", None)]) is None
+    assert reference_accuracy(None, "litert", [run(own, "litert", 0.5)]) is None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.bench.run import Model
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place
 from edgebench.host.cli import progress
 from edgebench.host.cli.progress import ProgressWatcher
@@ -19,6 +22,12 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
+RUN = analyse_run(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
 MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64, 5)
 Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 
@@ -48,7 +57,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
         for phase in Phase:
             watcher.progress(Progress("run-1", phase, 3.0))
         watcher.failed(MODEL, "litert", ModelRefused("no"))
-        watcher.collected({"run_id": "run-0"})
+        watcher.collected(replace(RUN, run_id="run-0"))
         watcher.doubted("run-2", ModelRefused("odd"))
     assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
     text = out.getvalue()

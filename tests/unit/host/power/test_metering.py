@@ -8,13 +8,32 @@ from typing import cast
 import pytest
 from support.energy import header
 
-from edgebench.host.power.metering import Metering
+from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.facts import EnergyRequest
+from edgebench.meters.base import Header, Meter
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed
+from edgebench.protocol.spec import RunSpec
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
+BESIDE = cast("Meter", SimpleNamespace())
+"""A meter of this host's, which nobody asks."""
+
+
+def opened(name: str, header: Header | None = None, sync: SyncMethod | None = None) -> OpenMeter:
+    """A meter with this header; one of the agent's has none yet."""
+    request = EnergyRequest(meter=name, sync=sync)
+    return OpenMeter(request=request, meter=BESIDE if header else None, header=header)
+
+
+def spec_for(
+    header: Header | None, *, sync: SyncMethod | None = None, is_duration_fixed: bool = False
+) -> RunSpec:
+    """What a run of ten seconds does for a meter."""
+    metering = opened("ppk2" if header else "agent:ppk2", header, sync)
+    return metering.spec(RunSpec(duration_s=10.0), is_duration_fixed=is_duration_fixed)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +51,7 @@ def test_code_is_played_for_meters_that_can_see_it(
 ) -> None:
     """A run of two minutes, so that a tester sees a pattern that arrivals tell better."""
     found = header(clock=clock, smoothing_s=smoothing_s)
-    metering = Metering(name="x", meter=None, header=found, sync=sync)
-    assert metering.settings()["load_code_chip_s"] == chip_s
+    assert spec_for(found, sync=sync).load_code_chip_s == chip_s
 
 
 @pytest.mark.parametrize(
@@ -45,8 +63,7 @@ def test_idle_is_long_enough_for_the_meter(
 ) -> None:
     """What is left of an idle window is too short, and every net energy is refused."""
     found = header(rate_hz=rate_hz, min_window_s=min_window_s)
-    idle_s = Metering(name="x", meter=None, header=found).settings()["idle_duration_s"]
-    assert least_s <= idle_s <= most_s
+    assert least_s <= spec_for(found).idle_duration_s <= most_s
 
 
 @pytest.mark.parametrize(
@@ -58,8 +75,9 @@ def test_loop_is_long_enough_for_the_meter(
 ) -> None:
     """The preset's ten seconds are measured with a battery's gauge, which needs 100 s."""
     found = header(rate_hz=rate_hz, min_window_s=min_window_s)
-    assert Metering(name="x", meter=None, header=found).loop_s(10.0) == loop_s
-    assert Metering(name="agent:x", meter=None, header=None).loop_s(10.0) == 10.0
+    assert spec_for(found).duration_s == loop_s
+    assert spec_for(found, is_duration_fixed=True).duration_s == 10.0
+    assert spec_for(None).duration_s == 10.0, "nobody knows what a meter of the agent's needs"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +85,7 @@ def test_loop_is_long_enough_for_the_meter(
 )
 def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None) -> None:
     """Somebody writes agent:ppk2, and is told to start the agent as it was started."""
-    metering = Metering(name=f"agent:{wanted}", meter=None, header=None)
+    metering = opened(f"agent:{wanted}")
     system = SimpleNamespace(device=SimpleNamespace(name="pi"), meters=(FULL, "rapl", "rapl:/x"))
     with pytest.raises(MeterNotServed) as refused:
         metering.require_served(cast("SystemDescription", system))

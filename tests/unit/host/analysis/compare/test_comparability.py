@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
-from typing import Any
+import re
 
 import pytest
+from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.compare.comparability import (
@@ -17,81 +16,112 @@ from edgebench.host.analysis.compare.comparability import (
 )
 from edgebench.host.analysis.run import analyse_run
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
-Document = dict[str, Any]
+RUN = analyse_run(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+SERVED = changed(RUN, {"spec": RunSpec("tflite", scenario=Scenario.SERVER, target_qps=10.0)})
+OTHERS: dict[str, tuple[str, object]] = {
+    "device": ("device.id", "something else"),
+    "arch": ("device.arch", "something else"),
+    "os": ("device.os", "something else"),
+    "cpu": ("environment.cpu.model", "something else"),
+    "usable_cpus": ("environment.cpu.usable_count", 3),
+    "memory": ("environment.memory_total_bytes", 5),
+    "kernel": ("environment.kernel", "something else"),
+    "virtualization": ("environment.virtualization", "something else"),
+    "python": ("environment.python", "something else"),
+    "packages": ("environment.packages", {"something": "else"}),
+    "runtime": ("runtime.name", "something else"),
+    "runtime_version": ("runtime.version", "something else"),
+    "delegates_used": ("runtime.delegates_used", ("something else",)),
+    "scenario": ("spec.scenario", Scenario.OFFLINE),
+    "engine": ("spec.engine", Engine.LOADGEN),
+    "threads": ("spec.threads", 7),
+    "delegate": ("spec.delegate", "something else"),
+    "samples_per_query": ("spec.samples_per_query", 7),
+    "target_qps": ("spec.target_qps", 7.0),
+    "sample_count": ("spec.sample_count", 7),
+    "duration": ("spec.duration_s", 7.0),
+    "cpus": ("conditions.scheduling.cpus", (7,)),
+    "policy": ("conditions.scheduling.policy", "something else"),
+    "governor": ("conditions.before.governors", ("something else",)),
+    "kind": ("kind", "profile"),
+    "emulated": ("emulated", True),
+    "simulated": ("simulated", True),
+}
+"""Where a run has each key of a fingerprint, and another value for it."""
 
 
-def document() -> Document:
-    """The document of the made-up run."""
-    record = run_record(worker_record(latencies()))
-    return analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
-
-
-def changed(path: tuple[str, ...], value: object) -> Document:
-    """The same with another value at this place."""
-    made = deepcopy(document())
-    part: Any = made
-    for name in path[:-1]:
-        part = part[name]
-    part[path[-1]] = value
-    return made
-
-
-def test_every_part_of_a_fingerprint_is_in_a_document() -> None:
-    """A key is misspelt, is `none` in every run, and two devices are compared as one."""
-    made = document()
-    may_be_none = {"virtualization", "delegate", "target_qps"}
-    absent = {key for key, value in fingerprint(made).items() if value == "none"}
-    assert absent == may_be_none
-    for key in may_be_none:
-        part: Any = made
-        for name in KEYS[key]:
-            assert name in part, key
-            part = part[name]
+def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
+    """A key is `none` in every run, and two devices are compared as one."""
+    absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
+    assert absent == {"virtualization", "delegate", "target_qps"}
+    assert OTHERS.keys() == KEYS.keys()
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_difference_in_any_key_is_refused_by_its_name_and_may_be_allowed(key: str) -> None:
     """A run on another governor, with more threads, on another device is called a regression."""
-    other = changed(KEYS[key], "something else")
-    with pytest.raises(UsageError, match=rf"differ in {key} \(.* / something else\)"):
-        check_comparable([document()], [other])
-    found = check_comparable([document()], [other], allowed=[key])
-    assert list(found) == [key]
-    assert found[key][1] == "something else"
+    run = SERVED if key == "target_qps" else RUN
+    path, value = OTHERS[key]
+    other = changed(run, {path: value})
+    shown = fingerprint(run)[key], fingerprint(other)[key]
+    assert shown[0] != shown[1]
+    with pytest.raises(UsageError, match=re.escape(f"differ in {key} ({' / '.join(shown)})")):
+        check_comparable([run], [other])
+    assert check_comparable([run], [other], allowed=[key]) == {key: shown}
+
+
+def test_difference_is_shown_in_the_words_of_the_document() -> None:
+    """A person reads `Scenario.OFFLINE`, a tuple or a dictionary."""
+    names = "scenario", "packages", "delegates_used", "governor", "duration", "emulated"
+    found = fingerprint(RUN)
+    assert [found[name] for name in names] == [
+        "single_stream",
+        "edgebench 0.1.0, tflite-runtime 2.14.0",
+        "xnnpack",
+        "performance",
+        "0.01",
+        "False",
+    ]
 
 
 def test_difference_within_one_side_is_refused_too() -> None:
     """Half of the baseline was measured with two threads."""
-    other = changed(("spec", "threads"), 2)
+    other = changed(RUN, {"spec.threads": 2})
     with pytest.raises(UsageError, match=r"differ in threads \(1 / 2\)"):
-        check_comparable([document(), other], [document()])
+        check_comparable([RUN, other], [RUN])
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("path", "value"),
     [
-        lambda: changed(("model", "sha256"), "ff" * 32),
-        lambda: changed(("model", "name"), "other.tflite"),
-        lambda: changed(("metrics", "latency_ns", "p50"), 5),
-        lambda: changed(("run_id",), "another"),
-        lambda: changed(("environment", "load_1m"), 0.3),
+        ("model.sha256", "ff" * 32),
+        ("model.name", "other.tflite"),
+        ("metrics.latency_ns.p50", 5),
+        ("run_id", "another"),
+        ("environment.load_1m", 0.3),
     ],
 )
-def test_what_is_measured_is_no_difference(change: Callable[[], Document]) -> None:
+def test_what_is_measured_is_no_difference(path: str, value: object) -> None:
     """Two models can never be compared."""
-    assert check_comparable([document()], [change()]) == {}
-    assert differences([document(), document()]) == {}
+    assert check_comparable([RUN], [changed(RUN, {path: value})]) == {}
+    assert differences([RUN, RUN]) == {}
 
 
 def test_side_of_two_models_is_refused() -> None:
     """The median of two models is compared with that of a third."""
-    other = changed(("model", "sha256"), "ff" * 32)
+    other = changed(RUN, {"model.sha256": "ff" * 32})
     with pytest.raises(UsageError, match="baseline has several models"):
-        check_comparable([document(), other], [document()])
+        check_comparable([RUN, other], [RUN])
 
 
 def test_unknown_key_is_refused() -> None:
     """A mistyped --allow is taken as if nothing had been allowed, without a word."""
     with pytest.raises(UsageError, match="unknown key freqency: there are device"):
-        check_comparable([document()], [document()], allowed=["freqency"])
+        check_comparable([RUN], [RUN], allowed=["freqency"])

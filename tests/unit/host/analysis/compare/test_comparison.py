@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from support.tools import need_shared
 
 from edgebench.host.analysis.compare.comparison import (
-    Better,
     ComparisonOutcome,
     Design,
     Rules,
@@ -24,6 +23,7 @@ from edgebench.host.analysis.compare.comparison import (
     minimum_detectable_effect,
 )
 from edgebench.host.analysis.compare.ranks import RANK_SUM_LOSS, WINSORISED_LOSS
+from edgebench.host.result.metrics import Better
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 Floats = NDArray[np.float64]

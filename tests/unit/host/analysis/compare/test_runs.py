@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from copy import deepcopy
-from typing import Any
+from dataclasses import replace
 
 import pytest
+from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
 from edgebench.host.analysis.compare.runs import compare_groups, split_sides
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.facts import Pair
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.errors import MeasurementError, UsageError
 
-Document = dict[str, Any]
 GOOD = analyse_run(
     run_record(worker_record(latencies())),
     traces_of(latencies()),
@@ -23,19 +25,20 @@ GOOD = analyse_run(
 )
 
 
-def run(p50: float, number: int, side: str | None = None, **metrics: Any) -> Document:
-    """The document of a run with this median."""
-    made = deepcopy(GOOD)
-    made["run_id"] = f"{side or 'run'}-{number}"
-    made["metrics"]["latency_ns"]["p50"] = p50
-    made["metrics"] |= metrics
-    if side:
-        made["pair"] = {"comparison_id": "c", "number": number, "side": side}
-        made["model"] = dict(made["model"], sha256=side, name=f"{side}.tflite")
-    return made
+def run(p50: float, number: int, side: str | None = None, **metrics: object) -> Run:
+    """A run with this median."""
+    made = changed(
+        GOOD,
+        {"run_id": f"{side or 'run'}-{number}", "metrics.latency_ns.p50": p50}
+        | {f"metrics.{name}": value for name, value in metrics.items()},
+    )
+    if side is None:
+        return made
+    model = {"model.sha256": side, "model.name": f"{side}.tflite"}
+    return changed(made, {"pair": Pair("c", number, side), **model})
 
 
-def campaign(ratio: float, count: int = 10) -> tuple[list[Document], list[Document]]:
+def campaign(ratio: float, count: int = 10) -> tuple[list[Run], list[Run]]:
     """Pairs on a device that slows down by 30 % meanwhile, in any order."""
     chance = random.Random(1)
     before, after = [], []
@@ -110,7 +113,8 @@ def test_higher_throughput_is_better() -> None:
 def test_invalid_run_is_refused() -> None:
     """A regression is reported from numbers that were refused."""
     before, after = campaign(1.0)
-    after[3]["verdict"] = {"state": "invalid", "rules": [{"id": "clock", "outcome": "fail"}]}
+    clock = Finding(id="clock", outcome=RuleOutcome.FAIL, severity=State.INVALID)
+    after[3] = replace(after[3], verdict=Verdict(state=State.INVALID, rules=(clock,)))
     with pytest.raises(MeasurementError, match=r"candidate-\d is invalid \(clock\)"):
         compare_groups([(before, after)])
 
@@ -118,7 +122,7 @@ def test_invalid_run_is_refused() -> None:
 def test_suspect_runs_are_counted() -> None:
     """A comparison on a busy machine looks like one on a quiet one."""
     before, after = campaign(1.0)
-    after[3]["verdict"] = {"state": "suspect", "rules": []}
+    after[3] = replace(after[3], verdict=Verdict(state=State.SUSPECT, rules=()))
     (found,) = compare_groups([(before, after)])
     assert (found.verdicts.valid_count, found.verdicts.suspect_count) == (19, 1)
 
@@ -141,7 +145,7 @@ def test_metric_that_is_no_number_is_refused(metric: str, said: str) -> None:
 def test_metric_that_a_run_has_not_is_refused_by_its_run() -> None:
     """A p99 that was refused for want of queries counts as nothing."""
     before, after = campaign(1.0)
-    before[0]["metrics"]["latency_ns"]["p99"] = None
+    before[0] = changed(before[0], {"metrics.latency_ns.p99": None})
     with pytest.raises(MeasurementError, match=r"run baseline-\d has no latency_ns.p99"):
         compare_groups([(before, after)], metrics=["latency_ns.p99"])
 

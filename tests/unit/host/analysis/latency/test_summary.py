@@ -211,6 +211,7 @@ def test_percentiles_are_refused_an_interval_when_queries_are_worth_too_few() ->
     found = summarize(latency_ns)
     assert found.p99 is not None
     assert found.p99_ci95 is None
+    assert found.effective_count is not None
     assert found.effective_count.p50 < 100
     assert found.mean_ci95 is not None
 

@@ -9,8 +9,10 @@ from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.thermal import telemetry
+from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.sentences import sentence
 from edgebench.protocol.record import Scheduling
 
 
@@ -30,6 +32,13 @@ def watched(*, cpu_s: float, rate_hz: float = 10.0, cpus: tuple[int, ...] = ()) 
     return Evidence(record, worker, measured, HostFacts())
 
 
+def judged(evidence: Evidence) -> tuple[bool, str]:
+    """Whether the rule about the sampler is kept, and its sentence."""
+    (found,) = [one for one in judge(evidence).rules if one.id == "telemetry"]
+    assert found.outcome in (RuleOutcome.PASS, RuleOutcome.FAIL)
+    return found.outcome is RuleOutcome.PASS, sentence(found)
+
+
 @pytest.mark.parametrize(
     ("cpu_s", "cpus", "expected"),
     [
@@ -44,12 +53,12 @@ def test_watching_may_cost_more_where_it_takes_nothing_from_the_model(
     cpu_s: float, cpus: tuple[int, ...], expected: tuple[bool, str]
 ) -> None:
     """A run is suspect for a sampler on another CPU, or fails with 1.00 % of at most 1 %."""
-    is_kept, text = telemetry(watched(cpu_s=cpu_s, cpus=cpus))
+    is_kept, text = judged(watched(cpu_s=cpu_s, cpus=cpus))
     assert (is_kept, text.partition("which took ")[2]) == expected
 
 
 def test_looks_of_the_guard_alone_are_called_that() -> None:
     """Somebody asked for no telemetry, gets some, and reads that nobody looked."""
-    is_kept, text = telemetry(watched(cpu_s=0.1, rate_hz=0.0))
-    assert is_kept is True
+    is_kept, text = judged(watched(cpu_s=0.1, rate_hz=0.0))
+    assert is_kept
     assert "sensors at 1 Hz, only for the limit of the temperature, which took" in text
