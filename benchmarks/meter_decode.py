@@ -50,7 +50,7 @@ from ppk2lab.calibration import RangeCalibration, SpikeFilter
 from ppk2lab.protocol.samples import SampleBlock, SampleStreamParser
 
 from edgebench.meters.base import Packet
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder
 from edgebench.meters.ppk2.metadata import Calibration
 
 CHUNK_BYTES = 40_000
@@ -142,7 +142,7 @@ def chunks(data: bytes) -> list[bytes]:
 
 def ours(parts: list[bytes]) -> None:
     """Decode by edgebench."""
-    decoder = Ppk2Decoder(Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
+    decoder = Ppk2Decoder(Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True))
     for part in parts:
         decoder.feed(Packet(0, 0, part))
 

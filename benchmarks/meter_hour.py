@@ -25,7 +25,7 @@ from meter_decode import CALIBRATION, words
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
-from edgebench.meters.ppk2.decoder import Settings
+from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.protocol.codec import to_plain
@@ -107,7 +107,7 @@ def make(folder: Path, seconds: int) -> None:
 
 def header() -> Header:
     """Of a unit in source mode."""
-    settings = Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
+    settings = Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
     return Header(
         driver="ppk2",
         info=MeterInfo(vendor="nobody", model="made up"),

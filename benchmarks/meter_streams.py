@@ -22,7 +22,7 @@ from common import claim, claims_table, machine, parse, report
 from meter_decode import CALIBRATION, CHUNK_BYTES, words
 
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, blocks_of
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.spool import read_packets
 from edgebench.meters.stream import StreamSession
@@ -33,7 +33,7 @@ WORD_BYTES = 4
 PATIENCE_BYTES = CHUNK_BYTES
 """Buffer of a unit and its USB driver: a tenth of a second."""
 TICK_S = 0.005
-SETTINGS = Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
+SETTINGS = Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=True)
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
-from edgebench.meters.lpm01a.settings import Settings, Setup
-from edgebench.meters.rail_decoder import Plan, RailDecoder
+from edgebench.meters.lpm01a.settings import Lpm01aSettings, Lpm01aSetup
+from edgebench.meters.rail_decoder import RailDecoder, RailPlan
 from edgebench.protocol.codec import to_plain
 
 SUPPLY_V = 3.3
@@ -77,8 +77,8 @@ def _packets(data: bytes, size: int) -> list[Packet]:
 def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
     """Decode by the driver."""
     rate_hz = TEXT_HZ if is_ascii else BINARY_HZ
-    setup = Setup(rate_hz=rate_hz, is_ascii=is_ascii)
-    decoder = Lpm01aDecoder(Settings(setup=setup, supply_v=SUPPLY_V))
+    setup = Lpm01aSetup(rate_hz=rate_hz, is_ascii=is_ascii)
+    decoder = Lpm01aDecoder(Lpm01aSettings(setup=setup, supply_v=SUPPLY_V))
     for packet in stream.packets:
         decoder.feed(packet)
     decoder.finish()
@@ -88,7 +88,7 @@ def ours_lpm01a(stream: Stream, *, is_ascii: bool) -> None:
 
 def ours_ina(stream: Stream) -> None:
     """Decode by the driver."""
-    plan = Plan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
+    plan = RailPlan(kind="power", scales=[1e-6, 1e-3], limit_a=16.0)
     decoder = RailDecoder(
         Header(
             driver="hwmon",

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from edgebench.meters.base import Meter
-from edgebench.meters.joulescope.device import Joulescope, Setup
-from edgebench.meters.km003c.device import Km003c, connect
-from edgebench.meters.km003c.device import Setup as Km003cSetup
+from edgebench.meters.joulescope.device import Joulescope, JoulescopeSetup
+from edgebench.meters.km003c.device import Km003c, Km003cSetup, connect
 from edgebench.meters.registry import find_meter
 from support.boards import BOARDS, make_board
 from support.fnirsi import FnirsiEmulator
@@ -65,7 +64,7 @@ def _joulescope(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
         driver.push(5)
         wait()
 
-    yield Joulescope(lambda: driver, Setup()), measure
+    yield Joulescope(lambda: driver, JoulescopeSetup()), measure
 
 
 @contextmanager

@@ -7,24 +7,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from edgebench.meters.base import Header, Missing
+from edgebench.meters.base import AbsentMeter, Header, Meter
 from edgebench.meters.file_meter import FileMeter
 from edgebench.meters.polled import PolledSession
 from support.recordings import Decoded, decoded
 
 Change = Callable[[], object]
-
-
-class PolledMeter(Protocol):
-    """A meter that is read by asking."""
-
-    def open(self) -> Header | Missing: ...
-    def session(self, path: Path) -> PolledSession: ...
-    def close(self) -> None: ...
 
 
 class Ticks:
@@ -39,23 +31,23 @@ class Ticks:
         return self.now_ns
 
 
-def opened(meter: PolledMeter) -> Header:
+def opened(meter: Meter) -> Header:
     """The header of a meter that must be there."""
     header = meter.open()
-    assert not isinstance(header, Missing), header.reason
+    assert not isinstance(header, AbsentMeter), header.reason
     return header
 
 
-def refused(meter: PolledMeter) -> str:
+def refused(meter: Meter) -> str:
     """Why a meter cannot be used."""
     header = meter.open()
-    assert isinstance(header, Missing)
+    assert isinstance(header, AbsentMeter)
     assert "\n" not in header.reason
     return header.reason
 
 
 def record(
-    meter: PolledMeter,
+    meter: Meter,
     clock: Ticks,
     path: Path,
     changes: Sequence[Change],
@@ -65,6 +57,7 @@ def record(
     """One round for each change, made before it; gives what was recorded of a channel."""
     opened(meter)
     session = meter.session(path)
+    assert isinstance(session, PolledSession)
     session._is_over.set()  # the thread ends at once: rounds are made here
     changes[0]()
     with session:
@@ -92,9 +85,9 @@ def breaking(meter: FileMeter, index: int) -> Change:
     """Makes reads of an open file fail, as when its chip is gone from the bus."""
 
     def change() -> None:
-        assert meter._files is not None
+        assert meter._connection is not None
         directory = os.open("/", os.O_RDONLY)
-        os.dup2(directory, meter._files._descriptors[index])
+        os.dup2(directory, meter._connection._descriptors[index])
         os.close(directory)
 
     return change

@@ -168,14 +168,14 @@ class MeterRecorder:
 
     def _record(self, name: str) -> str | None:
         """Open the meter and begin its session; the reason, if it is missing."""
-        from edgebench.meters.base import Missing
+        from edgebench.meters.base import AbsentMeter
         from edgebench.meters.registry import find_meter
 
         meter = find_meter(name)
         self._open.callback(meter.close)
         probed = meter.open()
         self._open.callback(meter.close)  # again: while it opened, the run may have given it up
-        if isinstance(probed, Missing):
+        if isinstance(probed, AbsentMeter):
             return probed.reason
         self._session = self._open.enter_context(meter.session(self._path))
         return None

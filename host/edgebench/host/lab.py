@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
-    from edgebench.host.devices.deploy import DeployReport, OnStep, UninstallReport
+    from edgebench.host.devices.deploy import DeployReport
+    from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.on_device import UninstallReport
 
 
 class StoredRun:

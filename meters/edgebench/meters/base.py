@@ -6,7 +6,7 @@
     Decoder    raw bytes → blocks of samples; the same one live, later, and on another machine
 
 A driver never invents a number: what it could not read is a flag on the sample or a gap, and a
-meter that is not there is `Missing` with the reason. Times of samples are nanoseconds of the
+meter that is not there is `AbsentMeter` with the reason. Times of samples are nanoseconds of the
 meter's own clock, whose domain is named; nothing here compares the clocks of two domains.
 """
 
@@ -102,7 +102,7 @@ class MeterInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class AbsentMeter:
     """The meter cannot be used here, and why; one line."""
 
     reason: str
@@ -259,7 +259,7 @@ class Meter(Protocol):
         """Driver name, as in `--meter`."""
         ...
 
-    def open(self) -> Header | Missing:
+    def open(self) -> Header | AbsentMeter:
         """Find the meter and ask it what it is; reports, never raises."""
         ...
 

@@ -3,55 +3,47 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edgebench.meters.base import Header, Missing
+from edgebench.meters.base import AbsentMeter, Header
+from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.polled import Clock, Files, PolledSession, number
-from edgebench.protocol.errors import MeasurementError
 
 NS_PER_S = 1e9
 
 
-class FileMeter(ABC):
+class FileMeter(InstrumentMeter[Files]):
     """Keeps files open; a driver says which, and what they mean."""
 
-    name: str
-
-    def __init__(self, root: Path, clock_ns: Clock = time.perf_counter_ns) -> None:
+    def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
+        super().__init__(lambda: Files(self._find(), clock_ns))
         self._root = root
         self._clock_ns = clock_ns
-        self._files: Files | None = None
-        self._header: Header | None = None
+
+    def open(self) -> Header | AbsentMeter:
+        """Find the files and say what they measure; reports, never raises."""
+        try:
+            return super().open()
+        except OSError as exc:
+            self.close()
+            return AbsentMeter(self._refusal(exc))
 
     @abstractmethod
-    def open(self) -> Header | Missing:
-        """Find the meter and ask it what it is; reports, never raises."""
-
-    def session(self, path: Path) -> PolledSession:
-        """A recording of everything that was opened."""
-        if self._files is None or self._header is None:
-            raise MeasurementError(f"the meter {self.name} is not open")
-        return PolledSession(self._files.read, self._header, path)
-
-    def close(self) -> None:
-        """Let go; may be called twice."""
-        if self._files is not None:
-            self._files.close()
-            self._files = None
-
-    def _keep(self, paths: Sequence[Path]) -> float:
-        """Open the files of a session; the seconds that a round of reading takes.
+    def _find(self) -> Sequence[Path]:
+        """Files of a round, in order.
 
         Raises:
-            OSError: one cannot be opened.
+            TargetError: there are none, or they say nothing.
         """
-        self.close()
-        self._files = Files(paths, self._clock_ns)
-        before_ns = self._clock_ns()
-        self._files.read()
-        return (self._clock_ns() - before_ns) / NS_PER_S
+
+    def _refusal(self, exc: OSError) -> str:
+        """Why the meter is of no use, where a file cannot be read."""
+        return f"{self.name} is not readable: {exc}"
+
+    def _record(self, connection: Files, header: Header, path: Path) -> PolledSession:
+        return PolledSession(connection.read, header, path)
 
 
 def text_of(path: Path) -> str:

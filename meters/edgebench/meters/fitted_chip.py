@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from edgebench.meters.chips import Chip
-from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
 
 _POWERS_PER_ENERGY = 16
 """Steps of power in one of energy: energy_lsb of linux ina238.c."""
@@ -33,6 +33,7 @@ _KERNEL_STEP_A = 1e-6
 """The hwmon drivers keep a step of current as whole uA."""
 
 _OFF_V, _ASSUMED_V = 0.5, 5.0
+_SHUNT = term(Kind.GAIN, SHUNT_TOLERANCE_RATIO, "tolerance of the shunt resistor")
 
 
 def voltage_when_on(voltage_v: float) -> float:
@@ -41,7 +42,7 @@ def voltage_when_on(voltage_v: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedChip:
     """A chip on its board."""
 
     chip: Chip
@@ -115,27 +116,25 @@ class Fitted:
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
         offset_w = chip.offset_v / self.shunt_ohm * self.voltage_v
         terms = [
-            self._term(Kind.GAIN, chip.gain_ratio, Unit.RATIO),
-            self._term(Kind.GAIN, chip.bus_gain_ratio, Unit.RATIO, "voltage"),
-            self._term(Kind.GAIN, chip.bus_offset_v / self.voltage_v, Unit.RATIO, where),
-            self._term(Kind.OFFSET, offset_w, Unit.WATT, where),
+            self._term(Kind.GAIN, chip.gain_ratio),
+            self._term(Kind.GAIN, chip.bus_gain_ratio, "voltage"),
+            self._term(Kind.GAIN, chip.bus_offset_v / self.voltage_v, where),
+            self._term(Kind.OFFSET, offset_w, where, Unit.WATT),
             # A half-width: the standard uncertainty of a step q is q / sqrt(12).
-            replace(self._term(Kind.RESOLUTION, step / 2, unit, where + note), is_common=False),
+            self._term(Kind.RESOLUTION, step / 2, where + note, unit),
         ]
         if chip.shunt_ohm is None:
             terms.append(_SHUNT)
         return tuple(terms)
 
-    def _term(self, kind: Kind, value: float, unit: Unit, note: str = "") -> UncertaintyTerm:
-        is_sure = self.is_shunt_told or unit is Unit.RATIO
-        reference = self.chip.reference if is_sure else f"shunt not told; {self.chip.reference}"
-        return UncertaintyTerm(
-            kind=kind,
-            value=value,
-            unit=unit,
-            origin=self.chip.origin if is_sure else Origin.ASSUMED,
-            reference=f"{reference}; {note}" if note else reference,
-        )
+    def _term(
+        self, kind: Kind, value: float, note: str = "", unit: Unit | None = None
+    ) -> UncertaintyTerm:
+        """A term by the data sheet; where the shunt is not told, only ratios are."""
+        reference, origin = self.chip.reference, self.chip.origin
+        if unit is not None and not self.is_shunt_told:
+            reference, origin = f"shunt not told; {reference}", Origin.ASSUMED
+        return term(kind, value, f"{reference}; {note}" if note else reference, unit, origin=origin)
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
@@ -155,11 +154,3 @@ def with_amplifier(chip: Chip, gain: float) -> Chip:
 def _nearest(value: float) -> int:
     """As the kernel's DIV_ROUND_CLOSEST."""
     return math.floor(value + 0.5)
-
-
-_SHUNT = UncertaintyTerm(
-    kind=Kind.GAIN,
-    value=SHUNT_TOLERANCE_RATIO,
-    unit=Unit.RATIO,
-    reference="tolerance of the shunt resistor",
-)

@@ -2,8 +2,8 @@
 
 Theory of operation. By the kernel's rules current is in uA and negative while the battery
 discharges. Makers differ in both, and a gauge that is believed blindly gives energy of the wrong
-sign, or a thousandth of it. So before anything is recorded it is settled, and kept with the
-recording, how this battery counts:
+sign, or a thousandth of it. So before anything is recorded it is settled how this battery counts,
+and kept with the recording:
 
     sign   as the user says, or as seen now, while `status` says Discharging
     unit   as the user says; or uA, where as mA it would be more than any battery gives; or mA,
@@ -22,9 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.base import Missing
 from edgebench.meters.file_meter import number_of, text_of, why_unreadable
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import TargetError, UsageError
 
 LOAD_MIN_A = 0.010
 """A phone with a busy processor takes more (community-code/amps#1)."""
@@ -42,11 +41,11 @@ _WATTS = {"uw": 1e-6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class GaugeHints:
     """What the user knows of a battery."""
 
     sign: str | None = None
-    """Of a current, or of a power, that discharges."""
+    """Sign of a current, or of a power, that discharges."""
     unit: str | None = None
     is_loaded: bool = False
     """The processor is busy while the meter is opened."""
@@ -64,97 +63,103 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counting:
+class GaugeScale:
     """How a battery counts; stored with the recording."""
 
     sign: int
-    """Of a current, or of a power, that discharges."""
+    """Sign of a current, or of a power, that discharges."""
     ampere: float | None
-    """In one count; None: it tells power."""
+    """Amperes in one count; None: it tells power."""
     volt: float
+    """Volts in one count."""
     watt: float | None = None
-    """In one count, of a gauge that tells power."""
+    """Watts in one count, of a gauge that tells power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A gauge, looked at once."""
+class Gauge:
+    """A gauge as it was when the meter was opened."""
 
-    counting: Counting
+    folder: Path
+    scale: GaugeScale
     files: tuple[str, str, str]
-    """Of the current or the power, of the voltage, and of the status."""
+    """Names of the files of current or power, of voltage, and of status."""
     how: str
     """How it is known how it counts, and at what value: another one each time."""
 
 
-def settle(folder: Path, said: Said) -> Settled | Missing:
-    """Look at a battery, and find how it counts."""
-    if text_of(folder / STATUS) != DISCHARGING:
-        return _not_discharging(folder / STATUS)
-    file = _CURRENT if _told(folder / _CURRENT) is not None else _POWER
-    told, voltage = _told(folder / file), _told(folder / _VOLTAGE)
-    if told is None or voltage is None:
+def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
+    """Look at a battery, and find how it counts.
+
+    Raises:
+        TargetError: it does not discharge, does not measure, or cannot be understood.
+    """
+    status = folder / STATUS
+    if text_of(status) != DISCHARGING:
+        if why := why_unreadable([status]):
+            raise TargetError(f"battery does not tell whether it discharges{why}")
+        told = text_of(status) or "nothing"
+        raise TargetError(f"battery says {told!r}, not Discharging: unplug the charger")
+    file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
+    count, voltage = _count_of(folder / file), _count_of(folder / _VOLTAGE)
+    if count is None or voltage is None:
         why = why_unreadable(folder / name for name in (_CURRENT, _POWER, _VOLTAGE))
-        return Missing(f"battery tells no current and no power, or no voltage{why}")
-    if told == 0:
+        raise TargetError(f"battery tells no current and no power, or no voltage{why}")
+    if count == 0:
         quantity = file.removesuffix("_now")
-        return Missing(f"battery tells a {quantity} of 0 while it discharges: it does not measure")
-    volt = next((v for v in _UNITS.values() if _is_voltage(voltage * v)), None)
+        raise TargetError(
+            f"battery tells a {quantity} of 0 while it discharges: it does not measure"
+        )
+    low_v, high_v = VOLTAGE_LIMITS_V
+    volt = next((volt for volt in _UNITS.values() if low_v <= voltage * volt <= high_v), None)
     if volt is None:
-        return Missing(f"battery's voltage is neither in uV nor in mV: {voltage}")
-    unit = _unit(told, said) if file == _CURRENT else _unit_of_power(told, voltage * volt, said)
-    if isinstance(unit, Missing):
-        return unit
-    return _settled(file, told, unit, volt, said)
-
-
-def _settled(file: str, told: int, unit: str, volt: float, said: Said) -> Settled | Missing:
-    sign = 1 if told > 0 else -1
-    if said.sign and _SIGNS[said.sign] != sign:
-        return Missing(f"battery discharges at {told}, against sign={said.sign}")
-    how = f"sign {'said' if said.sign else 'seen'}, unit {unit} {'said' if said.unit else 'seen'}"
-    return Settled(
-        counting=Counting(sign=sign, ampere=_UNITS.get(unit), volt=volt, watt=_WATTS.get(unit)),
+        raise TargetError(f"battery's voltage is neither in uV nor in mV: {voltage}")
+    if file == _CURRENT:
+        unit = _unit_of_current(count, hints)
+    else:
+        unit = _unit_of_power(count, voltage * volt, hints)
+    sign = 1 if count > 0 else -1
+    if hints.sign and _SIGNS[hints.sign] != sign:
+        raise TargetError(f"battery discharges at {count}, against sign={hints.sign}")
+    sign_from, unit_from = ("said" if hint else "seen" for hint in (hints.sign, hints.unit))
+    return Gauge(
+        folder=folder,
+        scale=GaugeScale(sign=sign, ampere=_UNITS.get(unit), volt=volt, watt=_WATTS.get(unit)),
         files=(file, _VOLTAGE, STATUS),
-        how=f"{how}, at {told} of {file}",
+        how=f"sign {sign_from}, unit {unit} {unit_from}, at {count} of {file}",
     )
 
 
-def _not_discharging(file: Path) -> Missing:
-    if why := why_unreadable([file]):
-        return Missing(f"battery does not tell whether it discharges{why}")
-    told = text_of(file) or "nothing"
-    return Missing(f"battery says {told!r}, not Discharging: unplug the charger")
-
-
-def _told(file: Path) -> int | None:
+def _count_of(file: Path) -> int | None:
     value = number_of(file)
     return None if value == NO_VALUE else value
 
 
-def _unit(current: int, said: Said) -> str | Missing:
-    unit = said.unit or unit_of(current, said.is_loaded)
+def _unit_of_current(count: int, hints: GaugeHints) -> str:
+    unit = hints.unit or unit_of(count, hints.is_loaded)
     if unit is None:
-        return Missing(
-            f"battery's current {current} may be uA or mA: say unit=ua or unit=ma, or put the "
+        raise TargetError(
+            f"battery's current {count} may be uA or mA: say unit=ua or unit=ma, or put the "
             "device under load and say loaded"
         )
-    if (current_a := abs(current) * _UNITS[unit]) > CURRENT_MAX_A:
-        return Missing(
-            f"battery's current {current} would be {current_a:.0f} A by unit {unit}, and no "
+    if (current_a := abs(count) * _UNITS[unit]) > CURRENT_MAX_A:
+        raise TargetError(
+            f"battery's current {count} would be {current_a:.0f} A by unit {unit}, and no "
             f"battery of a phone or a laptop gives more than {CURRENT_MAX_A:g} A"
         )
     return unit
 
 
-def _unit_of_power(power: int, voltage_v: float, said: Said) -> str | Missing:
-    """Of what is in uW by the kernel's rules, if its size does not speak against it."""
-    if said.unit:
-        return Missing(f"battery tells power, in uW, and no current: leave out unit={said.unit}")
-    current_a = abs(power) * _WATTS["uw"] / voltage_v
+def _unit_of_power(count: int, voltage_v: float, hints: GaugeHints) -> str:
+    """uW, as the kernel's rules say, if its size does not speak against it."""
+    if hints.unit:
+        raise TargetError(
+            f"battery tells power, in uW, and no current: leave out unit={hints.unit}"
+        )
+    current_a = abs(count) * _WATTS["uw"] / voltage_v
     if not CURRENT_MAX_A / 1000 < current_a <= CURRENT_MAX_A:
-        return Missing(
-            f"battery's power {power} may be in another unit than uW: as uW it is a current of "
+        raise TargetError(
+            f"battery's power {count} may be in another unit than uW: as uW it is a current of "
             f"{current_a:.3g} A, which must be between {CURRENT_MAX_A / 1000:g} and "
             f"{CURRENT_MAX_A:g} A; put the device under load"
         )
@@ -172,7 +177,3 @@ def unit_of(current: int, is_loaded: bool) -> str | None:
     if is_loaded and abs(current) * _UNITS["ua"] < LOAD_MIN_A:
         return "ma"
     return None
-
-
-def _is_voltage(voltage_v: float) -> bool:
-    return VOLTAGE_LIMITS_V[0] <= voltage_v <= VOLTAGE_LIMITS_V[1]

@@ -23,13 +23,13 @@ from edgebench.meters.chips import CHIPS, Chip
 from edgebench.meters.file_meter import is_there, number_of, text_of
 from edgebench.meters.fitted_chip import (
     SYSFS_CURRENT_STEP_A,
-    Fitted,
+    FittedChip,
     voltage_when_on,
     with_gain,
 )
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
-from edgebench.meters.rail_decoder import Plan
+from edgebench.meters.rail_decoder import RailPlan
 from edgebench.meters.rails import Rail, RailMeter
 from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 
@@ -44,7 +44,7 @@ _SHUNT_VOLTAGE = "in0_input"
 _UNWATCHED = "; its current is not told: what is beyond its range does not show"
 
 
-class Hwmon(RailMeter):
+class HwmonMeter(RailMeter):
     """The power monitors of this machine."""
 
     name = "hwmon"
@@ -59,11 +59,11 @@ class Hwmon(RailMeter):
         return [rail for rail in found if rail is not None]
 
 
-def make_meter(options: Options) -> Hwmon:
+def make_meter(options: Options) -> HwmonMeter:
     """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
     root, choice = options.where()
     options.finish()
-    return Hwmon(root, choice)
+    return HwmonMeter(root, choice)
 
 
 def _only_rail(folder: Path, name: str) -> Rail | None:
@@ -88,17 +88,17 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
 
 
 def _watched(
-    folder: Path, fitted: Fitted, file: Path, kind: Literal["energy", "power"]
-) -> tuple[tuple[Path, ...], Plan]:
+    folder: Path, fitted: FittedChip, file: Path, kind: Literal["energy", "power"]
+) -> tuple[tuple[Path, ...], RailPlan]:
     """A file, and beside it what tells whether the converter is at its end."""
     current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
     limit_a = fitted.sysfs_limit_a
     if not is_there(current):
-        return (file,), Plan(kind=kind, scales=[MICRO])
+        return (file,), RailPlan(kind=kind, scales=[MICRO])
     if limit_a is None and fitted.chip.voltage_file != _SHUNT_VOLTAGE and is_there(shunt):
         scales, limit_v = [MICRO, MILLI, MILLI], fitted.sysfs_limit_v
-        return (file, current, shunt), Plan(kind=kind, scales=scales, limit_shunt_v=limit_v)
-    return (file, current), Plan(kind=kind, scales=[MICRO, MILLI], limit_a=limit_a)
+        return (file, current, shunt), RailPlan(kind=kind, scales=scales, limit_shunt_v=limit_v)
+    return (file, current), RailPlan(kind=kind, scales=[MICRO, MILLI], limit_a=limit_a)
 
 
 def _rail_of_three(folder: Path, n: int) -> Rail | None:
@@ -115,7 +115,7 @@ def _rail(
     folder: Path,
     name: str,
     files: tuple[Path, ...],
-    plan: Plan,
+    plan: RailPlan,
     terms: tuple[UncertaintyTerm, ...],
 ) -> Rail:
     chip = text_of(folder / "name").lower()
@@ -131,22 +131,22 @@ def _rail(
     )
 
 
-def _product(fitted: Fitted) -> Plan:
-    return Plan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
+def _product(fitted: FittedChip) -> RailPlan:
+    return RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
 
 
-def _product_terms(fitted: Fitted) -> tuple[UncertaintyTerm, ...]:
+def _product_terms(fitted: FittedChip) -> tuple[UncertaintyTerm, ...]:
     # The step of the voltage is a thousandth of it at most, and less than its gain.
     step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)
     return fitted.terms(step_a * fitted.voltage_v)
 
 
-def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> Fitted:
+def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> FittedChip:
     node = folder / "device/of_node"
     shunt_uohm = number_of(folder / shunt) or _cell(node / "shunt-resistor")
     voltage_mv = number_of(folder / voltage)
     told_ohm = chip.shunt_ohm or (shunt_uohm or 0) * MICRO
-    return Fitted(
+    return FittedChip(
         chip=with_gain(chip, _cell(node / "ti,shunt-gain")),
         shunt_ohm=told_ohm or chip.default_shunt_ohm,
         is_shunt_told=bool(told_ohm),

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from edgebench.meters.base import Missing
+from edgebench.meters.base import AbsentMeter
 from edgebench.meters.chips import CHIPS
 from edgebench.meters.file_meter import is_there, number_of, text_of, why_unreadable
-from edgebench.meters.fitted_chip import Fitted, voltage_when_on, with_amplifier
+from edgebench.meters.fitted_chip import FittedChip, voltage_when_on, with_amplifier
 from edgebench.meters.jetson import NOT_CONNECTED
 from edgebench.meters.options import Options
-from edgebench.meters.rail_decoder import Plan
+from edgebench.meters.rail_decoder import RailPlan
 from edgebench.meters.rails import Rail, RailMeter
 
 MICRO, MILLI = 1e-6, 1e-3
@@ -34,34 +34,34 @@ _POWER_STEP_W = 1e-3
 """in_powerN_input holds whole mW."""
 
 
-class Iio(RailMeter):
+class IioMeter(RailMeter):
     """The power monitors of this machine."""
 
     name = "iio"
     _patterns = _FOLDERS
 
-    def _rails_in(self, folder: Path) -> list[Rail | Missing]:
+    def _rails_in(self, folder: Path) -> list[Rail | AbsentMeter]:
         name = text_of(folder / "name").lower()
         found = [_raw_rail(folder, name)] if name in CHIPS else []
         of_jetson = (_jetson_rail(folder, n) for n in _RAILS_OF_JETSON)
         return [*(rail for rail in of_jetson if rail is not None), *found]
 
 
-def make_meter(options: Options) -> Iio:
+def make_meter(options: Options) -> IioMeter:
     """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
     root, choice = options.where()
     options.finish()
-    return Iio(root, choice)
+    return IioMeter(root, choice)
 
 
-def _raw_rail(folder: Path, name: str) -> Rail | Missing:
+def _raw_rail(folder: Path, name: str) -> Rail | AbsentMeter:
     shunt, bus = folder / "in_voltage0_raw", folder / "in_voltage1_raw"
     shunt_mv, bus_mv = (_scale_of(path) for path in (shunt, bus))
     shunt_ohm = _shunt_ohm(folder / _SHUNT)
     bus_raw = number_of(bus)
     if bus_raw is None or not (shunt_mv and bus_mv and shunt_ohm):
         return _lacking(folder, name, "shunt" if shunt_ohm is None else "voltages")
-    fitted = Fitted(
+    fitted = FittedChip(
         chip=with_amplifier(CHIPS[name], _number_or_0(folder / "in_voltage0_hardwaregain")),
         shunt_ohm=shunt_ohm,
         voltage_v=voltage_when_on(bus_raw * bus_mv * MILLI),
@@ -72,18 +72,18 @@ def _raw_rail(folder: Path, name: str) -> Rail | Missing:
         chip=name,
         address=_address(folder),
         files=(shunt, bus),
-        plan=Plan(kind="product", scales=scales, limit_a=fitted.limit_a),
+        plan=RailPlan(kind="product", scales=scales, limit_a=fitted.limit_a),
         update_s=_update_s(folder, fitted),
         terms=fitted.terms(scales[0] * fitted.voltage_v),
     )
 
 
-def _lacking(folder: Path, name: str, what: str) -> Missing:
+def _lacking(folder: Path, name: str, what: str) -> AbsentMeter:
     shunt, *voltages = (folder / file for file in (_SHUNT, *_VOLTAGES))
     files = [shunt] if what == "shunt" else voltages
     names = ", ".join(path.name for path in files)
     why = why_unreadable(files)
-    return Missing(f"{name} {_address(folder)} does not tell its {what} ({names}){why}")
+    return AbsentMeter(f"{name} {_address(folder)} does not tell its {what} ({names}){why}")
 
 
 def _shunt_ohm(path: Path) -> float | None:
@@ -104,7 +104,7 @@ def _jetson_rail(folder: Path, n: int) -> Rail | None:
     files = tuple(folder / f"in_{kind}{n}_input" for kind in ("power", "current"))
     if not label or label == NOT_CONNECTED or not all(map(is_there, files)):
         return None
-    fitted = Fitted(
+    fitted = FittedChip(
         chip=CHIPS["ina3221"],
         shunt_ohm=_JETSON_SHUNT_OHM,
         is_shunt_told=False,
@@ -116,7 +116,7 @@ def _jetson_rail(folder: Path, n: int) -> Rail | None:
         chip="ina3221x",
         address=_address(folder),
         files=files,
-        plan=Plan(kind="power", scales=[MILLI, MILLI]),
+        plan=RailPlan(kind="power", scales=[MILLI, MILLI]),
         update_s=fitted.chip.update_s,
         terms=fitted.terms(step_w),
     )
@@ -134,7 +134,7 @@ def _number_or_0(path: Path) -> float:
         return 0.0
 
 
-def _update_s(folder: Path, fitted: Fitted) -> float:
+def _update_s(folder: Path, fitted: FittedChip) -> float:
     frequency_hz = number_of(folder / "in_sampling_frequency")
     return 1 / frequency_hz if frequency_hz and frequency_hz > 0 else fitted.chip.update_s
 

@@ -119,6 +119,33 @@ class Options:
             raise UsageError(f"meter {self.driver}: {name} must be a number, got {text!r}")
         return value
 
+    def rate(self, name: str, default_hz: int) -> int:
+        """A whole number of samples a second, as in 500 or 100k.
+
+        Raises:
+            UsageError: it is none.
+        """
+        text = self.text(name)
+        if text is None:
+            return default_hz
+        number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
+        if not (number.isascii() and number.isdigit()):
+            raise UsageError(f"meter {self.driver}: {name} must be like 100k or 500, got {text!r}")
+        return int(number) * factor
+
+    def choice(self, name: str, usual: str, other: str) -> bool:
+        """Whether it is the other of two words.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        text = self.text(name, usual)
+        if text not in (usual, other):
+            raise UsageError(
+                f"meter {self.driver}: {name} must be {usual} or {other}, got {text!r}"
+            )
+        return text == other
+
     def switch(self, name: str) -> bool:
         """Whether the word is there.
 

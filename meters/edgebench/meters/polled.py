@@ -18,15 +18,7 @@ from typing import NamedTuple, cast
 import msgpack
 import numpy as np
 
-from edgebench.meters.base import (
-    Capability,
-    Flag,
-    Gap,
-    Header,
-    LossReport,
-    Packet,
-    SampleBlock,
-)
+from edgebench.meters.base import Flag, Gap, Header, LossReport, Packet, SampleBlock
 from edgebench.meters.recorder import Recorder
 
 HOST_CLOCK = "host:monotonic"
@@ -49,6 +41,13 @@ Reading = tuple[int, bytes | None]
 Read = Callable[[], list[Reading]]
 """One round; raises TargetError where the meter is gone."""
 Clock = Callable[[], int]
+
+
+def timed(ask: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
+    """What is answered, at the middle of the time that it took."""
+    before_ns = clock_ns()
+    content = ask()
+    return (before_ns + clock_ns()) // 2, content
 
 
 class Files:
@@ -133,21 +132,26 @@ class PolledSession(Recorder):
 class Point(NamedTuple):
     """One value of one channel; a tuple, since there is one for each round and rail."""
 
-    channel: int
     time_ns: int
     power_w: float
+    channel: int = 0
     flags: Flag = Flag.NONE
     begin_ns: int | None = None
-    """Of the interval averaged over; None: an instant."""
+    """Begin of the interval averaged over; None: an instant."""
     current_a: float = math.nan
     voltage_v: float = math.nan
+
+    @classmethod
+    def missing(cls, time_ns: int, channel: int = 0, begin_ns: int | None = None) -> Point:
+        """A value that could not be read: no number, and never zero."""
+        return cls(time_ns, math.nan, channel, Flag.MISSING, begin_ns)
 
 
 class PolledDecoder(ABC):
     """Puts points together to blocks; a driver says what the points of a round are."""
 
-    def __init__(self, capability: Capability) -> None:
-        self._capability = capability
+    def __init__(self, header: Header) -> None:
+        capability = self._capability = header.capability
         self._points: list[list[Point]] = [[] for _ in capability.channels]
         self._index = [0] * len(capability.channels)
         self._rounds = 0

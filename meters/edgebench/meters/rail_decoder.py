@@ -28,7 +28,7 @@ _SIGN_UPDATES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RailPlan:
     """How to read the files of one rail; stored with the recording."""
 
     kind: Literal["energy", "power", "product"]
@@ -50,8 +50,8 @@ class RailDecoder(PolledDecoder):
     """Counts to watts, rail by rail."""
 
     def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
-        self._plans = [from_plain(plan, Plan) for plan in header.facts[RAILS]]
+        super().__init__(header)
+        self._plans = [from_plain(plan, RailPlan) for plan in header.facts[RAILS]]
         self._update_ns = int(header.facts[UPDATE_NS])
         self._last: list[tuple[int, list[int]] | None] = [None] * len(self._plans)
         """When the values last were new, and what they were."""
@@ -73,7 +73,7 @@ class RailDecoder(PolledDecoder):
                 mean = self._mean(channel, time_ns, read if len(read) == len(mine) else [])
                 found += [] if mean is None else [mean]
             elif len(read) < len(mine):
-                found.append(_missing(channel, time_ns))
+                found.append(Point.missing(time_ns, channel))
             else:
                 found.append(self._instant(channel, time_ns, read))
         return found
@@ -117,7 +117,7 @@ class RailDecoder(PolledDecoder):
             return None
         if not values:
             # Nothing is lost by that: the next reading is the mean since the last good one.
-            return _missing(channel, time_ns, last[0])
+            return Point.missing(time_ns, channel, last[0])
         self._watch_counter(channel, values)
         if time_ns <= last[0] or self._is_again(channel, time_ns, values[:1]):
             return None
@@ -128,7 +128,7 @@ class RailDecoder(PolledDecoder):
         # 40 bits do not wrap in a session: where it is less, the chip began anew, and nobody
         # counted. Nothing has no direction.
         if passed < 0 or (passed and sign is None):
-            return _missing(channel, time_ns, last[0])
+            return Point.missing(time_ns, channel, last[0])
         energy_j = passed * (sign or 1) * self._plans[channel].scales[0]
         return Point(
             channel=channel,
@@ -159,13 +159,3 @@ class RailDecoder(PolledDecoder):
         if len(values) > 1:
             plan, current_a = self._plans[channel], self._current_a(channel, values)
             self._is_clipped[channel] |= plan.is_at_end(current_a, values[-1] * plan.scales[-1])
-
-
-def _missing(channel: int, time_ns: int, begin_ns: int | None = None) -> Point:
-    return Point(
-        channel=channel,
-        time_ns=time_ns,
-        begin_ns=begin_ns,
-        power_w=math.nan,
-        flags=Flag.MISSING,
-    )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Missing
+from edgebench.meters.base import AbsentMeter, Capability, Channel, Header, MeterInfo
 from edgebench.meters.file_meter import (
     NS_PER_S,
     FileMeter,
@@ -22,10 +22,11 @@ from edgebench.meters.file_meter import (
     why_unreadable,
 )
 from edgebench.meters.jetson import boundary_of, total_of
-from edgebench.meters.polled import HOST_CLOCK, Clock
-from edgebench.meters.rail_decoder import RAILS, UPDATE_NS, Plan
-from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
+from edgebench.meters.polled import HOST_CLOCK, Clock, Files
+from edgebench.meters.rail_decoder import RAILS, UPDATE_NS, RailPlan
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import TargetError
 
 RATE_MAX_HZ = 60.0
 """Twice that of an INA226 as the kernel sets it up (35 ms). A read is a transfer on a bus that the
@@ -51,7 +52,7 @@ class Rail:
     address: str
     """Of the chip: more than one may have its name."""
     files: tuple[Path, ...]
-    plan: Plan
+    plan: RailPlan
     update_s: float
     terms: tuple[UncertaintyTerm, ...]
 
@@ -63,7 +64,7 @@ class RailMeter(FileMeter):
     """Every rail that a driver finds, or the ones that were chosen."""
 
     _patterns: tuple[str, ...]
-    """Of folders that may be those of a power monitor."""
+    """Patterns of folders that may be those of a power monitor."""
 
     def __init__(
         self, root: Path = Path("/"), choice: str = "", clock_ns: Clock = time.perf_counter_ns
@@ -72,45 +73,89 @@ class RailMeter(FileMeter):
         self._choice = choice
 
     @abstractmethod
-    def _rails_in(self, folder: Path) -> Iterable[Rail | Missing]:
+    def _rails_in(self, folder: Path) -> Iterable[Rail | AbsentMeter]:
         """Every rail there that is connected, or why it is of no use."""
 
-    def open(self) -> Header | Missing:
-        """Open the files of each rail that answers."""
+    def _find(self) -> list[Path]:
+        """The files of each rail that answers."""
         folders = folders_of(self._root, *self._patterns)
-        found = [rail for folder in folders for rail in self._rails_in(folder)]
+        known = [rail for folder in folders for rail in self._rails_in(folder)]
+        connected = [rail for rail in known if isinstance(rail, Rail)]
         # A channel that nobody uses may fail each read (alumet#212): it is no rail.
-        rails = [rail for rail in found if isinstance(rail, Rail) and _answers(rail)]
-        if not rails:
-            return self._refusal(folders, found)
-        chosen = choose(rails, self._choice, self.name)
-        if isinstance(chosen, Missing):
-            return chosen
-        try:
-            round_s = self._keep([path for rail in chosen for path in rail.files])
-        except OSError as exc:
-            return Missing(f"power monitor is not readable: {exc}")
-        self._header = _describe(self.name, chosen, round_s)
-        return self._header
-
-    def _refusal(self, folders: list[Path], found: list[Rail | Missing]) -> Missing:
-        rails = [rail for rail in found if isinstance(rail, Rail)]
-        if rails:
-            why = why_unreadable(path for rail in rails for path in rail.files)
-            return Missing(f"no power monitor answers: {_listed(rails)}{why}")
-        if reasons := [rail.reason for rail in found if isinstance(rail, Missing)]:
-            return Missing(f"no power monitor can be read: {', '.join(reasons)}")
+        answering = [
+            rail for rail in connected if all(number_of(path) is not None for path in rail.files)
+        ]
+        if answering:
+            self._rails = choose(answering, self._choice, self.name)
+            return [path for rail in self._rails for path in rail.files]
+        if connected:
+            why = why_unreadable(path for rail in connected for path in rail.files)
+            raise TargetError(f"no power monitor answers: {_listed(connected)}{why}")
+        if reasons := [rail.reason for rail in known if isinstance(rail, AbsentMeter)]:
+            raise TargetError(f"no power monitor can be read: {', '.join(reasons)}")
         names = [folder / "name" for folder in folders]
         why = why_unreadable([*bases_of(self._root, *self._patterns), *names])
-        return Missing(f"no power monitor of a kind that {self.name} knows{why}")
+        raise TargetError(f"no power monitor of a kind that {self.name} knows{why}")
+
+    def _refusal(self, exc: OSError) -> str:
+        return f"power monitor is not readable: {exc}"
+
+    def _describe(self, connection: Files) -> Header:
+        """Read once, to see what a round costs."""
+        before_ns = self._clock_ns()
+        connection.read()
+        round_s = max((self._clock_ns() - before_ns) / NS_PER_S, 1e-9)
+        rails = self._rails
+        update_s = max(rail.update_s for rail in rails)
+        fastest_s = min(rail.update_s for rail in rails)
+        rate_hz = min(RATE_MAX_HZ, _READS_PER_UPDATE / fastest_s, _BUSY_RATIO / round_s)
+        limits = tuple(
+            CurrentLimit(
+                limit_a=rail.plan.limit_a, channel=rail.name, reference=_END[rail.plan.kind]
+            )
+            for rail in rails
+            if rail.plan.limit_a is not None
+        )
+        asked_when = "the chip averages, and is asked at no known time of it"
+        edge = term(Kind.EDGE, update_s + 1 / rate_hz, asked_when)
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="",
+                model=", ".join(sorted({rail.chip for rail in rails})),
+                serial=", ".join(sorted({rail.address for rail in rails})),
+                raw_metadata="\n".join(f"{rail}: {rail.files[0].parent}" for rail in rails),
+            ),
+            capability=Capability(
+                driver=self.name,
+                channels=tuple(Channel(rail.name, boundary_of(rail.name)) for rail in rails),
+                rate_hz=rate_hz,
+                is_averaging=all(rail.plan.kind == "energy" for rail in rails),
+                clock_domain=HOST_CLOCK,
+                smoothing_s=update_s,
+                loss_detection="wallclock",
+                min_window_s=_MIN_WINDOW_UPDATES * max(update_s, 1 / rate_hz),
+                current_limits=limits,
+            ),
+            uncertainty=(*_widest(rails), edge),
+            facts={
+                RAILS: [to_plain(rail.plan) for rail in rails],
+                UPDATE_NS: round(update_s * NS_PER_S),
+                TOTAL: list(total_of([rail.name for rail in rails])),
+            },
+        )
 
 
-def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail] | Missing:
-    """The rails that were asked for, by their own name, their chip's or its address."""
+def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail]:
+    """The rails that were asked for, by their own name, their chip's or its address.
+
+    Raises:
+        TargetError: there are none, or they do not go together.
+    """
     if choice:
         known = [rail for rail in rails if choice in (rail.name, rail.chip, rail.address)]
         if not known:
-            return Missing(f"no {choice!r} for {driver}: there are {_listed(rails)}")
+            raise TargetError(f"no {choice!r} for {driver}: there are {_listed(rails)}")
     else:
         known = rails
     names = Counter(rail.name for rail in known)
@@ -119,7 +164,7 @@ def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail] | Missing:
     is_mixed = len({rail.chip for rail in known}) > 1 and not total_of(names)
     is_mixed |= len({rail.plan.kind == "energy" for rail in known}) > 1
     if is_mixed or max(names.values()) > 1:
-        return Missing(
+        raise TargetError(
             f"several power monitors: {_listed(known)}: choose, as in {driver}:{known[0].address}"
         )
     return known
@@ -129,73 +174,12 @@ def _listed(rails: Iterable[Rail]) -> str:
     return ", ".join(map(str, rails))
 
 
-def _answers(rail: Rail) -> bool:
-    return all(number_of(path) is not None for path in rail.files)
-
-
-def _describe(driver: str, rails: list[Rail], round_s: float) -> Header:
-    capability = _capability(driver, rails, round_s)
-    update_s = max(rail.update_s for rail in rails)
-    return Header(
-        driver=driver,
-        info=MeterInfo(
-            vendor="",
-            model=", ".join(sorted({rail.chip for rail in rails})),
-            serial=", ".join(sorted({rail.address for rail in rails})),
-            raw_metadata="\n".join(f"{rail}: {rail.files[0].parent}" for rail in rails),
-        ),
-        capability=capability,
-        uncertainty=(*_widest(rails), _edge(update_s, 1 / capability.rate_hz)),
-        facts={
-            RAILS: [to_plain(rail.plan) for rail in rails],
-            UPDATE_NS: round(update_s * NS_PER_S),
-            TOTAL: list(total_of([rail.name for rail in rails])),
-        },
-    )
-
-
-def _capability(driver: str, rails: list[Rail], round_s: float) -> Capability:
-    update_s = max(rail.update_s for rail in rails)
-    rate_hz = min(
-        RATE_MAX_HZ,
-        _READS_PER_UPDATE / min(rail.update_s for rail in rails),
-        _BUSY_RATIO / max(round_s, 1e-9),
-    )
-    return Capability(
-        driver=driver,
-        channels=tuple(Channel(rail.name, boundary_of(rail.name)) for rail in rails),
-        rate_hz=rate_hz,
-        is_averaging=all(rail.plan.kind == "energy" for rail in rails),
-        clock_domain=HOST_CLOCK,
-        smoothing_s=update_s,
-        loss_detection="wallclock",
-        min_window_s=_MIN_WINDOW_UPDATES * max(update_s, 1 / rate_hz),
-        current_limits=tuple(
-            CurrentLimit(
-                limit_a=rail.plan.limit_a, channel=rail.name, reference=_END[rail.plan.kind]
-            )
-            for rail in rails
-            if rail.plan.limit_a is not None
-        ),
-    )
-
-
 def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
     """A term holds for every channel: of each kind, that of the least accurate rail."""
     widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
     for rail in rails:
-        for place, term in enumerate(rail.terms):
-            key = (place, term.kind, term.unit)
-            if key not in widest or term.value > widest[key].value:
-                widest[key] = term
+        for place, one in enumerate(rail.terms):
+            key = (place, one.kind, one.unit)
+            if key not in widest or one.value > widest[key].value:
+                widest[key] = one
     return list(widest.values())
-
-
-def _edge(update_s: float, period_s: float) -> UncertaintyTerm:
-    return UncertaintyTerm(
-        kind=Kind.EDGE,
-        value=update_s + period_s,
-        unit=Unit.SECOND,
-        is_common=False,
-        reference="the chip averages, and is asked at no known time of it",
-    )

@@ -13,23 +13,14 @@ Source: https://docs.kernel.org/power/powercap/powercap.html
 
 from __future__ import annotations
 
-import math
-import time
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
-from edgebench.meters.polled import (
-    HOST_CLOCK,
-    Clock,
-    Files,
-    Point,
-    PolledDecoder,
-    PolledSession,
-    Reading,
-    number,
-)
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
-from edgebench.protocol.errors import MeasurementError
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
+from edgebench.meters.file_meter import FileMeter
+from edgebench.meters.options import Options
+from edgebench.meters.polled import HOST_CLOCK, Files, Point, PolledDecoder, Reading, number
+from edgebench.meters.uncertainty import Kind, term
+from edgebench.protocol.errors import TargetError
 
 RATE_HZ = 10.0
 """A hundred counter updates for each reading."""
@@ -45,99 +36,70 @@ OPEN_THEM = (
 _POWERCAP = "sys/class/powercap"
 _RANGES = "ranges_uj"
 _UNCERTAINTY = (
-    UncertaintyTerm(
-        kind=Kind.MODEL,
-        value=MODEL_RATIO,
-        unit=Unit.RATIO,
-        reference="no maker says how good its counters are",
-    ),
-    UncertaintyTerm(
-        kind=Kind.EDGE,
-        value=UPDATE_S / 2,
-        unit=Unit.SECOND,
-        is_common=False,
-        reference="updated once a millisecond, at no known time",
-    ),
+    term(Kind.MODEL, MODEL_RATIO, "no maker says how good its counters are"),
+    term(Kind.EDGE, UPDATE_S / 2, "updated once a millisecond, at no known time"),
 )
 
 
-class Rapl:
+class RaplMeter(FileMeter):
     """All package-level zones of this machine."""
 
     name = "rapl"
 
-    def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
-        self._root = root
-        self._clock_ns = clock_ns
-        self._files: Files | None = None
-        self._header: Header | None = None
-
-    def open(self) -> Header | Missing:
-        """Open the counters."""
-        self.close()
+    def _find(self) -> list[Path]:
         # A second colon is that of a part of a zone: its energy is in the zone's.
         zones = (self._root / _POWERCAP).glob("*-rapl:*")
-        folders = sorted(
+        self._folders = sorted(
             (folder for folder in zones if folder.name.count(":") == 1),
             key=lambda folder: (len(folder.name), folder.name),
         )
-        if not folders:
-            return Missing("this kernel shows no RAPL zone under /sys/class/powercap")
-        try:
-            self._files = Files([folder / "energy_uj" for folder in folders], self._clock_ns)
-            self._header = _describe(folders)
-        except PermissionError as exc:
-            self.close()
-            return Missing(f"RAPL counters are readable by root only: {exc.filename}; {OPEN_THEM}")
-        except (OSError, ValueError) as exc:
-            self.close()
-            return Missing(f"RAPL counters are not readable: {exc}")
-        return self._header
+        if not self._folders:
+            raise TargetError("this kernel shows no RAPL zone under /sys/class/powercap")
+        return [folder / "energy_uj" for folder in self._folders]
 
-    def session(self, path: Path) -> PolledSession:
-        """A recording of all zones."""
-        if self._files is None or self._header is None:
-            raise MeasurementError("the RAPL counters are not open")
-        return PolledSession(self._files.read, self._header, path)
+    def _refusal(self, exc: OSError) -> str:
+        if isinstance(exc, PermissionError):
+            return f"RAPL counters are readable by root only: {exc.filename}; {OPEN_THEM}"
+        return f"RAPL counters are not readable: {exc}"
 
-    def close(self) -> None:
-        """Let go of the counters."""
-        if self._files is not None:
-            self._files.close()
-            self._files = None
-
-
-def _describe(folders: list[Path]) -> Header:
-    names = [(folder / "name").read_text().strip() for folder in folders]
-    # The counter counts from 0 to max_energy_range_uj, both included.
-    ranges = [int((folder / "max_energy_range_uj").read_text()) + 1 for folder in folders]
-    return Header(
-        driver=Rapl.name,
-        info=MeterInfo(vendor="processor", model="RAPL"),
-        capability=Capability(
-            driver=Rapl.name,
-            channels=tuple(Channel(name, _boundary(name)) for name in names),
-            rate_hz=RATE_HZ,
-            is_averaging=True,
-            clock_domain=HOST_CLOCK,
-            loss_detection="wallclock",
-            min_window_s=MIN_WINDOW_S,
-        ),
-        uncertainty=_UNCERTAINTY,
-        facts={_RANGES: ranges},
-    )
+    def _describe(self, connection: Files) -> Header:
+        names = [(folder / "name").read_text().strip() for folder in self._folders]
+        ranges_uj = []
+        for folder in self._folders:
+            highest_uj = number((folder / "max_energy_range_uj").read_bytes())
+            if highest_uj is None:
+                raise TargetError(f"RAPL counters are not readable: no range in {folder}")
+            ranges_uj.append(highest_uj + 1)  # it counts from 0 to that, both included
+        return Header(
+            driver=self.name,
+            info=MeterInfo(vendor="processor", model="RAPL"),
+            capability=Capability(
+                driver=self.name,
+                # psys is the whole platform, with the package inside it: never add the two.
+                channels=tuple(
+                    Channel(name, "platform" if name == "psys" else "package") for name in names
+                ),
+                rate_hz=RATE_HZ,
+                is_averaging=True,
+                clock_domain=HOST_CLOCK,
+                loss_detection="wallclock",
+                min_window_s=MIN_WINDOW_S,
+            ),
+            uncertainty=_UNCERTAINTY,
+            facts={_RANGES: ranges_uj},
+        )
 
 
-def _boundary(zone: str) -> str:
-    # psys is the whole platform, with the package inside it: never add the two.
-    return "platform" if zone == "psys" else "package"
+def make_meter(options: Options) -> RaplMeter:
+    """From the root of the file system, which a test chooses."""
+    return RaplMeter(Path(options.finish().address or "/"))
 
 
 class RaplDecoder(PolledDecoder):
     """Counters to mean powers, zone by zone."""
 
     def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
+        super().__init__(header)
         self._ranges: list[int] = header.facts[_RANGES]
         self._last: list[tuple[int, int] | None] = [None] * len(self._ranges)
 
@@ -154,13 +116,7 @@ class RaplDecoder(PolledDecoder):
             return None
         if now_uj is None:
             # Nothing is lost by that: the next reading is the mean since the last good one.
-            return Point(
-                channel=channel,
-                time_ns=time_ns,
-                begin_ns=last[0],
-                power_w=math.nan,
-                flags=Flag.MISSING,
-            )
+            return Point.missing(time_ns, channel, last[0])
         passed_uj = now_uj - last[1]
         if passed_uj < 0:
             passed_uj += self._ranges[channel]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from edgebench.meters import battery, hwmon, iio, odpm, rpi5, um25c
+from edgebench.meters import battery, hwmon, iio, odpm, rapl, rpi5, um25c
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -23,7 +22,6 @@ from edgebench.meters.options import Options, split_name
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rail_decoder import RailDecoder
-from edgebench.meters.rapl import Rapl, RaplDecoder
 from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
@@ -51,10 +49,6 @@ class Driver:
     """It has wires of its own, to whatever device; the others measure the machine they run on."""
     extra: str = ""
     """Of pyproject.toml, which brings the driver's library; empty: it needs none."""
-
-
-def _rapl(options: Options) -> Meter:
-    return Rapl(Path(options.finish().address or "/"))
 
 
 DRIVERS: dict[str, Driver] = {
@@ -115,7 +109,10 @@ DRIVERS: dict[str, Driver] = {
         extra="serial",
     ),
     "rapl": Driver(
-        _rapl, RaplDecoder, "energy counters of Intel and AMD processors", usage="[:ROOT]"
+        rapl.make_meter,
+        rapl.RaplDecoder,
+        "energy counters of Intel and AMD processors",
+        usage="[:ROOT]",
     ),
     "hwmon": Driver(
         hwmon.make_meter,
@@ -131,7 +128,7 @@ DRIVERS: dict[str, Driver] = {
     ),
     "rpi5": Driver(
         rpi5.make_meter,
-        rpi5.make_decoder,
+        rpi5.Rpi5Decoder,
         "power chip of a Raspberry Pi 5",
         usage="[:ROOT][,rate=10][,root=/]",
     ),
@@ -149,7 +146,7 @@ DRIVERS: dict[str, Driver] = {
     ),
     "synthetic": Driver(
         synthetic_device.make_meter,
-        synthetic_decoder.make_decoder,
+        synthetic_decoder.SyntheticDecoder,
         "a computed waveform, for demos and tests; nothing is measured",
         usage="[:constant][,power=1] | :square|ramp[,low=0][,high=1][,period=1][,duty=0.5]; each "
         "[,rate=1000][,noise=W][,seed=0][,error=PPM]",

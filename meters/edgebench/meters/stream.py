@@ -8,17 +8,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
-from edgebench.meters.transport import Transport
 
 _READ_S = 0.1
 """How long a stop may wait for the thread's read."""
 SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
 _SILENT_SAMPLES = 3
-"""Of a slow one: for so many samples."""
+"""A slow one has stopped when so many samples did not come."""
+
+
+class ByteSource(Protocol):
+    """What a stream comes from: a transport, or what asks one."""
+
+    def read(self, timeout_s: float) -> bytes:
+        """What has come; waits at most its timeout for the first byte.
+
+        Raises:
+            TargetError: the instrument is gone.
+        """
+        ...
 
 
 class StreamSession(Recorder):
@@ -26,7 +38,7 @@ class StreamSession(Recorder):
 
     def __init__(
         self,
-        transport: Transport,
+        source: ByteSource,
         header: Header,
         path: Path,
         *,
@@ -35,7 +47,7 @@ class StreamSession(Recorder):
         set_up: Callable[[], Header] | None = None,
     ) -> None:
         super().__init__(header, path, set_up=set_up)
-        self._transport = transport
+        self._source = source
         self._start = start
         self._stop = stop
 
@@ -47,7 +59,7 @@ class StreamSession(Recorder):
         heard_ns = time.perf_counter_ns()
         while not self._is_over.is_set():
             before_ns = time.perf_counter_ns()
-            data = self._transport.read(_READ_S)
+            data = self._source.read(_READ_S)
             now_ns = time.perf_counter_ns()
             if data:
                 self._append(Packet(before_ns, now_ns, data))

@@ -17,20 +17,19 @@ https://sigrok.org/wiki/RDTech_UM_series (layout, end, the sum of a UM34C).
 
 from __future__ import annotations
 
-import math
 import time
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import xor
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo, Missing
+from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
-from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading, timed
 from edgebench.meters.transport import Connect, SerialTransport, Transport
-from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit, term
+from edgebench.protocol.errors import TargetError, UsageError
 
 BAUD_RATE = 9600
 """Between the tester and its own Bluetooth chip; ignored on the way to it."""
@@ -51,33 +50,37 @@ _SILENT_ANSWERS = 5
 """So many questions without an answer: the tester is gone, or out of reach."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
-"""Of USB; at more, digits are a smaller share."""
-_MANUAL = "RuiDeng's manual as remembered; not checked"
+"""Voltage of USB; at more, digits are a smaller share."""
+_ASSUMED = "assumed: no data sheet of RuiDeng's was at hand"
+"""Ends of the ranges, gains and digits. If a tester is worse than this, the stated uncertainty is
+too small; if its range ends earlier, values that it clips have no flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Um25cModel:
     """What differs between the three."""
 
     name: str
     volt: float
+    """Volts in one step."""
     ampere: float
+    """Amperes in one step."""
     limit_v: float
     limit_a: float
     gains: tuple[float, float]
-    """Of voltage and current."""
+    """Gain errors of voltage and of current, ratio."""
     is_summed: bool = False
     """The last byte is a sum, and there is no mark."""
 
 
 MODELS = {
-    0x0963: Model(
+    0x0963: Um25cModel(
         name="UM24C", volt=1e-2, ampere=1e-3, limit_v=24.0, limit_a=3.0, gains=(5e-3, 8e-3)
     ),
-    0x09C9: Model(
+    0x09C9: Um25cModel(
         name="UM25C", volt=1e-3, ampere=1e-4, limit_v=24.0, limit_a=5.0, gains=(5e-4, 1e-3)
     ),
-    0x0D4C: Model(
+    0x0D4C: Um25cModel(
         name="UM34C",
         volt=1e-2,
         ampere=1e-3,
@@ -89,7 +92,7 @@ MODELS = {
 }
 
 
-def model_of(record: bytes) -> Model:
+def model_of(record: bytes) -> Um25cModel:
     """Whose whole record this is.
 
     Raises:
@@ -101,23 +104,18 @@ def model_of(record: bytes) -> Model:
     if number not in MODELS:
         raise TargetError(f"model {number:04x}, which is none of UM24C, UM25C, UM34C")
     model = MODELS[number]
-    is_whole = record[-1] == checksum(record) if model.is_summed else record.endswith(_END)
-    if not is_whole:
+    sum_of = reduce(xor, (record[place] for place in _SUMMED))
+    if not (record[-1] == sum_of if model.is_summed else record.endswith(_END)):
         raise TargetError(f"a record of a {model.name} that is damaged")
     return model
 
 
-def checksum(record: bytes) -> int:
-    """Of a UM34C."""
-    return reduce(xor, (record[place] for place in _SUMMED))
-
-
-def values_of(record: bytes, model: Model) -> tuple[float, float]:
+def values_of(record: bytes, model: Um25cModel) -> tuple[float, float]:
     """Voltage in V and current in A."""
     return _word(record, 2) * model.volt, _word(record, 4) * model.ampere
 
 
-class Um25c:
+class Um25c(InstrumentMeter[Transport]):
     """One tester."""
 
     name = "um25c"
@@ -125,55 +123,49 @@ class Um25c:
     def __init__(
         self, connect: Connect, *, rate_hz: float = RATE_HZ, answer_s: float = _ANSWER_S
     ) -> None:
-        self._connect = connect
+        super().__init__(connect)
         self._rate_hz = rate_hz
         self._answer_s = answer_s
-        self._transport: Transport | None = None
-        self._header: Header | None = None
         self._silent_count = 0
 
-    def open(self) -> Header | Missing:
-        """Ask it for a record, which says what it is."""
+    def _describe(self, connection: Transport) -> Header:
+        """Ask twice for a record: before the first its Bluetooth chip may have its own say."""
         try:
-            self._transport = self._connect()
-            self._header = self._describe(self._model(self._transport))
-        except EdgebenchError as exc:
-            self.close()
-            return Missing(str(exc))
-        return self._header
-
-    def session(self, path: Path) -> PolledSession:
-        """A recording."""
-        transport, header = self._transport, self._header
-        if transport is None or header is None:
-            raise MeasurementError("the UM25C is not open")
-        self._silent_count = 0
-        return PolledSession(lambda: [self._reading(transport)], header, path)
-
-    def close(self) -> None:
-        """Let go of the port."""
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
-
-    def _model(self, transport: Transport) -> Model:
-        """Ask twice: before the first answer its Bluetooth chip may have its own say."""
-        with suppress(TargetError):
-            return model_of(self._ask(transport))
-        try:
-            return model_of(self._ask(transport))
+            try:
+                model = model_of(self._ask(connection))
+            except TargetError:
+                model = model_of(self._ask(connection))
         except TargetError as exc:
             raise TargetError(f"no UM24C, UM25C or UM34C answers: {exc}") from exc
+        return Header(
+            driver=self.name,
+            info=MeterInfo(vendor="RuiDeng", model=model.name),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("input", "USB cable to the device"),),
+                rate_hz=self._rate_hz,
+                is_averaging=False,
+                clock_domain=HOST_CLOCK,
+                loss_detection="wallclock",
+                min_window_s=max(10 / self._rate_hz, 10 * _UPDATE_S),
+                current_limits=(CurrentLimit(limit_a=model.limit_a, reference=_ASSUMED),),
+            ),
+            uncertainty=_uncertainty(model, self._rate_hz),
+        )
 
-    def _reading(self, transport: Transport) -> Reading:
-        before_ns = time.perf_counter_ns()
+    def _record(self, connection: Transport, header: Header, path: Path) -> PolledSession:
+        self._silent_count = 0
+        return PolledSession(lambda: [timed(lambda: self._answer(connection))], header, path)
+
+    def _answer(self, transport: Transport) -> bytes | None:
         record = self._ask(transport)
         self._silent_count = 0 if record else self._silent_count + 1
         if self._silent_count >= _SILENT_ANSWERS:
             raise TargetError(f"the tester did not answer {_SILENT_ANSWERS} times")
-        return (before_ns + time.perf_counter_ns()) // 2, record or None
+        return record or None
 
     def _ask(self, transport: Transport) -> bytes:
+        """A whole record, or what came in its place."""
         deadline_s = time.monotonic() + self._answer_s
         while transport.read(0.0):  # an answer that came too late
             if time.monotonic() > deadline_s:
@@ -191,47 +183,25 @@ class Um25c:
             heard += more
         return heard[-RECORD_BYTES:]
 
-    def _describe(self, model: Model) -> Header:
-        return Header(
-            driver=self.name,
-            info=MeterInfo(vendor="RuiDeng", model=model.name),
-            capability=Capability(
-                driver=self.name,
-                channels=(Channel("input", "USB cable to the device"),),
-                rate_hz=self._rate_hz,
-                is_averaging=False,
-                clock_domain=HOST_CLOCK,
-                loss_detection="wallclock",
-                min_window_s=max(10 / self._rate_hz, 10 * _UPDATE_S),
-                current_limits=(CurrentLimit(limit_a=model.limit_a, reference=_MANUAL),),
-            ),
-            uncertainty=_uncertainty(model, self._rate_hz),
-        )
-
 
 class Um25cDecoder(PolledDecoder):
     """A record to a point; a damaged one is missing."""
 
-    def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
-
     def points(self, readings: list[Reading]) -> list[Point]:
         """The one record of a round."""
-        [(time_ns, record)] = readings
+        [(time_ns, content)] = readings
+        record = content or b""
         try:
-            model = model_of(record or b"")
+            model = model_of(record)
         except TargetError:
-            return [Point(channel=0, time_ns=time_ns, power_w=math.nan, flags=Flag.MISSING)]
-        voltage_v, current_a = values_of(record or b"", model)
-        flags = Flag.NONE
-        if voltage_v >= model.limit_v or current_a >= model.limit_a:
-            flags |= Flag.SATURATED
+            return [Point.missing(time_ns)]
+        voltage_v, current_a = values_of(record, model)
+        is_beyond = voltage_v >= model.limit_v or current_a >= model.limit_a
         return [
             Point(
-                channel=0,
                 time_ns=time_ns,
                 power_w=voltage_v * current_a,
-                flags=flags,
+                flags=Flag.SATURATED if is_beyond else Flag.NONE,
                 current_a=current_a,
                 voltage_v=voltage_v,
             )
@@ -246,17 +216,16 @@ def make_meter(options: Options) -> Um25c:
             f"a UM25C answers up to {RATE_MAX_HZ:g} times a second, asked for {rate_hz:g}"
         )
     path = options.finish().address
-    return Um25c(lambda: SerialTransport(_named(path), BAUD_RATE), rate_hz=rate_hz)
 
+    def connect() -> Transport:
+        if not path:  # Bluetooth's ports look all alike: the user has to know which
+            raise UsageError(
+                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/meters.md says how "
+                "to bind one"
+            )
+        return SerialTransport(path, BAUD_RATE)
 
-def _named(path: str) -> str:
-    """Bluetooth's ports look all alike: the user has to know which."""
-    if not path:
-        raise UsageError(
-            "its serial port must be named, as in um25c:/dev/rfcomm0; docs/meters.md says how to "
-            "bind one"
-        )
-    return path
+    return Um25c(connect, rate_hz=rate_hz)
 
 
 def _is_record(found: bytes) -> bool:
@@ -271,22 +240,18 @@ def _word(record: bytes, place: int) -> int:
     return int.from_bytes(record[place : place + 2], "big")
 
 
-def _uncertainty(model: Model, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
+def _uncertainty(model: Um25cModel, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
     voltage, current = model.gains
+    digits_ratio = 2 * model.volt / _LOWEST_V
     edge_s = max(_UPDATE_S, 1 / rate_hz)
-    digits = f"{_MANUAL}: with two digits at {_LOWEST_V:g} V"
-    when = "assumed: the tester does not say of when its values are"
     return (
-        _term(Kind.VOLTAGE, voltage + 2 * model.volt / _LOWEST_V, Unit.RATIO, digits),
-        _term(Kind.GAIN, current, Unit.RATIO, _MANUAL),
-        _term(Kind.OFFSET, 4 * model.ampere, Unit.AMPERE, f"{_MANUAL}: four digits"),
-        replace(
-            _term(Kind.RESOLUTION, model.ampere / 2, Unit.AMPERE, "half a step of the current"),
-            is_common=False,
+        term(
+            Kind.VOLTAGE,
+            voltage + digits_ratio,
+            f"{_ASSUMED}: with two digits at {_LOWEST_V:g} V",
         ),
-        replace(_term(Kind.EDGE, edge_s, Unit.SECOND, when), is_common=False),
+        term(Kind.GAIN, current, _ASSUMED),
+        term(Kind.OFFSET, 4 * model.ampere, f"{_ASSUMED}: four digits", Unit.AMPERE),
+        term(Kind.RESOLUTION, model.ampere / 2, "half a step of the current", Unit.AMPERE),
+        term(Kind.EDGE, edge_s, "assumed: the tester does not say of when its values are"),
     )
-
-
-def _term(kind: Kind, value: float, unit: Unit, reference: str) -> UncertaintyTerm:
-    return UncertaintyTerm(kind=kind, value=value, unit=unit, reference=reference)

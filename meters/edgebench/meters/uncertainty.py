@@ -88,6 +88,47 @@ class UncertaintyTerm:
         return self.value / self.coverage
 
 
+_UNITS = {
+    Kind.GAIN: Unit.RATIO,
+    Kind.TIMEBASE: Unit.RATIO,
+    Kind.VOLTAGE: Unit.RATIO,
+    Kind.EDGE: Unit.SECOND,
+    Kind.MODEL: Unit.RATIO,
+}
+_NEW_EACH_TIME = (Kind.RESOLUTION, Kind.NOISE, Kind.EDGE)
+"""Kinds whose error is another one in each sample or window: they do not cancel between runs."""
+
+
+def term(
+    kind: Kind,
+    value: float,
+    reference: str,
+    unit: Unit | None = None,
+    *,
+    of_range: int | None = None,
+    origin: Origin = Origin.ASSUMED,
+) -> UncertaintyTerm:
+    """A half-width, with the unit that its kind always has, and the correlation.
+
+    Args:
+        kind: What is uncertain.
+        value: Half-width, in the term's unit.
+        reference: Where the value stands.
+        unit: Unit of a kind that has none of its own: offset, resolution, noise.
+        of_range: The range it applies to; None: all.
+        origin: Who says so.
+    """
+    return UncertaintyTerm(
+        kind=kind,
+        value=value,
+        unit=unit or _UNITS[kind],
+        range=of_range,
+        is_common=kind not in _NEW_EACH_TIME,
+        origin=origin,
+        reference=reference,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLimit:
     """How high a current may be; of the highest range, beyond it values are not to be believed."""

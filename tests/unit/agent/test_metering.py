@@ -16,7 +16,7 @@ from support.recordings import decoded
 from edgebench.agent import metering as metering_module
 from edgebench.agent.metering import MeterRecorder, require_served, why_not_there
 from edgebench.meters import registry
-from edgebench.meters.base import Header, Missing
+from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.options import Options
 from edgebench.meters.synthetic.device import Synthetic, make_meter
 from edgebench.protocol.errors import TargetError, UsageError
@@ -83,7 +83,7 @@ def test_meter_that_is_missing_is_told(tmp_path: Path) -> None:
     """A host looks for a recording that nobody made, and does not know why."""
     metering = record(f"rapl:{tmp_path}", tmp_path / "meter.spool")
     reason = registry.find_meter(f"rapl:{tmp_path}").open()
-    assert isinstance(reason, Missing)
+    assert isinstance(reason, AbsentMeter)
     assert metering.trouble == reason.reason
 
 

@@ -22,8 +22,8 @@ from support.rounds import (
 )
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
-from edgebench.meters.battery import Battery, BatteryDecoder
-from edgebench.meters.gauge import Said, unit_of
+from edgebench.meters.battery import BatteryDecoder, BatteryMeter
+from edgebench.meters.gauge import GaugeHints, unit_of
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
@@ -56,7 +56,7 @@ def clock() -> Ticks:
 def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, current: int) -> None:
     """A maker's sign makes the energy negative."""
     battery(tmp_path, current_now=current)
-    meter = Battery(tmp_path, clock_ns=clock)
+    meter = BatteryMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=0.5)(0)
     assert list(found.power_w) == pytest.approx([POWER_W] * 2)
     how = f"sign seen, unit ua seen, at {current} of current_now"
@@ -67,10 +67,10 @@ def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, curren
 def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int) -> None:
     """A laptop's battery, which tells no current, is of no use; or its sign makes it negative."""
     root = make_board(tmp_path, BOARDS["x86_laptop"])
-    assert "'Charging'" in refused(Battery(root))
+    assert "'Charging'" in refused(BatteryMeter(root))
     folder = root / "sys/class/power_supply/BAT0"
     writing(folder, status="Discharging", power_now=power)()
-    meter = Battery(root, clock_ns=clock)
+    meter = BatteryMeter(root, clock_ns=clock)
     changes = [nothing, nothing, writing(folder, power_now="", voltage_now=12_000_000)]
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
     assert list(found.power_w[:2]) == pytest.approx([18.4, 18.4])
@@ -85,30 +85,32 @@ def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int)
 def test_power_that_is_no_microwatts_is_refused(tmp_path: Path, power: int) -> None:
     """A gauge that breaks the kernel's rule makes 18 W to 18 mW."""
     folder = laptop(tmp_path, power_now=power)
-    assert "may be in another unit than uW" in refused(Battery(tmp_path))
+    assert "may be in another unit than uW" in refused(BatteryMeter(tmp_path))
     writing(folder, power_now=0)()
-    assert "a power of 0 while it discharges" in refused(Battery(tmp_path))
+    assert "a power of 0 while it discharges" in refused(BatteryMeter(tmp_path))
 
 
 def test_unit_of_a_current_is_not_that_of_a_power(tmp_path: Path) -> None:
     """What the user says is dropped without a word, or 18 W are 18 kW."""
     laptop(tmp_path)
-    assert "leave out unit=ma" in refused(Battery(tmp_path, said=Said(unit="ma")))
-    assert "against sign=negative" in refused(Battery(tmp_path, said=Said(sign="negative")))
+    assert "leave out unit=ma" in refused(BatteryMeter(tmp_path, hints=GaugeHints(unit="ma")))
+    assert "against sign=negative" in refused(
+        BatteryMeter(tmp_path, hints=GaugeHints(sign="negative"))
+    )
 
 
 def test_current_is_preferred_to_power(tmp_path: Path) -> None:
     """A gauge that tells both is read by the one that its driver computes."""
     battery(tmp_path, power_now=1_790_000)
-    assert opened(Battery(tmp_path)).facts["watt"] is None
+    assert opened(BatteryMeter(tmp_path)).facts["watt"] is None
 
 
 def test_gauge_is_the_same_meter_at_any_load(tmp_path: Path) -> None:
     """Two runs on one battery are called runs with different meters, and cannot be compared."""
     folder = battery(tmp_path)
-    before = opened(Battery(tmp_path))
+    before = opened(BatteryMeter(tmp_path))
     writing(folder, current_now=-723125, voltage_now=4100000)()
-    after = opened(Battery(tmp_path))
+    after = opened(BatteryMeter(tmp_path))
     assert before.facts == after.facts
     assert before.info.raw_metadata != after.info.raw_metadata
 
@@ -137,25 +139,27 @@ def test_recording_of_before_is_still_read() -> None:
 def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) -> None:
     """A maker's mA are taken for uA, or an idle phone's uA for mA."""
     battery(tmp_path, current_now=-423)
-    assert "may be uA or mA" in refused(Battery(tmp_path))
-    for said in (Said(unit="ma"), Said(is_loaded=True)):
-        assert opened(Battery(tmp_path, said=said)).facts["ampere"] == 1e-3
-    assert opened(Battery(tmp_path, said=Said(unit="ua"))).facts["ampere"] == 1e-6
+    assert "may be uA or mA" in refused(BatteryMeter(tmp_path))
+    for said in (GaugeHints(unit="ma"), GaugeHints(is_loaded=True)):
+        assert opened(BatteryMeter(tmp_path, hints=said)).facts["ampere"] == 1e-3
+    assert opened(BatteryMeter(tmp_path, hints=GaugeHints(unit="ua"))).facts["ampere"] == 1e-6
 
 
 @pytest.mark.parametrize(("current", "unit"), [(-423125, "ma"), (-25_000_000, "ua")])
 def test_current_that_no_battery_gives_is_refused(tmp_path: Path, current: int, unit: str) -> None:
     """A unit that the user got wrong makes 423 A of 0.4, and two kilowatts of a phone."""
     battery(tmp_path, current_now=current)
-    assert "no battery of a phone or a laptop" in refused(Battery(tmp_path, said=Said(unit=unit)))
-    assert abs(current) < 1e6 or "no battery" in refused(Battery(tmp_path))
+    assert "no battery of a phone or a laptop" in refused(
+        BatteryMeter(tmp_path, hints=GaugeHints(unit=unit))
+    )
+    assert abs(current) < 1e6 or "no battery" in refused(BatteryMeter(tmp_path))
 
 
 def test_idle_phone_is_not_taken_for_milliamperes(tmp_path: Path) -> None:
     """15 mA, told in uA, would be 15 A in mA: both are possible in a laptop."""
     battery(tmp_path, current_now=-15000)
-    assert "may be uA or mA" in refused(Battery(tmp_path))
-    assert "may be uA or mA" in refused(Battery(tmp_path, said=Said(is_loaded=True)))
+    assert "may be uA or mA" in refused(BatteryMeter(tmp_path))
+    assert "may be uA or mA" in refused(BatteryMeter(tmp_path, hints=GaugeHints(is_loaded=True)))
 
 
 @given(st.integers(-(2**31) + 1, 2**31), st.booleans())
@@ -172,22 +176,26 @@ def test_unit_is_never_guessed(current: int, is_loaded: bool) -> None:
 def test_sign_that_was_said_must_be_the_one_that_is_seen(tmp_path: Path) -> None:
     """The user is mistaken, and gets negative joules."""
     battery(tmp_path)
-    assert opened(Battery(tmp_path, said=Said(sign="negative"))).facts["sign"] == -1
-    assert "against sign=positive" in refused(Battery(tmp_path, said=Said(sign="positive")))
+    assert opened(BatteryMeter(tmp_path, hints=GaugeHints(sign="negative"))).facts["sign"] == -1
+    assert "against sign=positive" in refused(
+        BatteryMeter(tmp_path, hints=GaugeHints(sign="positive"))
+    )
 
 
 @pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown", ""])
 def test_charger_makes_a_battery_useless(tmp_path: Path, status: str) -> None:
     """What charges a phone is taken for what it takes."""
     battery(tmp_path, status=status)
-    assert "unplug the charger" in refused(Battery(tmp_path, said=Said(sign="negative", unit="ua")))
+    assert "unplug the charger" in refused(
+        BatteryMeter(tmp_path, hints=GaugeHints(sign="negative", unit="ua"))
+    )
 
 
 def test_charger_in_a_session_makes_values_missing(tmp_path: Path, clock: Ticks) -> None:
     """Somebody plugs the phone in, and the run looks better than it was."""
     folder = battery(tmp_path)
     changes = [nothing, writing(folder, status="Charging"), writing(folder, status="Discharging")]
-    meter = Battery(tmp_path, clock_ns=clock)
+    meter = BatteryMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
     assert found.flags[1] == Flag.MISSING
     assert math.isnan(found.power_w[1])
@@ -198,7 +206,7 @@ def test_gauge_with_nothing_new_is_a_duplicate(tmp_path: Path, clock: Ticks) -> 
     """A gauge that is slower than the session is taken for one that is as fast."""
     folder = battery(tmp_path)
     changes = [nothing, nothing, writing(folder, voltage_now=4231000), *[nothing] * 20]
-    meter = Battery(tmp_path, clock_ns=clock)
+    meter = BatteryMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
     assert list(found.flags[:3]) == [Flag.NONE, Flag.DUPLICATE, Flag.NONE]
     assert all(found.flags[3:22] == Flag.DUPLICATE)
@@ -210,7 +218,7 @@ def test_value_that_is_none_is_missing(tmp_path: Path, clock: Ticks, content: ob
     """INT_MIN, which stands for no value (home-assistant/android#4977), is nine kilowatts."""
     folder = battery(tmp_path)
     changes = [nothing, writing(folder, current_now=content)]
-    meter = Battery(tmp_path, clock_ns=clock)
+    meter = BatteryMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
     assert list(found.flags) == [Flag.NONE, Flag.MISSING]
     assert "tells no current" in refused(meter)
@@ -219,7 +227,7 @@ def test_value_that_is_none_is_missing(tmp_path: Path, clock: Ticks, content: ob
 def test_status_that_cannot_be_read_is_missing(tmp_path: Path, clock: Ticks) -> None:
     """A charger may be there, and nobody knows."""
     battery(tmp_path)
-    meter = Battery(tmp_path, clock_ns=clock)
+    meter = BatteryMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 2)()]
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.5)(0)
     assert list(found.flags) == [Flag.NONE, Flag.MISSING]
@@ -228,35 +236,35 @@ def test_status_that_cannot_be_read_is_missing(tmp_path: Path, clock: Ticks) -> 
 def test_voltage_in_millivolts_is_known_by_its_size(tmp_path: Path) -> None:
     """A voltage of 4 mV, or of 4 kV."""
     folder = battery(tmp_path, voltage_now=4231)
-    assert opened(Battery(tmp_path)).facts["volt"] == 1e-3
+    assert opened(BatteryMeter(tmp_path)).facts["volt"] == 1e-3
     writing(folder, voltage_now=42)()
-    assert "neither in uV nor in mV" in refused(Battery(tmp_path))
+    assert "neither in uV nor in mV" in refused(BatteryMeter(tmp_path))
 
 
 def test_gauge_that_does_not_measure_says_so(tmp_path: Path) -> None:
     """A constant zero becomes a device that takes nothing."""
     battery(tmp_path, current_now=0)
-    assert "does not measure" in refused(Battery(tmp_path))
+    assert "does not measure" in refused(BatteryMeter(tmp_path))
 
 
 def test_battery_of_a_mouse_is_not_the_machines(tmp_path: Path) -> None:
     """The mouse's battery, or one of two, is taken because it came first."""
     battery(tmp_path, "hid-1", scope="Device")
-    assert "no battery" in refused(Battery(tmp_path))
+    assert "no battery" in refused(BatteryMeter(tmp_path))
     battery(tmp_path, "BAT0")
-    assert opened(Battery(tmp_path)).info.serial == "BAT0"
+    assert opened(BatteryMeter(tmp_path)).info.serial == "BAT0"
     battery(tmp_path, "BAT1")
-    assert "several batteries: BAT0, BAT1" in refused(Battery(tmp_path))
-    assert opened(Battery(tmp_path, "BAT1")).info.serial == "BAT1"
-    assert "no battery 'BAT2': there is BAT0, BAT1" in refused(Battery(tmp_path, "BAT2"))
+    assert "several batteries: BAT0, BAT1" in refused(BatteryMeter(tmp_path))
+    assert opened(BatteryMeter(tmp_path, "BAT1")).info.serial == "BAT1"
+    assert "no battery 'BAT2': there is BAT0, BAT1" in refused(BatteryMeter(tmp_path, "BAT2"))
 
 
 def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:
     """The cable of adb charges the phone, and the current is the charger's."""
     root = make_board(tmp_path, BOARDS["android_phone"])
-    assert "'Charging'" in refused(Battery(root))
+    assert "'Charging'" in refused(BatteryMeter(root))
     writing(root / "sys/class/power_supply/battery", status="Discharging")()
-    assert opened(Battery(root)).capability.channels[0].boundary == "battery"
+    assert opened(BatteryMeter(root)).capability.channels[0].boundary == "battery"
 
 
 @pytest.mark.parametrize("option", ["sign=minus", "unit=A"])
@@ -272,6 +280,6 @@ def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     """An app reads that there is no battery, or of a charger that it should unplug."""
     folder = battery(tmp_path)
     close_to_users(monkeypatch, folder / name)
-    reason = refused(Battery(tmp_path))
+    reason = refused(BatteryMeter(tmp_path))
     assert f"Permission denied: {folder}/{name}, which needs root" in reason
     assert "charger" not in reason

@@ -12,7 +12,7 @@ import pytest
 from edgebench.agent.runtimes import onnx
 from edgebench.host.power.imports import jls_file
 from edgebench.meters import bulk
-from edgebench.meters.base import Missing
+from edgebench.meters.base import AbsentMeter
 from edgebench.meters.joulescope import device as joulescope
 from edgebench.meters.options import install
 from edgebench.meters.registry import DRIVERS, extras_of, find_meter
@@ -53,7 +53,7 @@ def test_extra_of_a_driver_is_what_it_asks_for(name: str, monkeypatch: pytest.Mo
     for library in LIBRARIES:
         monkeypatch.setitem(sys.modules, library, None)
     found = find_meter(EXAMPLES[name]).open()
-    said = found.reason if isinstance(found, Missing) else ""
+    said = found.reason if isinstance(found, AbsentMeter) else ""
     extra = DRIVERS[name].extra
     assert (install(extra) in said) if extra else ("pip install" not in said), said
 

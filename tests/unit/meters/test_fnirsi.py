@@ -15,19 +15,19 @@ from support.fnirsi import CALCULATOR, Faults, FnirsiEmulator, report_of, sealed
 from support.recordings import Decoded, decoded
 from support.tools import need_shared
 
-from edgebench.meters.base import Flag, Header, Missing, Packet
-from edgebench.meters.fnirsi.decoder import FnirsiDecoder, Settings
+from edgebench.meters.base import AbsentMeter, Flag, Header, Packet
+from edgebench.meters.fnirsi.decoder import FnirsiDecoder, FnirsiSettings
 from edgebench.meters.fnirsi.device import Fnirsi
 from edgebench.meters.fnirsi.reports import checksum, command, samples_of
 from edgebench.meters.hid import HidDevice
 from edgebench.meters.registry import find_decoder, find_meter
 from edgebench.protocol.errors import UsageError
 
-SETTINGS = Settings(is_reversed=False, limit_v=28.0, limit_a=7.0)
+SETTINGS = FnirsiSettings(is_reversed=False, limit_v=28.0, limit_a=7.0)
 GARBAGE = report_of([(9.0, 9.0)] * 4)
 
 
-def decode(data: bytes, *cuts: int, settings: Settings = SETTINGS) -> Decoded:
+def decode(data: bytes, *cuts: int, settings: FnirsiSettings = SETTINGS) -> Decoded:
     """What the bytes say, read in these pieces."""
     decoder = FnirsiDecoder(settings, 100.0)
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
@@ -51,7 +51,7 @@ def record(emulator: FnirsiEmulator, path: Path, seconds: float, options: str = 
 def reason(emulator: FnirsiEmulator, options: str = "") -> str:
     """It must not open; why."""
     missing = find_meter(f"fnirsi:{emulator.path}{options}").open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     return missing.reason
 
 
@@ -231,10 +231,10 @@ def test_what_is_no_tester_is_refused(tmp_path: Path) -> None:
         assert not emulator.is_streaming, "it was left to fall silent"
     keyboard = HidDevice(path="/dev/hidraw7", vendor=0x046D, product=0xC31C, name="A Keyboard")
     missing = Fnirsi(lambda: keyboard).open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     assert missing.reason == "/dev/hidraw7 is no FNIRSI tester but A Keyboard (046d:c31c)"
     missing = find_meter(f"fnirsi:{tmp_path}/hidraw0").open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     assert missing.reason == f"no such device: {tmp_path}/hidraw0"
 
 

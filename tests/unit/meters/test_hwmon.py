@@ -26,10 +26,10 @@ from support.tools import need_shared
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.chips import CHIPS
-from edgebench.meters.fitted_chip import Fitted
-from edgebench.meters.hwmon import Hwmon
+from edgebench.meters.fitted_chip import FittedChip
+from edgebench.meters.hwmon import HwmonMeter
 from edgebench.meters.polled import number
-from edgebench.meters.rail_decoder import Plan, RailDecoder
+from edgebench.meters.rail_decoder import RailDecoder, RailPlan
 from edgebench.meters.rails import RATE_MAX_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
@@ -83,14 +83,14 @@ def test_known_answer_of_an_ina226(tmp_path: Path, clock: Ticks) -> None:
     """Power is made of whole milliamperes though the chip has a better one."""
     known = json.loads(need_shared("known_answers/energy.json").read_text())["I_hwmon_ina226"]
     folder = chip(tmp_path, known["definition"]["files"])
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     step = term(header, Kind.RESOLUTION, Unit.WATT)
     assert step.standard == pytest.approx(known["expected"]["u_power1_quantisation_W"])
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "power", [nothing, nothing], every_s=1)(0)
     assert list(found.power_w) == pytest.approx([known["expected"]["power1_input_W"]] * 2)
     (folder / "power1_input").unlink()
-    step = term(opened(Hwmon(tmp_path)), Kind.RESOLUTION, Unit.WATT)
+    step = term(opened(HwmonMeter(tmp_path)), Kind.RESOLUTION, Unit.WATT)
     assert step.standard == pytest.approx(known["expected"]["u_power_quantisation_from_curr_W"])
     found = record(meter, clock, tmp_path / "product", [nothing, nothing], every_s=1)(0)
     assert list(found.power_w) == pytest.approx([known["expected"]["power_from_v_times_i_W"]] * 2)
@@ -98,12 +98,12 @@ def test_known_answer_of_an_ina226(tmp_path: Path, clock: Ticks) -> None:
 
 def test_step_of_an_old_kernel_is_the_coarse_one() -> None:
     """A value in steps of 25 mW is said to be good to 0.6 mW."""
-    fitted = Fitted(chip=CHIPS["ina226"], shunt_ohm=0.1, voltage_v=5.0)
+    fitted = FittedChip(chip=CHIPS["ina226"], shunt_ohm=0.1, voltage_v=5.0)
     assert fitted.power_step_w(0.616875) == pytest.approx(0.000625)
     assert fitted.power_step_w(0.625) == pytest.approx(0.025)
-    ina219 = Fitted(chip=CHIPS["ina219"], shunt_ohm=0.1, voltage_v=5.0)
+    ina219 = FittedChip(chip=CHIPS["ina219"], shunt_ohm=0.1, voltage_v=5.0)
     assert ina219.power_step_w(0.602) == pytest.approx(0.002), "20 times 100 uA"
-    ina260 = Fitted(chip=CHIPS["ina260"], shunt_ohm=0.002, voltage_v=5.0)
+    ina260 = FittedChip(chip=CHIPS["ina260"], shunt_ohm=0.002, voltage_v=5.0)
     assert ina260.power_step_w(0.620) == pytest.approx(0.010), "8 times 1.25 mA"
 
 
@@ -111,7 +111,7 @@ def test_energy_counter_is_preferred(tmp_path: Path, clock: Ticks) -> None:
     """A chip that integrates is sampled, and misses what is between two samples."""
     folder = chip(tmp_path, {**INA226, "name": "ina228", "energy1_input": 1_000_000})
     changes = [nothing, *(writing(folder, energy1_input=n) for n in (3_000_000, 3_500_000))]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.power_w) == pytest.approx([2.0, 0.5], rel=1e-4)
     assert opened(meter).capability.is_averaging
@@ -122,7 +122,7 @@ def test_energy_counter_that_begins_anew_is_no_energy(tmp_path: Path, clock: Tic
     """A chip that lost its supply gives minus a kilojoule, or a made-up wrap."""
     folder = chip(tmp_path, {**INA226, "name": "sq52206", "energy1_input": 9_000_000_000})
     changes = [nothing, *(writing(folder, energy1_input=n) for n in (5, "", 4_000_005))]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.MISSING, Flag.MISSING, Flag.NONE]
     assert found.power_w[2] == pytest.approx(2.0, rel=1e-4), "over both seconds"
@@ -132,7 +132,7 @@ def test_energy_counter_with_nothing_new_is_no_zero(tmp_path: Path, clock: Ticks
     """Between two updates a device takes no power, and twice as much after."""
     folder = chip(tmp_path, {**INA226, "energy1_input": 0})
     changes = [nothing, nothing, writing(folder, energy1_input=40_000)]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.02)(0)
     assert list(found.power_w) == pytest.approx([1.0], rel=1e-3)
 
@@ -179,7 +179,7 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     changes = [
         *(writing(folder, **{file: at, "energy1_input": n * 10_000_000}) for at, n in seen),
     ]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
     power_w = -10.0 if below < 0 and file == "curr1_input" else 10.0
@@ -197,7 +197,7 @@ def test_gain_that_no_kernel_sets_changes_nothing(tmp_path: Path, name: str, gai
     for told in ({}, {"ti_shunt_gain": gain}):
         root = tmp_path / str(len(told))
         tell(chip(root, {**INA226, "name": name}), **told)
-        (limit,) = opened(Hwmon(root)).capability.current_limits
+        (limit,) = opened(HwmonMeter(root)).capability.current_limits
         limits.append(limit.limit_a)
     assert limits[0] == limits[1]
 
@@ -215,7 +215,7 @@ def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
         writing(folder, curr1_input=200, energy1_input=80_000),
         writing(folder, energy1_input=120_000),
     ]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.02)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
     assert list(found.power_w) == pytest.approx([2.0, 1.0, 2.0], rel=1e-3), "one mean of 40 ms"
@@ -224,9 +224,9 @@ def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
 def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> None:
     """A user who reads what the meter can do believes in a peak that nobody looked at."""
     folder = chip(tmp_path, INA228)
-    assert "does not show" not in term(opened(Hwmon(tmp_path)), *COUNTER).reference
+    assert "does not show" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
     (folder / "curr1_input").unlink()
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     assert "what is beyond its range does not show" in term(header, *COUNTER).reference
     assert header.capability.current_limits == ()
 
@@ -239,7 +239,7 @@ def test_counter_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> No
         nothing,
         *(writing(folder, curr1_input=a, energy1_input=n * 50_000) for a, n in seen),
     ]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "short", changes, every_s=0.05)(0)
     assert list(found.power_w) == pytest.approx([1.0, -1.0, -1.0], rel=1e-3)
     writing(folder, curr1_input=200, energy1_input=0)()
@@ -261,7 +261,7 @@ def test_late_reading_of_a_counter_turns_no_current(tmp_path: Path, clock: Ticks
         nothing,
         writing(folder, energy1_input=250_000),
     ]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.05)(0)
     assert list(found.flags) == [Flag.NONE, *2 * [Flag.MISSING], *3 * [Flag.NONE]]
     assert list(found.power_w[[0, 3]]) == pytest.approx([-1.0, -1.0], rel=1e-3)
@@ -272,7 +272,7 @@ def test_nothing_counted_has_no_direction(tmp_path: Path, clock: Ticks) -> None:
     """A device that is off has a current about zero, and its zeros are called unknown."""
     folder = chip(tmp_path, {**INA228, "curr1_input": 1})
     changes = [nothing, writing(folder, curr1_input=-1), writing(folder, curr1_input=1)]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE] * 2
     assert list(found.power_w) == [0.0] * 2
@@ -294,7 +294,7 @@ def test_counter_is_no_better_than_its_step(
 ) -> None:
     """A counter that goes on by 13 mJ at a time is said to resolve a micro-joule."""
     tell(chip(tmp_path, {**INA228, "name": name}), **told)
-    step = term(opened(Hwmon(tmp_path)), *COUNTER)
+    step = term(opened(HwmonMeter(tmp_path)), *COUNTER)
     assert step.value == pytest.approx(step_j / 2)
     assert not step.is_common
 
@@ -302,16 +302,16 @@ def test_counter_is_no_better_than_its_step(
 def test_shunt_of_the_device_tree_is_told(tmp_path: Path) -> None:
     """An offset across an assumed resistor, though the board's own description has it."""
     folder = chip(tmp_path, INA228)
-    unknown = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    unknown = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
     assert unknown.origin is Origin.ASSUMED
     assert "across 0.0025 ohm" in unknown.reference, "the least that a kernel takes"
     tell(folder, shunt_resistor=2000)
-    known = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    known = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
     assert "shunt not told" not in known.reference
     assert known.value == pytest.approx(5e-6 / 0.002 * 5.012)
     (folder / "device/of_node/shunt-resistor").write_bytes(b"2000")
     (folder / "device/of_node/shunt-resistor").write_bytes(b"20000")
-    assert "shunt not told" in term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT).reference
+    assert "shunt not told" in term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT).reference
 
 
 def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
@@ -321,7 +321,7 @@ def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
     files = {k: v for k, v in INA228.items() if k != "energy1_input"}
     folder = chip(tmp_path, {**files, "name": "ina238"})
     changes = [nothing, *(writing(folder, in0_input=mv) for mv in (164, -163, 150))]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
     assert list(found.current_a) == pytest.approx([0.2] * 4)
@@ -331,7 +331,7 @@ def test_power_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None
     """The chips' register of power has no sign: what flows back is counted as taken."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, writing(folder, curr1_input=-123), writing(folder, curr1_input=0)]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.power_w) == pytest.approx([0.616875, -0.616875, 0.616875])
     assert list(found.current_a) == pytest.approx([0.123, -0.123, 0.0])
@@ -343,7 +343,7 @@ def test_same_value_is_a_duplicate_only_while_it_cannot_be_new(
     """A steady load is called a chip that stands still, or one conversion counts twice."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, nothing, nothing, writing(folder, power1_input=616250), nothing]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.0175)(0)
     again, new = Flag.DUPLICATE, Flag.NONE
     assert list(found.flags) == [new, again, new, new, again]
@@ -352,7 +352,7 @@ def test_same_value_is_a_duplicate_only_while_it_cannot_be_new(
 def test_chip_that_goes_away_is_missing_and_counted(tmp_path: Path, clock: Ticks) -> None:
     """A module that was unplugged reads as 0 W, or as the last value for ever."""
     chip(tmp_path, INA226)
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     gone = [lambda: breaking(meter, 0)(), nothing]
     every_s = 1 / opened(meter).capability.rate_hz
     path = tmp_path / "recording"
@@ -367,7 +367,7 @@ def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, cont
     """Garbage from a driver ends the session with a traceback, or is taken for a value."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, writing(folder, power1_input=content), writing(folder, power1_input=625)]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.MISSING, Flag.NONE]
 
@@ -376,7 +376,7 @@ def test_current_at_the_end_of_the_converter_is_saturated(tmp_path: Path, clock:
     """A peak that the converter cuts off is believed, as its end is never quite full scale."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, *(writing(folder, curr1_input=ma) for ma in (819, -819, 810))]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
     assert found.loss.saturated_count == 2
@@ -397,7 +397,7 @@ def test_highest_value_of_every_chip_is_saturated(
 @given(st.sampled_from(sorted(CHIPS)), st.integers(500, 300_000))
 def test_highest_value_is_saturated_with_any_shunt(name: str, shunt_uohm: int) -> None:
     """A shunt that is no divisor of the step clips below the limit, and is believed."""
-    limit_a = Fitted(
+    limit_a = FittedChip(
         chip=CHIPS[name], shunt_ohm=CHIPS[name].shunt_ohm or shunt_uohm * 1e-6, voltage_v=5.0
     ).sysfs_limit_a
     assert limit_a is not None
@@ -436,7 +436,7 @@ def flags_of(root: Path, name: str, shunt_uohm: int, currents_ma: list[int]) -> 
     files = rail_files(1, "A") | {"shunt1_resistor": shunt_uohm}
     of_others = {**INA226, "shunt_resistor": shunt_uohm, "in0_input": 5000}
     chip(root, {"name": name, **(files if name == "ina3221" else {**of_others, "name": name})})
-    header = opened(Hwmon(root))
+    header = opened(HwmonMeter(root))
     decoder = RailDecoder(header)
     is_product = header.facts["rails"][0]["kind"] == "product"
     flags: list[Flag] = []
@@ -451,10 +451,10 @@ def test_bus_voltage_of_a_tsc1641_is_in_another_file(tmp_path: Path, clock: Tick
     """Its errors are those of a rail of 5 V, whatever it has, and without power it is no chip."""
     files = {"name": "tsc1641", "shunt_resistor": 5000, "in0_input": 12000, "curr1_input": 500}
     folder = chip(tmp_path, {**files, "power1_input": 6_000_000})
-    offset = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    offset = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
     assert "at 12 V across 0.005 ohm" in offset.reference
     (folder / "power1_input").unlink()
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
     assert list(found.power_w) == pytest.approx([6.0, 6.0])
 
@@ -462,19 +462,21 @@ def test_bus_voltage_of_a_tsc1641_is_in_another_file(tmp_path: Path, clock: Tick
 def test_rate_is_twice_that_of_the_chip(tmp_path: Path) -> None:
     """Values are skipped, or the bus is busy with the same one over and over."""
     folder = chip(tmp_path, INA226)
-    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(2 / 0.035)
+    assert opened(HwmonMeter(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(
+        2 / 0.035
+    )
     writing(folder, update_interval=2253)()
-    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(
+    assert opened(HwmonMeter(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(
         0.888, 0.01
     )
     writing(folder, update_interval=2)()
-    assert opened(Hwmon(tmp_path, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
+    assert opened(HwmonMeter(tmp_path, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
 
 
 def test_slow_reads_lower_the_rate(tmp_path: Path) -> None:
     """Every second round is missed, and called lost, because the bus needs longer than a round."""
     chip(tmp_path, INA226)
-    header = opened(Hwmon(tmp_path, clock_ns=Ticks(look_ns=50_000_000)))
+    header = opened(HwmonMeter(tmp_path, clock_ns=Ticks(look_ns=50_000_000)))
     round_s = 2 * 2 * 0.050
     assert header.capability.rate_hz <= 0.5 / round_s
 
@@ -486,7 +488,7 @@ def test_bus_that_is_held_up_is_a_gap(tmp_path: Path, clock: Ticks) -> None:
     def held_up() -> None:
         clock.now_ns += 1_000_000_000
 
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     changes = [nothing, nothing, held_up, nothing]
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.0175)(0)
     (gap,) = found.loss.gaps
@@ -497,14 +499,14 @@ def test_bus_that_is_held_up_is_a_gap(tmp_path: Path, clock: Ticks) -> None:
 def test_jetson_names_its_total(tmp_path: Path, clock: Ticks) -> None:
     """Rails are added to the input that feeds them, or NC and the sum of shunts are rails."""
     make_board(tmp_path, BOARDS["jetson_orin_nano"])
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     assert [(c.name, c.boundary) for c in header.capability.channels] == [
         ("VDD_IN", "module"),
         ("VDD_CPU_GPU_CV", "rail"),
         ("VDD_SOC", "rail"),
     ]
     assert header.facts["total_rails"] == ["VDD_IN"]
-    meter = Hwmon(tmp_path, clock_ns=clock)
+    meter = HwmonMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)
     assert of_channel(0).power_w[0] == pytest.approx(5.016 * 0.590)
     assert of_channel(2).power_w[0] == pytest.approx(5.008 * 0.202)
@@ -520,7 +522,7 @@ def test_agx_orin_adds_up_the_rails_of_two_chips(tmp_path: Path) -> None:
     chip(tmp_path, {"name": "ina3221", **first}, 3)
     second = {**rail_files(1, "NC"), **rail_files(2, "VDDQ_VDD2_1V8AO"), **rail_files(3, "NC")}
     chip(tmp_path, {"name": "ina3221", **second}, 4)
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     assert len(header.capability.channels) == 4
     assert header.facts["total_rails"] == list(names)
 
@@ -529,7 +531,7 @@ def test_thor_has_its_input_on_another_chip(tmp_path: Path) -> None:
     """Two kinds of chips are refused though one of them is the board's input."""
     chip(tmp_path, {**INA226, "name": "ina238", "label": "VIN"}, 1)
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     assert header.facts["total_rails"] == ["VIN"]
     assert [channel.boundary for channel in header.capability.channels] == ["board", "rail"]
 
@@ -540,7 +542,7 @@ def test_channels_that_are_off_or_fail_are_no_rails(tmp_path: Path) -> None:
     failing = {**rail_files(3, "failing"), "curr3_input": ""}
     unlabelled = {k: v for k, v in rail_files(1, "").items() if k != "in1_label"}
     chip(tmp_path, {"name": "ina3221", **unlabelled, **off, **failing})
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     assert [channel.name for channel in header.capability.channels] == ["ina3221.1"]
 
 
@@ -548,7 +550,7 @@ def test_uncertainty_is_that_of_the_least_accurate_rail(tmp_path: Path) -> None:
     """The errors of the first rail are believed of one whose shunt is a fifth of it."""
     coarse = {**rail_files(2, "B"), "shunt2_resistor": 1000}
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "A"), **coarse, **rail_files(3, "C")})
-    offset = term(opened(Hwmon(tmp_path)), Kind.OFFSET, Unit.WATT)
+    offset = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
     assert offset.value == pytest.approx(80e-6 / 0.001 * 5.0)
 
 
@@ -556,12 +558,12 @@ def test_several_chips_are_told_apart_by_their_address(tmp_path: Path) -> None:
     """The supply of another board is measured, because it came first at this boot."""
     chip(tmp_path, INA226, 1, "1-0040")
     chip(tmp_path, INA226, 2, "1-0041")
-    reason = refused(Hwmon(tmp_path))
+    reason = refused(HwmonMeter(tmp_path))
     assert "ina226 (ina226 1-0040), ina226 (ina226 1-0041)" in reason
     assert "hwmon:1-0040" in reason
-    assert refused(Hwmon(tmp_path, "ina226")) == reason
-    assert opened(Hwmon(tmp_path, "1-0041")).info.serial == "1-0041"
-    assert "there are ina226" in refused(Hwmon(tmp_path, "ina219"))
+    assert refused(HwmonMeter(tmp_path, "ina226")) == reason
+    assert opened(HwmonMeter(tmp_path, "1-0041")).info.serial == "1-0041"
+    assert "there are ina226" in refused(HwmonMeter(tmp_path, "ina219"))
 
 
 def test_one_rail_is_chosen_by_its_label(tmp_path: Path) -> None:
@@ -579,30 +581,30 @@ def test_driver_folder_alone_is_enough_and_counts_once(tmp_path: Path) -> None:
     """A container with the I2C driver's folder sees nothing, or a chip twice."""
     folder = tmp_path / "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon7"
     make_folder(folder, {"name": "ina3221", **rail_files(1, "VDD_IN")})
-    assert len(opened(Hwmon(tmp_path)).capability.channels) == 1
+    assert len(opened(HwmonMeter(tmp_path)).capability.channels) == 1
     (tmp_path / "sys/class/hwmon").mkdir(parents=True)
     (tmp_path / "sys/class/hwmon/hwmon7").symlink_to(folder)
-    assert len(opened(Hwmon(tmp_path)).capability.channels) == 1
+    assert len(opened(HwmonMeter(tmp_path)).capability.channels) == 1
 
 
 def test_means_and_instants_are_not_mixed(tmp_path: Path) -> None:
     """An integrated value is drawn as an instant, because the chip beside it is sampled."""
     chip(tmp_path, {**INA226, "name": "ina228", "label": "VIN", "energy1_input": 5}, 1)
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
-    assert "several power monitors" in refused(Hwmon(tmp_path))
-    assert opened(Hwmon(tmp_path, "VIN")).capability.is_averaging
+    assert "several power monitors" in refused(HwmonMeter(tmp_path))
+    assert opened(HwmonMeter(tmp_path, "VIN")).capability.is_averaging
 
 
 @pytest.mark.parametrize("board", ["raspberry_pi_5", "x86_laptop", "bare_vm"])
 def test_board_without_a_monitor_says_so(tmp_path: Path, board: str) -> None:
     """A thermal chip is taken for a power monitor, or there is a traceback."""
-    assert "no power monitor" in refused(Hwmon(make_board(tmp_path, BOARDS[board])))
+    assert "no power monitor" in refused(HwmonMeter(make_board(tmp_path, BOARDS[board])))
 
 
 def test_chip_that_does_not_answer_says_so(tmp_path: Path) -> None:
     """A chip that is there and silent is reported as none."""
     chip(tmp_path, {**INA226, "curr1_input": ""})
-    assert "no power monitor answers: ina226" in refused(Hwmon(tmp_path))
+    assert "no power monitor answers: ina226" in refused(HwmonMeter(tmp_path))
 
 
 def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -611,7 +613,8 @@ def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     close_to_users(monkeypatch, folder / "curr1_input")
     expected = f"Permission denied: {folder}/curr1_input, which needs root"
     assert (
-        refused(Hwmon(tmp_path)) == f"no power monitor answers: ina226 (ina226 hwmon3); {expected}"
+        refused(HwmonMeter(tmp_path))
+        == f"no power monitor answers: ina226 (ina226 hwmon3); {expected}"
     )
 
 
@@ -619,7 +622,7 @@ def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     """A container's closed folder is a traceback, or a board without a monitor."""
     folder = chip(tmp_path, INA226)
     close_to_users(monkeypatch, folder)
-    assert f"Permission denied: {folder}/name, which needs root" in refused(Hwmon(tmp_path))
+    assert f"Permission denied: {folder}/name, which needs root" in refused(HwmonMeter(tmp_path))
 
 
 def test_read_that_fails_says_how(tmp_path: Path) -> None:
@@ -627,13 +630,13 @@ def test_read_that_fails_says_how(tmp_path: Path) -> None:
     folder = chip(tmp_path, INA226)
     (folder / "curr1_input").unlink()
     (folder / "curr1_input").symlink_to("/proc/self/mem")
-    assert "Input/output error" in refused(Hwmon(tmp_path))
+    assert "Input/output error" in refused(HwmonMeter(tmp_path))
 
 
 def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
     """An offset across a resistor that nobody knows is passed off as a data sheet's."""
     chip(tmp_path, {k: v for k, v in INA226.items() if k != "shunt_resistor"})
-    header = opened(Hwmon(tmp_path))
+    header = opened(HwmonMeter(tmp_path))
     offset = term(header, Kind.OFFSET, Unit.WATT)
     assert offset.origin is Origin.ASSUMED
     assert "shunt not told" in offset.reference
@@ -642,7 +645,7 @@ def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(CHIPS))
 def test_every_chip_says_how_good_it_is(name: str) -> None:
     """A term is zero, not a number, or of nobody."""
-    terms = Fitted(chip=CHIPS[name], shunt_ohm=0.01, voltage_v=5.0).terms(1e-3)
+    terms = FittedChip(chip=CHIPS[name], shunt_ohm=0.01, voltage_v=5.0).terms(1e-3)
     assert all(math.isfinite(one.value) and one.value >= 0 and one.reference for one in terms)
     assert {one.kind for one in terms} == {Kind.GAIN, Kind.OFFSET, Kind.RESOLUTION}
 
@@ -650,7 +653,7 @@ def test_every_chip_says_how_good_it_is(name: str) -> None:
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.one_of(st.none(), st.binary(max_size=6)))))
 def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes | None]]) -> None:
     """One strange reading makes the recording of an hour unreadable."""
-    decoder = RailDecoder(header_of(Plan(kind="energy", scales=[1e-6])))
+    decoder = RailDecoder(header_of(RailPlan(kind="energy", scales=[1e-6])))
     time_ns = 0
     for passed_ns, content in rounds:
         time_ns += passed_ns
@@ -663,7 +666,7 @@ def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes
 @given(st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=6)), min_size=3, max_size=3)))
 def test_no_content_beside_a_counter_breaks_the_decoder(rounds: list[list[bytes | None]]) -> None:
     """The current is taken for the counter, where that cannot be read."""
-    plan = Plan(kind="energy", scales=[1e-6, 1e-3, 1e-3], limit_shunt_v=0.1625)
+    plan = RailPlan(kind="energy", scales=[1e-6, 1e-3, 1e-3], limit_shunt_v=0.1625)
     decoder = RailDecoder(header_of(plan))
     for index, contents in enumerate(rounds):
         time_ns = (index + 1) * 40_000_000
@@ -678,7 +681,7 @@ def test_no_content_beside_a_counter_breaks_the_decoder(rounds: list[list[bytes 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))
 def test_energy_of_a_counter_is_what_it_counted(steps: list[int]) -> None:
     """Where a value is skipped as a duplicate its energy is lost."""
-    decoder = RailDecoder(header_of(Plan(kind="energy", scales=[1e-6])))
+    decoder = RailDecoder(header_of(RailPlan(kind="energy", scales=[1e-6])))
     total, energy_j = 0, 0.0
     for index, step in enumerate(steps):
         total += step if index else 0
@@ -691,7 +694,7 @@ def test_energy_of_a_counter_is_what_it_counted(steps: list[int]) -> None:
     assert energy_j == pytest.approx(total * 1e-6)
 
 
-def header_of(plan: Plan) -> Header:
+def header_of(plan: RailPlan) -> Header:
     """A recording of one rail."""
     return Header(
         driver="hwmon",

@@ -20,7 +20,7 @@ from support.rounds import (
 )
 
 from edgebench.meters.base import Flag
-from edgebench.meters.iio import Iio
+from edgebench.meters.iio import IioMeter
 from edgebench.meters.rails import RATE_MAX_HZ
 from edgebench.meters.uncertainty import Kind, Origin, Unit
 
@@ -59,7 +59,7 @@ def clock() -> Ticks:
 def test_power_is_made_of_raw_voltages(tmp_path: Path, clock: Ticks) -> None:
     """A power of 25 mW a step is read where the chip resolves 0.1 mW; a unit is wrong by 1000."""
     chip(tmp_path)
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
     assert list(found.power_w) == pytest.approx([POWER_W] * 2)
     assert list(found.current_a) == pytest.approx([0.123] * 2)
@@ -74,7 +74,7 @@ def test_current_that_flows_back_is_negative(tmp_path: Path, clock: Ticks) -> No
     """A signed raw value is read as one of 65 thousand steps."""
     folder = chip(tmp_path)
     changes = [nothing, writing(folder, in_voltage0_raw=-4920)]
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.power_w) == pytest.approx([POWER_W, -POWER_W])
 
@@ -87,7 +87,7 @@ def test_highest_code_of_a_shunt_is_saturated(
     folder = chip(tmp_path, {**INA226, "name": name, "in_voltage0_scale": SCALES_MV[name]})
     codes = (highest, -highest, highest - 1)
     changes = [nothing, *(writing(folder, in_voltage0_raw=code) for code in codes)]
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.SATURATED, Flag.NONE]
 
@@ -106,7 +106,7 @@ def test_amplifier_of_an_ina219_ends_its_range_earlier(
         nothing,
         *(writing(folder, in_voltage0_raw=code) for code in (-highest, highest - 1)),
     ]
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.SATURATED, Flag.NONE]
     (limit,) = opened(meter).capability.current_limits
@@ -117,7 +117,7 @@ def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
     """One conversion that is read twice counts as two."""
     folder = chip(tmp_path, {**INA226, "in_sampling_frequency": 10})
     changes = [nothing, nothing, writing(folder, in_voltage0_raw=4921), nothing, nothing]
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.06)(0)
     again, new = Flag.DUPLICATE, Flag.NONE
     assert list(found.flags) == [new, again, new, again, new]
@@ -126,7 +126,7 @@ def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
 def test_chip_that_goes_away_is_missing(tmp_path: Path, clock: Ticks) -> None:
     """A voltage that fails is zero, and so is the power."""
     chip(tmp_path)
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 1)()]
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.01)(0)
     assert list(found.flags) == [Flag.NONE, Flag.MISSING]
@@ -139,7 +139,7 @@ def test_shunt_is_told_in_ohms_or_by_old_kernels_in_micro_ohms(
 ) -> None:
     """Ohms of a new kernel are no integer, and its chip is not found; or wrong by a million."""
     chip(tmp_path, {**INA226, "in_shunt_resistor": told})
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
     assert list(found.power_w) == pytest.approx([POWER_W] * 2)
     assert opened(meter).capability.current_limits[0].limit_a == pytest.approx(0.819, abs=1e-3)
@@ -161,7 +161,7 @@ def test_chip_without_its_scale_is_none(
 ) -> None:
     """A shunt that nobody told is taken for 10 mOhm, and the power with it; or nobody says why."""
     chip(tmp_path, {**INA226, **files})
-    assert f"no power monitor can be read: ina226 1-0040 {reason}" in refused(Iio(tmp_path))
+    assert f"no power monitor can be read: ina226 1-0040 {reason}" in refused(IioMeter(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["in_shunt_resistor", "in_voltage0_raw", "in_voltage1_raw"])
@@ -169,14 +169,14 @@ def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     """The user reads that there is no monitor, where there is one that root may read."""
     folder = chip(tmp_path)
     close_to_users(monkeypatch, folder / name)
-    assert f"/{name}, which needs root" in refused(Iio(tmp_path))
+    assert f"/{name}, which needs root" in refused(IioMeter(tmp_path))
 
 
 def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container's closed folder is a traceback."""
     make_board(tmp_path, BOARDS["jetson_nano"])
     close_to_users(monkeypatch, tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0")
-    reason = refused(Iio(tmp_path))
+    reason = refused(IioMeter(tmp_path))
     assert "Permission denied: " in reason
     assert "/iio:device0/name, which needs root" in reason
 
@@ -184,13 +184,13 @@ def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 def test_chip_whose_buffer_is_in_use_says_so(tmp_path: Path) -> None:
     """A reading that is busy (EBUSY) becomes a traceback."""
     chip(tmp_path, {**INA226, "in_voltage0_raw": ""})
-    assert "answers: ina226 (ina226 1-0040)" in refused(Iio(tmp_path))
+    assert "answers: ina226 (ina226 1-0040)" in refused(IioMeter(tmp_path))
 
 
 def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:
     """Rails of JetPack 4 are not found, or CPU and GPU are added to the input."""
     make_board(tmp_path, BOARDS["jetson_nano"])
-    header = opened(Iio(tmp_path))
+    header = opened(IioMeter(tmp_path))
     assert [(c.name, c.boundary) for c in header.capability.channels] == [
         ("POM_5V_IN", "module"),
         ("POM_5V_GPU", "rail"),
@@ -199,7 +199,7 @@ def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:
     assert header.facts["total_rails"] == ["POM_5V_IN"]
     (offset,) = [one for one in header.uncertainty if one.kind is Kind.OFFSET]
     assert (offset.unit, offset.origin) == (Unit.WATT, Origin.ASSUMED)
-    meter = Iio(tmp_path, clock_ns=clock)
+    meter = IioMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)
     assert of_channel(0).power_w[0] == pytest.approx(2.132)
     assert of_channel(0).current_a[0] == pytest.approx(0.424)
@@ -211,10 +211,10 @@ def test_jetson_rail_that_is_not_connected_is_none(tmp_path: Path) -> None:
     make_board(tmp_path, BOARDS["jetson_nano"])
     folder = tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0"
     writing(folder, rail_name_1="NC", in_power2_input="")()
-    assert [c.name for c in opened(Iio(tmp_path)).capability.channels] == ["POM_5V_IN"]
+    assert [c.name for c in opened(IioMeter(tmp_path)).capability.channels] == ["POM_5V_IN"]
 
 
 def test_other_converters_are_no_monitors(tmp_path: Path) -> None:
     """The touch screen's converter is taken for a power monitor."""
     chip(tmp_path, {"name": "ads1015", "in_voltage0_raw": 1, "in_voltage0_scale": 1})
-    assert "no power monitor" in refused(Iio(tmp_path))
+    assert "no power monitor" in refused(IioMeter(tmp_path))

@@ -21,25 +21,26 @@ from support.recordings import Decoded, decoded
 
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import (
+    AbsentMeter,
     Flag,
     Header,
     LossReport,
-    Missing,
     Packet,
     Recording,
     SampleBlock,
 )
 from edgebench.meters.joulescope import blocks as blocks_module
 from edgebench.meters.joulescope.blocks import CURRENT, POWER, control_topic, input_topic, pack
-from edgebench.meters.joulescope.decoder import JoulescopeDecoder, Settings
-from edgebench.meters.joulescope.device import Joulescope, Setup, load_driver
+from edgebench.meters.joulescope.decoder import JoulescopeDecoder, JoulescopeSettings
+from edgebench.meters.joulescope.device import Joulescope, JoulescopeSetup, load_driver
 from edgebench.meters.joulescope.stream import REMOVED_TOPIC, BlockStream
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
+from edgebench.meters.stream import StreamSession
 from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
 
 RATE_HZ = 100_000
-SETTINGS = Settings(input_count=2, limit_a=10.0, limit_v=15.0)
+SETTINGS = JoulescopeSettings(input_count=2, limit_a=10.0, limit_v=15.0)
 ALL_ON = {
     f"u/js220/002557/{control_topic(topic)}": 1
     for topic in (CURRENT, "s/v/!data", POWER, input_topic(0), input_topic(1))
@@ -58,7 +59,7 @@ def edges(time_s: Floats) -> NDArray[np.uint8]:
 
 def made(driver: FakeDriver, **setup: Any) -> Joulescope:
     """Our meter over this driver."""
-    return Joulescope(lambda: driver, Setup(**setup))
+    return Joulescope(lambda: driver, JoulescopeSetup(**setup))
 
 
 def opened(meter: Joulescope) -> Header:
@@ -73,7 +74,8 @@ def record(driver: FakeDriver, path: Path, count: int) -> tuple[Decoded, str | N
     meter = made(driver)
     opened(meter)
     with meter.session(path) as session:
-        stream = session._transport
+        assert isinstance(session, StreamSession)
+        stream = session._source
         assert isinstance(stream, BlockStream)
         for _ in range(count):
             if driver.paths:
@@ -162,7 +164,7 @@ def test_vendors_driver_without_an_instrument_says_so() -> None:
     finally:
         driver.finalize()
     answer = find_meter("joulescope").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert answer.reason == "no Joulescope is connected"
 
 
@@ -348,7 +350,9 @@ def test_supply_that_is_still_to_be_cut_needs_leave_to_be_on(tmp_path: Path) -> 
     driver = FakeDriver(range_number=4)
     meter = made(driver)
     opened(meter)
-    meter._found = {"s/i/range/mode": 0}
+    unit = meter._connection
+    assert unit is not None
+    unit.ranges_before = {"s/i/range/mode": 0}
     with (
         pytest.raises(TargetError, match="has cut the device's supply"),
         meter.session(tmp_path / "recording"),
@@ -542,7 +546,7 @@ def test_instrument_that_cannot_be_used_says_why(
 ) -> None:
     """The wrong one of two is recorded, or a person reads a traceback."""
     answer = made(driver, serial=serial).open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert reason in answer.reason
     assert driver.is_final, "USB is let go of"
 
@@ -576,7 +580,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     """A traceback instead of what to install."""
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     answer = find_meter("joulescope").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert answer.reason.endswith(
         "Joulescopes need it: pip install -e '.[joulescope]' (from a checkout)"
     )

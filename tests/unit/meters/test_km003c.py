@@ -17,9 +17,9 @@ from support.recordings import Decoded, decoded
 from support.tools import need_shared
 from support.usb_bus import UsbBus
 
-from edgebench.meters.base import Flag, Header, Missing, Packet
-from edgebench.meters.km003c.decoder import QueueDecoder, Settings
-from edgebench.meters.km003c.device import Km003c, Setup, connect
+from edgebench.meters.base import AbsentMeter, Flag, Header, Packet
+from edgebench.meters.km003c.decoder import Km003cSettings, QueueDecoder
+from edgebench.meters.km003c.device import Km003c, Km003cSetup, connect
 from edgebench.meters.km003c.messages import (
     ADC,
     ADC_QUEUE,
@@ -28,7 +28,7 @@ from edgebench.meters.km003c.messages import (
     START_GRAPH,
     STOP_GRAPH,
     question,
-    queued_of,
+    samples_of,
     values_of,
 )
 from edgebench.meters.registry import find_meter
@@ -36,11 +36,11 @@ from edgebench.protocol.errors import UsageError
 
 # There are wheels of it for some machines only.
 km003c = pytest.importorskip("km003c", reason="what it reads is held against this library")
-QUEUE = Setup(rate_hz=1000, is_queue=True)
+QUEUE = Km003cSetup(rate_hz=1000, is_queue=True)
 MICROVOLT = st.integers(-(2**31), 2**31 - 1)
 
 
-def make(emulator: Km003cEmulator, setup: Setup | None = None) -> Km003c:
+def make(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> Km003c:
     """The driver on this tester's bus."""
     return Km003c(lambda: connect(backend=UsbBus(emulator)), setup, answer_s=0.1)
 
@@ -52,15 +52,15 @@ def opened(meter: Km003c) -> Header:
     return header
 
 
-def reason(emulator: Km003cEmulator, setup: Setup | None = None) -> str:
+def reason(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> str:
     """It must not open; why."""
     missing = make(emulator, setup).open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     return missing.reason
 
 
 def record(
-    emulator: Km003cEmulator, path: Path, seconds: float, setup: Setup | None = None
+    emulator: Km003cEmulator, path: Path, seconds: float, setup: Km003cSetup | None = None
 ) -> tuple[Decoded, str | None]:
     """A recording, decoded, and what ended it."""
     meter = make(emulator, setup)
@@ -73,7 +73,7 @@ def record(
 
 def decode(*messages: bytes, rate_hz: float = 1000) -> Decoded:
     """What these answers of the queue say."""
-    decoder = QueueDecoder(Settings(is_queue=True), rate_hz)
+    decoder = QueueDecoder(Km003cSettings(is_queue=True), rate_hz)
     blocks = [block for message in messages for block in decoder.feed(Packet(0, 0, message))]
     return Decoded(blocks + decoder.finish(), decoder.loss())
 
@@ -88,7 +88,7 @@ def test_queue_of_the_known_answers() -> None:
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["R_km003c_adcqueue"]
     message = bytes.fromhex(vector["definition"]["hex"])
     expected = vector["expected"]
-    queued = queued_of(message)
+    queued = samples_of(message)
     assert len(queued.sequence) == expected["n"]
     assert queued.voltage_v == pytest.approx(expected["volts"])
     assert queued.current_a == pytest.approx(expected["amps"])
@@ -116,7 +116,7 @@ def test_queue_is_what_another_library_reads(
 ) -> None:
     """The same for the queue, sample by sample."""
     message = queue(number, [(seq, volt / 1e6, ampere / 1e6) for seq, volt, ampere in samples])
-    found = queued_of(message)
+    found = samples_of(message)
     payloads = theirs(message)["DataResponse"]["payloads"]
     said = payloads[0].samples if payloads else []
     assert found.sequence.tolist() == [one.sequence for one in said] == [s for s, _, _ in samples]
@@ -202,7 +202,7 @@ def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
 
 def test_damage_up_to_the_end_is_a_loss() -> None:
     """Half a recording is taken for all of it: no later sequence tells what is missing."""
-    decoder = QueueDecoder(Settings(is_queue=True), 1000)
+    decoder = QueueDecoder(Km003cSettings(is_queue=True), 1000)
     good = queue(1, [(k, 5.0, 0.1) for k in range(10)])
     decoder.feed(Packet(0, 10_000_000, good))
     for k in range(2, 60):
@@ -276,7 +276,7 @@ def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
     assert found.power_w[~is_missing] == pytest.approx(1.25)
 
 
-@pytest.mark.parametrize("setup", [Setup(), QUEUE], ids=["readings", "queue"])
+@pytest.mark.parametrize("setup", [Km003cSetup(), QUEUE], ids=["readings", "queue"])
 @pytest.mark.parametrize(
     ("faults", "why"),
     [
@@ -286,7 +286,7 @@ def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
     ids=["gone", "mute"],
 )
 def test_tester_that_goes_away_ends_the_recording(
-    tmp_path: Path, setup: Setup, faults: Faults, why: str
+    tmp_path: Path, setup: Km003cSetup, faults: Faults, why: str
 ) -> None:
     """A recording goes on without a tester, or ends with a traceback."""
     emulator = Km003cEmulator(faults=faults)
@@ -311,7 +311,7 @@ def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fast_ppm", [0.0, 10_000.0, -300.0])
 def test_rate_of_a_queue_is_that_of_its_arrivals(fast_ppm: float) -> None:
     """A clock that is off by a hundredth makes a hundredth less energy."""
-    decoder = QueueDecoder(Settings(is_queue=True), 1000)
+    decoder = QueueDecoder(Km003cSettings(is_queue=True), 1000)
     for number in range(350):  # 3.5 s
         rx_ns = round((number + 1) * 10e6 / (1 + fast_ppm * 1e-6))
         answer = queue(1, [(10 * number + k, 5.0, 0.1) for k in range(10)])
@@ -359,7 +359,7 @@ def test_tester_that_may_not_be_asked_for_its_name_says_why() -> None:
     """A named tester without a rule of udev is told not to be connected."""
     bus = UsbBus(Km003cEmulator(refusal=errno.EACCES))
     missing = Km003c(lambda: connect("007965", bus)).open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     assert missing.reason.startswith("no permission to use the USB tester at 5fc9:0063")
 
 
@@ -380,9 +380,9 @@ def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
     """Energies are negative: so it is when the device is at the tester's plug."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, -0.5))
     assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
-    found, _ = record(emulator, tmp_path / "readings", 0.2, Setup(is_reversed=True))
+    found, _ = record(emulator, tmp_path / "readings", 0.2, Km003cSetup(is_reversed=True))
     assert found.power_w == pytest.approx(2.5)
-    setup = Setup(rate_hz=1000, is_queue=True, is_reversed=True)
+    setup = Km003cSetup(rate_hz=1000, is_queue=True, is_reversed=True)
     found, _ = record(emulator, tmp_path / "queue", 0.4, setup)
     assert found.power_w == pytest.approx(2.5)
 
@@ -403,9 +403,9 @@ def test_options_that_cannot_be_are_refused(options: str) -> None:
 def test_options_are_taken() -> None:
     """An option is read, and forgotten."""
     expected = {
-        "rate=100": Setup(rate_hz=100),
+        "rate=100": Km003cSetup(rate_hz=100),
         "queue": QUEUE,
-        "rate=50,queue,reversed": Setup(rate_hz=50, is_queue=True, is_reversed=True),
+        "rate=50,queue,reversed": Km003cSetup(rate_hz=50, is_queue=True, is_reversed=True),
     }
     for options, setup in expected.items():
         meter = find_meter(f"km003c:,{options}")
@@ -417,7 +417,7 @@ def test_queue_of_a_tester_that_falls_silent_is_stopped() -> None:
     """It is looked at, says no more, and goes on filling a queue that nobody empties."""
     emulator = Km003cEmulator(faults=Faults(mute_after=4))
     meter = Km003c(lambda: connect(backend=UsbBus(emulator)), QUEUE, answer_s=0.3)
-    assert isinstance(meter.open(), Missing)
+    assert isinstance(meter.open(), AbsentMeter)
     kinds = [data[0] for data in emulator.asked]
     assert START_GRAPH in kinds
     assert kinds[-1] == STOP_GRAPH

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from support.lpm01a import BOARD_ID, END, Faults, Lpm01aEmulator
 from support.recordings import Decoded, decoded
 
-from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.base import AbsentMeter, Flag, Header
 from edgebench.meters.lpm01a.datasheet import uncertainty
 from edgebench.meters.lpm01a.device import Lpm01a, make_meter
-from edgebench.meters.lpm01a.settings import Setup, parse_setup
+from edgebench.meters.lpm01a.settings import Lpm01aSetup, parse_setup
 from edgebench.meters.options import Options
+from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import read_header
-from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import SerialTransport
 from edgebench.meters.uncertainty import Kind, Origin
 from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
@@ -48,13 +48,13 @@ def opened(meter: Lpm01a) -> Header:
 def reason(meter: Lpm01a) -> str:
     """It must not open; why."""
     missing = meter.open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     return missing.reason
 
 
 def record(
     emulator: Lpm01aEmulator, path: Path, options: str, count: int
-) -> tuple[Decoded, StreamSession]:
+) -> tuple[Decoded, Recorder]:
     """A recording of so many samples."""
     emulator.limit = count
     meter = make(emulator, options)
@@ -343,7 +343,7 @@ def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
     """A wrong path becomes a traceback."""
     meter = find_meter(f"lpm01a:{tmp_path}/none,supply=3.3")
     missing = meter.open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     assert missing.reason == f"no such serial port: {tmp_path}/none"
 
 
@@ -383,7 +383,7 @@ def test_rate_is_the_highest_unless_given(options: str, rate_hz: int) -> None:
 def test_accuracy_says_where_it_stands() -> None:
     """A number of the driver's own is taken for the maker's."""
     for is_static, origin in ((False, Origin.TYPICAL), (True, Origin.DATASHEET)):
-        terms = uncertainty(Setup(rate_hz=1000, is_static=is_static), 3.0)
+        terms = uncertainty(Lpm01aSetup(rate_hz=1000, is_static=is_static), 3.0)
         gains = [term for term in terms if term.kind is Kind.GAIN]
         assert [(term.value, term.origin) for term in gains] == [(0.02, origin)]
         assert all(term.reference for term in terms)

@@ -20,30 +20,30 @@ from edgebench.meters.lpm01a.ascii import AsciiReader
 from edgebench.meters.lpm01a.binary import BinaryReader, value_table
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
 from edgebench.meters.lpm01a.items import Item, Overcurrent, Stamp, Values
-from edgebench.meters.lpm01a.settings import EventEdge, Settings, Setup
+from edgebench.meters.lpm01a.settings import EventEdge, Lpm01aSettings, Lpm01aSetup
 
 Floats = NDArray[np.float64]
-BINARY = Settings(setup=Setup(rate_hz=1000), supply_v=3.0)
-ASCII = Settings(setup=Setup(rate_hz=1000, is_ascii=True), supply_v=3.0)
+BINARY = Lpm01aSettings(setup=Lpm01aSetup(rate_hz=1000), supply_v=3.0)
+ASCII = Lpm01aSettings(setup=Lpm01aSetup(rate_hz=1000, is_ascii=True), supply_v=3.0)
 FORMATS = pytest.mark.parametrize("chosen", [BINARY, ASCII], ids=["binary", "ascii"])
 ACK = b"\r\nPowerShield > ack start\r\n\r\n"
 values_a = st.floats(1e-7, 0.049)
 
 
-def decode(chosen: Settings, *pieces: bytes) -> tuple[list[SampleBlock], LossReport]:
+def decode(chosen: Lpm01aSettings, *pieces: bytes) -> tuple[list[SampleBlock], LossReport]:
     """All of a stream that came in these pieces."""
     decoder = Lpm01aDecoder(chosen)
     packets = (Packet(place, place, piece) for place, piece in enumerate(pieces))
     return list(blocks_of(decoder, packets)), decoder.loss()
 
 
-def emulate(chosen: Settings, values: Floats, faults: Faults | None = None) -> bytes:
+def emulate(chosen: Lpm01aSettings, values: Floats, faults: Faults | None = None) -> bytes:
     """What the unit sends of these."""
     setup = chosen.setup
     return ACK + stream_bytes(values, rate_hz=setup.rate_hz, is_ascii=setup.is_ascii, faults=faults)
 
 
-def seconds(count: int, chosen: Settings = BINARY) -> Floats:
+def seconds(count: int, chosen: Lpm01aSettings = BINARY) -> Floats:
     """A current that rises all the time, over so many seconds."""
     return np.linspace(1e-3, 40e-3, count * chosen.setup.rate_hz)
 
@@ -89,8 +89,8 @@ def test_text_stream_gives_the_known_answer() -> None:
     """A value is misread, or an event is put to the wrong sample."""
     case = known("J_lpm01a_ascii")
     text = "\r\n".join([*case["definition"]["lines"], ""]).encode()
-    setup = Setup(rate_hz=1000, is_ascii=True, is_energy=True, events=EventEdge.RISING)
-    blocks, loss = decode(Settings(setup=setup, supply_v=3.3), text)
+    setup = Lpm01aSetup(rate_hz=1000, is_ascii=True, is_energy=True, events=EventEdge.RISING)
+    blocks, loss = decode(Lpm01aSettings(setup=setup, supply_v=3.3), text)
     energy_j = joined(blocks, "power_w") * 1e-3
     np.testing.assert_allclose(energy_j, case["expected"]["values"], rtol=1e-15)
     assert energy_j.sum() == pytest.approx(case["expected"]["sum"], rel=1e-15)
@@ -116,7 +116,7 @@ def test_binary_values_are_exact() -> None:
 @given(st.lists(values_a, min_size=1, max_size=40), st.lists(st.integers(0, 10**6), max_size=12))
 @settings(max_examples=60)
 def test_any_trace_in_any_pieces_is_decoded(
-    chosen: Settings, values: list[float], cuts: list[int]
+    chosen: Lpm01aSettings, values: list[float], cuts: list[int]
 ) -> None:
     """A sample, a record or a line that is cut by a read is lost or made up."""
     trace = np.array(values)
@@ -130,7 +130,7 @@ def test_any_trace_in_any_pieces_is_decoded(
 
 
 @FORMATS
-def test_every_byte_may_come_alone(chosen: Settings) -> None:
+def test_every_byte_may_come_alone(chosen: Lpm01aSettings) -> None:
     """At one of the boundaries between bytes the state is not kept."""
     chosen = replace(chosen, setup=replace(chosen.setup, rate_hz=10))
     faults = Faults(records=((13, OVERCURRENT),) if chosen.setup.is_ascii is False else ())
@@ -151,7 +151,7 @@ losses = st.lists(st.tuples(st.integers(0, 3999), st.integers(1, 700)), max_size
 @given(losses, st.lists(st.integers(0, 3999), max_size=3), st.lists(st.integers(0, 10**6)))
 @settings(max_examples=60, deadline=None)
 def test_every_visible_loss_is_counted(
-    chosen: Settings, lost: list[tuple[int, int]], damaged: list[int], cuts: list[int]
+    chosen: Lpm01aSettings, lost: list[tuple[int, int]], damaged: list[int], cuts: list[int]
 ) -> None:
     """Energy is computed over samples that are missing, and nobody is told."""
     faults = Faults(lost_samples=tuple(lost), lost_bytes=tuple(damaged))
@@ -187,7 +187,7 @@ def test_line_that_lost_a_byte_costs_two_samples_at_most() -> None:
 
 
 @FORMATS
-def test_samples_behind_a_loss_have_their_own_times(chosen: Settings) -> None:
+def test_samples_behind_a_loss_have_their_own_times(chosen: Lpm01aSettings) -> None:
     """All that comes behind a loss is early by it, and energy belongs to the wrong inference."""
     data = emulate(chosen, seconds(4), Faults(lost_samples=((1200, 300),)))
     blocks, loss = decode(chosen, data)
@@ -202,14 +202,14 @@ def test_samples_behind_a_loss_have_their_own_times(chosen: Settings) -> None:
 
 
 @FORMATS
-def test_stamp_that_does_not_come_costs_nothing(chosen: Settings) -> None:
+def test_stamp_that_does_not_come_costs_nothing(chosen: Lpm01aSettings) -> None:
     """A second without a stamp is taken for a second without samples, or the other way round."""
     _, loss = decode(chosen, emulate(chosen, seconds(4), Faults(lost_stamps=(2,))))
     assert (loss.received_count, loss.lost_count, loss.is_ambiguous) == (4000, 0, False)
 
 
 @FORMATS
-def test_loss_of_the_beginning_is_seen(chosen: Settings) -> None:
+def test_loss_of_the_beginning_is_seen(chosen: Lpm01aSettings) -> None:
     """A recording that lost its first second begins a second early."""
     data = stream_bytes(
         seconds(2), rate_hz=1000, is_ascii=chosen.setup.is_ascii, first=1000, faults=Faults()
@@ -304,7 +304,7 @@ def test_current_beyond_the_range_is_marked() -> None:
         (BINARY, b"\xf0\xf6\xff\xff", "the meter switched the device's supply off"),
     ],
 )
-def test_end_by_the_meter_is_trouble(chosen: Settings, record: bytes, says: str) -> None:
+def test_end_by_the_meter_is_trouble(chosen: Lpm01aSettings, record: bytes, says: str) -> None:
     """A recording that the meter cut short looks like one that was stopped."""
     blocks, loss = decode(chosen, emulate(chosen, seconds(1)) + record)
     assert loss.trouble is not None
@@ -326,7 +326,7 @@ def test_supply_that_is_not_what_was_set_is_marked(millivolts: int, flag: Flag) 
 
 def test_energy_is_the_mean_of_the_interval_before() -> None:
     """Joules are taken for amperes, or for those of the interval behind."""
-    chosen = Settings(setup=Setup(rate_hz=1000, is_energy=True), supply_v=3.0)
+    chosen = Lpm01aSettings(setup=Lpm01aSetup(rate_hz=1000, is_energy=True), supply_v=3.0)
     blocks, _ = decode(chosen, emulate(chosen, np.full(3, 2**-16)))
     assert joined(blocks, "power_w").tolist() == [1000 / 2**16] * 3
     assert joined(blocks, "begin_ns").tolist() == [0, 1_000_000, 2_000_000]
@@ -338,7 +338,7 @@ def test_energy_is_the_mean_of_the_interval_before() -> None:
 @pytest.mark.parametrize("place", [499, 500, 999, 1000, 1001, 1999, 2000, 2200])
 def test_event_is_at_the_same_place_for_either_edge(edge: EventEdge, place: int) -> None:
     """The mark of a rising edge is a period late, and so is the inference that it times."""
-    chosen = Settings(setup=replace(ASCII.setup, events=edge), supply_v=3.0)
+    chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=edge), supply_v=3.0)
     event = f"event 00 {edge.value}\r\n".encode()
     values = seconds(3)[:2300]
     blocks, loss = decode(chosen, emulate(chosen, values, Faults(records=((place, event),))))
@@ -353,7 +353,7 @@ def test_event_is_at_the_same_place_for_either_edge(edge: EventEdge, place: int)
 @pytest.mark.parametrize(("edge", "levels"), [("ris", [0, 1, 0, 0]), ("fal", [1, 1, 0, 1])])
 def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> None:
     """The falling edge that times an inference is seen a sample off, or as a rising one."""
-    chosen = Settings(setup=replace(ASCII.setup, events=EventEdge(edge)), supply_v=3.0)
+    chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=EventEdge(edge)), supply_v=3.0)
     event = f"event 00 {edge}\r\n".encode()
     blocks, _ = decode(chosen, emulate(chosen, seconds(1)[:4], Faults(records=((2, event),))))
     assert joined(blocks, "digital").tolist() == levels
@@ -362,14 +362,14 @@ def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> 
 @FORMATS
 @given(st.lists(st.binary(max_size=400), max_size=8))
 @settings(max_examples=80)
-def test_noise_is_no_crash(chosen: Settings, pieces: list[bytes]) -> None:
+def test_noise_is_no_crash(chosen: Lpm01aSettings, pieces: list[bytes]) -> None:
     """A damaged recording ends the analysis with a traceback."""
     blocks, loss = decode(chosen, encode_stamp(0, 0, chosen.setup.is_ascii), *pieces)
     assert loss.received_count == sum(len(block.time_ns) for block in blocks)
 
 
 @FORMATS
-def test_bytes_without_a_record_are_not_kept_for_ever(chosen: Settings) -> None:
+def test_bytes_without_a_record_are_not_kept_for_ever(chosen: Lpm01aSettings) -> None:
     """A stream that is broken fills the memory."""
     decoder = Lpm01aDecoder(chosen)
     decoder.feed(Packet(0, 0, encode_stamp(0, 0, chosen.setup.is_ascii)))
@@ -380,7 +380,7 @@ def test_bytes_without_a_record_are_not_kept_for_ever(chosen: Settings) -> None:
 
 
 @FORMATS
-def test_rate_is_compared_with_the_hosts_clock(chosen: Settings) -> None:
+def test_rate_is_compared_with_the_hosts_clock(chosen: Lpm01aSettings) -> None:
     """A clock that runs away, or losses that no stamp shows, are not noticed."""
     decoder = Lpm01aDecoder(chosen)
     for number in range(30):
@@ -392,7 +392,7 @@ def test_rate_is_compared_with_the_hosts_clock(chosen: Settings) -> None:
     assert decoder.loss().rate_error_ppm == pytest.approx(200, abs=5)
 
 
-def _second(chosen: Settings, number: int) -> bytes:
+def _second(chosen: Lpm01aSettings, number: int) -> bytes:
     return stream_bytes(
         seconds(1), rate_hz=1000, is_ascii=chosen.setup.is_ascii, first=number * 1000
     )

@@ -23,7 +23,7 @@ from support.rounds import (
 )
 
 from edgebench.meters.base import Flag
-from edgebench.meters.odpm import Odpm, told_by
+from edgebench.meters.odpm import OdpmMeter, counters_in
 
 FIRST_MS = 176_103_444
 RAILS: Mapping[str, int] = {"S1M_VDD_MIF": 45_602_150, "S2M_VDD_CPUCL2": 88_000_000}
@@ -68,7 +68,7 @@ def test_power_is_energy_over_the_phones_own_time(tmp_path: Path, clock: Ticks) 
     """The host's delay in reading is taken for time in which energy was used."""
     folder = chip(tmp_path)
     changes = [nothing, telling(folder, 100, 50_000, 0), telling(folder, 350, 100_000, 500_000)]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)
     assert list(of_channel(0).power_w) == pytest.approx([0.5, 0.2])
     assert list(of_channel(1).power_w) == pytest.approx([0.0, 2.0])
@@ -83,7 +83,7 @@ def test_same_reading_again_is_no_sample(tmp_path: Path, clock: Ticks) -> None:
     """The chip was not read anew, and the rail seems to be off; or time stands still."""
     folder = chip(tmp_path)
     changes = [nothing, nothing, telling(folder, 200, 100_000, 0), nothing]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)(0)
     assert list(found.power_w) == pytest.approx([0.5])
 
@@ -94,7 +94,7 @@ def test_chips_have_their_own_times(tmp_path: Path, clock: Ticks) -> None:
     second = chip(tmp_path, 1, {"S1S_VDD_CAM": 0})
     later = saying(second, told(FIRST_MS + 50, {"S1S_VDD_CAM": 50_000}))
     changes = [nothing, telling(first, 100, 50_000, 0), later]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)
     assert list(of_channel(0).power_w) == pytest.approx([0.5])
     assert list(of_channel(2).power_w) == pytest.approx([1.0])
@@ -109,7 +109,7 @@ def test_counter_that_begins_anew_is_missing_once(tmp_path: Path, clock: Ticks) 
         saying(folder, told(FIRST_MS + 100, anew)),
         saying(folder, told(FIRST_MS + 200, {**anew, "S1M_VDD_MIF": 100_010})),
     ]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)
     assert list(of_channel(0).flags) == [Flag.MISSING, Flag.NONE]
     assert of_channel(0).power_w[1] == pytest.approx(1.0)
@@ -121,7 +121,7 @@ def test_rail_that_took_the_place_of_another_is_not_mixed_up(tmp_path: Path, clo
     folder = chip(tmp_path)
     swapped = {"LDO2M": 99_000_000, "S2M_VDD_CPUCL2": 88_100_000}
     changes = [nothing, saying(folder, told(FIRST_MS + 100, swapped))]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     of_channel = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)
     assert list(of_channel(0).flags) == [Flag.MISSING]
     assert list(of_channel(1).flags) == [Flag.NONE]
@@ -132,7 +132,7 @@ def test_reading_that_is_not_whole_is_bridged(tmp_path: Path, clock: Ticks, text
     """A file that was empty once costs the energy of two rounds."""
     folder = chip(tmp_path)
     changes = [nothing, saying(folder, text), telling(folder, 200, 100_000, 0)]
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)(0)
     assert list(found.flags) == [Flag.MISSING, Flag.NONE]
     assert math.isnan(found.power_w[0])
@@ -144,7 +144,7 @@ def test_reading_that_is_not_whole_is_bridged(tmp_path: Path, clock: Ticks, text
 def test_chip_that_goes_away_is_missing_up_to_the_end(tmp_path: Path, clock: Ticks) -> None:
     """A recording whose end is missing looks like one that was shorter."""
     chip(tmp_path)
-    meter = Odpm(tmp_path, clock_ns=clock)
+    meter = OdpmMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 0)(), nothing]
     found = record(meter, clock, tmp_path / "recording", changes, every_s=0.1)(0)
     assert list(found.flags) == [Flag.MISSING, Flag.MISSING]
@@ -153,13 +153,13 @@ def test_chip_that_goes_away_is_missing_up_to_the_end(tmp_path: Path, clock: Tic
 
 def test_other_devices_say_why_not(tmp_path: Path) -> None:
     """A phone without root, or of another maker, shows a traceback."""
-    assert "only a Google Pixel" in refused(Odpm(make_board(tmp_path, BOARDS["bare_vm"])))
+    assert "only a Google Pixel" in refused(OdpmMeter(make_board(tmp_path, BOARDS["bare_vm"])))
     folder = chip(tmp_path / "b")
     saying(folder, "")()
-    assert "tell no energy" in refused(Odpm(tmp_path / "b"))
+    assert "tell no energy" in refused(OdpmMeter(tmp_path / "b"))
     (folder / "energy_value").unlink()
     (folder / "energy_value").mkdir()
-    assert "needs root" in refused(Odpm(tmp_path / "b"))
+    assert "needs root" in refused(OdpmMeter(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("what", ["..", ".", "energy_value"])
@@ -169,7 +169,7 @@ def test_phone_without_root_says_which_file(
     """A folder that is root's is a traceback where meters are listed, or a phone without any."""
     folder = chip(tmp_path)
     close_to_users(monkeypatch, folder / what)
-    reason = refused(Odpm(tmp_path))
+    reason = refused(OdpmMeter(tmp_path))
     assert "needs root" in reason
     assert f"{folder.parent}" in reason
 
@@ -177,5 +177,5 @@ def test_phone_without_root_says_which_file(
 @given(st.binary(max_size=100))
 def test_no_content_breaks_the_parser(content: bytes) -> None:
     """One strange reading makes a recording unreadable."""
-    found = told_by(told(5, RAILS).encode() + content)
+    found = counters_in(told(5, RAILS).encode() + content)
     assert found is None or found.time_ns == 5_000_000

@@ -53,7 +53,7 @@ def test_round_that_is_missed_is_told_from_one_that_was_drawn_late(
     interval_s: float, missed: int
 ) -> None:
     """Every recording of such a meter loses samples, or none ever does."""
-    decoder = Numbers(header(rate_hz=10.0).capability)
+    decoder = Numbers(header(rate_hz=10.0))
     for time_s in (0.0, 0.1, 0.1 + interval_s):
         time_ns = round(time_s * 1e9)
         decoder.feed(Packet(time_ns, time_ns, msgpack.packb([(time_ns, b"1")])))

@@ -17,9 +17,9 @@ from support.ppk2 import CALIBRATION, Faults, damaged, words_for
 from support.tools import need_shared
 
 from edgebench.meters.base import Flag, LossReport, Packet, SampleBlock
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.metadata import Calibration
-from edgebench.meters.ppk2.words import PERIOD_NS, RATE_HZ, calibration_table
+from edgebench.meters.ppk2.words import RATE_HZ, calibration_table
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint32]
@@ -33,7 +33,9 @@ def known() -> Any:
 
 def decoder(calibration: Calibration = CALIBRATION, **fields: Any) -> Ppk2Decoder:
     """A new one."""
-    return Ppk2Decoder(Settings(calibration=calibration, supply_v=3.3, is_source=True, **fields))
+    return Ppk2Decoder(
+        Ppk2Settings(calibration=calibration, supply_v=3.3, is_source=True, **fields)
+    )
 
 
 def decode(
@@ -54,7 +56,7 @@ def column(blocks: list[SampleBlock], name: str) -> NDArray[Any]:
 
 def indexes(blocks: list[SampleBlock]) -> NDArray[np.int64]:
     """Place of each sample on the meter's timeline."""
-    found: NDArray[np.int64] = column(blocks, "time_ns") // PERIOD_NS
+    found: NDArray[np.int64] = column(blocks, "time_ns") * RATE_HZ // 10**9
     return found
 
 

@@ -15,8 +15,8 @@ from support.ppk2 import CALIBRATION, Faults, Ppk2Emulator, constant, metadata_t
 from support.recordings import Decoded, decoded
 
 from edgebench.meters import recorder
-from edgebench.meters.base import Header, Missing
-from edgebench.meters.ppk2.device import Ppk2, Wiring
+from edgebench.meters.base import AbsentMeter, Header
+from edgebench.meters.ppk2.device import Ppk2, Ppk2Setup
 from edgebench.meters.ppk2.metadata import parse_metadata
 from edgebench.meters.registry import find_meter
 from edgebench.meters.transport import SerialTransport
@@ -32,10 +32,10 @@ def square(time_s: Floats) -> tuple[Floats, NDArray[np.uint8]]:
     return np.where(is_high, 20e-3, 1e-3), is_high.astype(np.uint8)
 
 
-def unit(emulator: Ppk2Emulator, **wiring: Any) -> Ppk2:
+def unit(emulator: Ppk2Emulator, **setup: Any) -> Ppk2:
     """Our driver on this port."""
-    wired = Wiring(**({"supply_v": AMPERE} | wiring))
-    return Ppk2(lambda: SerialTransport(emulator.path, 115_200), "E1", wired)
+    wanted = Ppk2Setup(**({"supply_v": AMPERE} | setup))
+    return Ppk2(lambda: SerialTransport(emulator.path, 115_200), "E1", wanted)
 
 
 def opened(meter: Ppk2) -> Header:
@@ -133,7 +133,7 @@ def test_unit_without_calibration_is_refused(faults: Faults) -> None:
     """Every value of a range is wrong by whatever the default is."""
     with Ppk2Emulator(faults=faults) as emulator:
         answer = unit(emulator).open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert "gave no calibration" in answer.reason
     assert (faults.not_a_number + faults.left_out)[0] in answer.reason
 
@@ -151,7 +151,7 @@ def test_port_that_is_no_ppk2_is_refused() -> None:
     """A modem on the wrong port is a meter that reads nothing."""
     with Ppk2Emulator(faults=Faults(mute_count=9)) as emulator:
         answer = unit(emulator).open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert "no PPK2 answers: 0 bytes in 2 s" in answer.reason
 
 
@@ -184,8 +184,8 @@ def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch
     """A GPS on the wrong port is drained for ever, and the command hangs."""
     console = Console()
     monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
-    answer = Ppk2(lambda: console, wiring=Wiring(supply_v=AMPERE)).open()
-    assert isinstance(answer, Missing)
+    answer = Ppk2(lambda: console, setup=Ppk2Setup(supply_v=AMPERE)).open()
+    assert isinstance(answer, AbsentMeter)
     assert answer.reason.startswith("no PPK2 answers: this port still sends 2 s after")
     assert console.is_closed
     assert console.now_s < 5
@@ -201,8 +201,8 @@ def test_unit_that_does_not_stop_ends_its_session(
         console = Console()
         with meter.session(tmp_path / "recording") as session:
             monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
-            monkeypatch.setattr(meter._transport, "read", console.read)
-            monkeypatch.setattr(meter._transport, "write", console.write)
+            monkeypatch.setattr(meter._connection, "read", console.read)
+            monkeypatch.setattr(meter._connection, "write", console.write)
         meter.close()
     assert "the PPK2 still sends 2 s after" in str(session.recording().trouble)
 
@@ -247,7 +247,7 @@ def test_supply_has_to_be_known() -> None:
     """In ampere mode the unit's own VDD is multiplied with the current of another supply."""
     with Ppk2Emulator() as emulator:
         answer = unit(emulator, supply_v=None).open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert "say what the device is supplied with" in answer.reason
 
 
@@ -322,7 +322,7 @@ def test_hung_session_is_switched_off_as_the_meter_is_closed(
         meter = unit(emulator, is_source=True, is_power_on=True)
         opened(meter)
         with meter.session(tmp_path / "recording") as session:
-            monkeypatch.setattr(meter._transport, "read", hang)
+            monkeypatch.setattr(meter._connection, "read", hang)
             assert is_hanging.wait(10)
         meter.close()
         released.set()
@@ -350,7 +350,7 @@ def test_supply_in_millivolts_is_named(name: str) -> None:
 def test_wrong_port_says_so(path: str) -> None:
     """A typing error becomes a traceback."""
     answer = find_meter(f"ppk2:{path},supply=3.3").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert path in answer.reason
 
 

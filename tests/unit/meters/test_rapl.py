@@ -14,9 +14,10 @@ from support.powercap import RANGE_UJ, Counter
 from support.recordings import Decoded, decoded
 from support.tools import need_shared
 
-from edgebench.meters import rapl
-from edgebench.meters.base import Flag, Missing
-from edgebench.meters.rapl import Rapl
+from edgebench.meters import file_meter
+from edgebench.meters.base import AbsentMeter, Flag
+from edgebench.meters.polled import PolledSession
+from edgebench.meters.rapl import RaplMeter
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
@@ -26,9 +27,10 @@ SECOND_NS = 1_000_000_000
 def record(root: Path, counter: Counter, values: Sequence[object], channel: int = 0) -> Decoded:
     """One round of readings a second, while the counter shows these."""
     times = iter(range(0, 1000 * SECOND_NS, SECOND_NS // 2))  # each reading looks twice
-    meter = Rapl(root, clock_ns=lambda: next(times))
+    meter = RaplMeter(root, clock_ns=lambda: next(times))
     meter.open()
     session = meter.session(root / "recording")
+    assert isinstance(session, PolledSession)
     counter.show(values[0])
     with session:
         session._is_over.set()
@@ -54,8 +56,8 @@ def test_zones_beyond_the_tenth_are_there_and_parts_of_zones_are_not(tmp_path: P
     for index in (0, 1, 2, 9, 10, 11):
         Counter(tmp_path, index, f"package-{index}")
     (tmp_path / "sys/class/powercap/intel-rapl:10:0").mkdir()
-    header = Rapl(tmp_path).open()
-    assert not isinstance(header, Missing)
+    header = RaplMeter(tmp_path).open()
+    assert not isinstance(header, AbsentMeter)
     names = [channel.name for channel in header.capability.channels]
     assert names == [f"package-{index}" for index in (0, 1, 2, 9, 10, 11)]
 
@@ -94,8 +96,8 @@ def test_zones_are_apart(tmp_path: Path) -> None:
     """The package is added to the platform that it is a part of."""
     counter = Counter(tmp_path)
     Counter(tmp_path, 1, "psys")
-    header = Rapl(tmp_path).open()
-    assert not isinstance(header, Missing)
+    header = RaplMeter(tmp_path).open()
+    assert not isinstance(header, AbsentMeter)
     assert [(c.name, c.boundary) for c in header.capability.channels] == [
         ("package-0", "package"),
         ("psys", "platform"),
@@ -105,8 +107,8 @@ def test_zones_are_apart(tmp_path: Path) -> None:
 
 def test_machine_without_counters_says_why(tmp_path: Path) -> None:
     """A virtual machine shows a traceback, or zero joules."""
-    opened = Rapl(tmp_path).open()
-    assert isinstance(opened, Missing)
+    opened = RaplMeter(tmp_path).open()
+    assert isinstance(opened, AbsentMeter)
     assert "no RAPL zone" in opened.reason
 
 
@@ -122,9 +124,9 @@ def test_counter_of_root_says_why_and_what_to_do(
         def refuse(*_: object) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", str(counter))
 
-        monkeypatch.setattr(rapl, "Files", refuse)
-    opened = Rapl(tmp_path).open()
-    assert isinstance(opened, Missing)
+        monkeypatch.setattr(file_meter, "Files", refuse)
+    opened = RaplMeter(tmp_path).open()
+    assert isinstance(opened, AbsentMeter)
     assert f"root only: {counter}" in opened.reason
     assert "sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj" in opened.reason
     assert "\n" not in opened.reason
@@ -133,7 +135,7 @@ def test_counter_of_root_says_why_and_what_to_do(
 def test_opening_twice_keeps_one_descriptor_a_zone(tmp_path: Path) -> None:
     """An agent that lists its meters runs out of files."""
     Counter(tmp_path)
-    meter = Rapl(tmp_path)
+    meter = RaplMeter(tmp_path)
     meter.open()
     before = len(os.listdir("/proc/self/fd"))
     meter.open()
@@ -144,15 +146,15 @@ def test_opening_twice_keeps_one_descriptor_a_zone(tmp_path: Path) -> None:
 def test_zone_without_its_counter_says_why(tmp_path: Path) -> None:
     """A zone that is half there is a traceback."""
     (tmp_path / "sys/class/powercap/intel-rapl:0").mkdir(parents=True)
-    opened = Rapl(tmp_path).open()
-    assert isinstance(opened, Missing)
+    opened = RaplMeter(tmp_path).open()
+    assert isinstance(opened, AbsentMeter)
     assert "not readable" in opened.reason
 
 
 def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
     """A session ends early, or its thread goes on for ever."""
     Counter(tmp_path)
-    meter = Rapl(tmp_path)
+    meter = RaplMeter(tmp_path)
     meter.open()
     with meter.session(tmp_path / "recording") as session:
         session._is_over.wait(0.35)

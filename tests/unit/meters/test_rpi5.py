@@ -14,7 +14,7 @@ from support.rounds import Change, Ticks, close_to_users, nothing, opened, recor
 
 from edgebench.meters.base import Flag
 from edgebench.meters.registry import find_meter
-from edgebench.meters.rpi5 import RATE_MAX_HZ, Rpi5, pairs_of
+from edgebench.meters.rpi5 import RATE_MAX_HZ, Rpi5Meter, pairs_of
 from edgebench.meters.uncertainty import Kind, Origin
 from edgebench.protocol.errors import UsageError
 
@@ -34,7 +34,7 @@ def saying(board: Path, text: str) -> Change:
 def test_rails_are_paired_by_name(board: Path) -> None:
     """Currents are multiplied with the voltages of their numbers, which are of other rails."""
     clock = Ticks()
-    meter = Rpi5(board, clock_ns=clock)
+    meter = Rpi5Meter(board, clock_ns=clock)
     of_channel = record(meter, clock, board / "recording", [nothing, nothing], every_s=0.1)
     channels = [channel.name for channel in opened(meter).capability.channels]
     assert sorted(channels) == sorted(rail for rail, *_ in RAILS)
@@ -51,7 +51,7 @@ def test_known_line(board: Path) -> None:
 
 def test_what_is_inside_is_said(board: Path) -> None:
     """The sum of the rails is shown as what the supply gives."""
-    header = opened(Rpi5(board))
+    header = opened(Rpi5Meter(board))
     assert {channel.boundary for channel in header.capability.channels} == {"pmic-rails"}
     assert sorted(header.facts["total_rails"]) == sorted(rail for rail, *_ in RAILS)
     (model,) = [term for term in header.uncertainty if term.kind is Kind.MODEL]
@@ -64,7 +64,7 @@ def test_rail_that_is_left_out_once_is_missing(board: Path) -> None:
     clock = Ticks()
     text = (board / "sim/pmic_read_adc").read_text()
     without = "".join(f"{line}\n" for line in text.splitlines() if "VDD_CORE_A" not in line)
-    meter = Rpi5(board, clock_ns=clock)
+    meter = Rpi5Meter(board, clock_ns=clock)
     channels = [channel.name for channel in opened(meter).capability.channels]
     changes = [nothing, saying(board, without), saying(board, text)]
     of_channel = record(meter, clock, board / "recording", changes, every_s=0.1)
@@ -78,7 +78,7 @@ def test_rail_that_is_left_out_once_is_missing(board: Path) -> None:
 def test_answer_without_rails_is_missing(board: Path, text: str) -> None:
     """A firmware that is busy makes 0 W, or a traceback."""
     clock = Ticks()
-    meter = Rpi5(board, clock_ns=clock)
+    meter = Rpi5Meter(board, clock_ns=clock)
     changes = [nothing, saying(board, text)]
     found = record(meter, clock, board / "recording", changes, every_s=0.1)(0)
     assert found.flags[1] == Flag.MISSING
@@ -89,7 +89,7 @@ def test_answer_without_rails_is_missing(board: Path, text: str) -> None:
 def test_command_that_goes_away_is_missing(board: Path) -> None:
     """An upgrade of the firmware's tools ends a recording with a traceback."""
     clock = Ticks()
-    meter = Rpi5(board, clock_ns=clock)
+    meter = Rpi5Meter(board, clock_ns=clock)
     gone = [nothing, lambda: (board / "usr/bin/vcgencmd").unlink()]
     found = record(meter, clock, board / "recording", gone, every_s=0.1)(0)
     assert list(found.flags) == [Flag.NONE, Flag.MISSING]
@@ -97,8 +97,8 @@ def test_command_that_goes_away_is_missing(board: Path) -> None:
 
 def test_slow_command_lowers_the_rate(board: Path) -> None:
     """The question itself is what the board spends its power on."""
-    assert opened(Rpi5(board, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
-    slow = opened(Rpi5(board, clock_ns=Ticks(look_ns=40_000_000)))
+    assert opened(Rpi5Meter(board, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
+    slow = opened(Rpi5Meter(board, clock_ns=Ticks(look_ns=40_000_000)))
     assert slow.capability.rate_hz == pytest.approx(2.5)
     with pytest.raises(UsageError, match="up to 10 Hz"):
         find_meter("rpi5:rate=50")
@@ -109,11 +109,11 @@ def test_slow_command_lowers_the_rate(board: Path) -> None:
 def test_other_boards_say_why_not(tmp_path: Path) -> None:
     """A Raspberry Pi 4 shows a traceback, or 0 W."""
     older = make_board(tmp_path / "4", BOARDS["raspberry_pi_4b"])
-    assert "vcgencmd" in refused(Rpi5(older))
-    assert "no vcgencmd" in refused(Rpi5(make_board(tmp_path / "x86", BOARDS["x86_laptop"])))
+    assert "vcgencmd" in refused(Rpi5Meter(older))
+    assert "no vcgencmd" in refused(Rpi5Meter(make_board(tmp_path / "x86", BOARDS["x86_laptop"])))
     unnamed = make_board(tmp_path / "5", BOARDS["raspberry_pi_5"])
     saying(unnamed, "EXT5V_V volt(24)=5.1V")()
-    assert "only a Raspberry Pi 5" in refused(Rpi5(unnamed))
+    assert "only a Raspberry Pi 5" in refused(Rpi5Meter(unnamed))
 
 
 def test_closed_folder_of_a_command_is_no_traceback(
@@ -121,7 +121,7 @@ def test_closed_folder_of_a_command_is_no_traceback(
 ) -> None:
     """A machine whose /usr/bin a user may not enter lists no meter at all."""
     close_to_users(monkeypatch, board / "usr/bin")
-    assert "no vcgencmd" in refused(Rpi5(board))
+    assert "no vcgencmd" in refused(Rpi5Meter(board))
 
 
 @given(st.binary(max_size=200))

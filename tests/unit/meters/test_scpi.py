@@ -15,13 +15,13 @@ import pyvisa
 from support.recordings import Decoded, decoded
 from support.scpi import DataLogger, Faults, Floats, Model, Multimeter, Server, WattMeter
 
-from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.base import AbsentMeter, Flag, Header
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.scpi.device import Scpi
-from edgebench.meters.scpi.link import ANSWER_S, Link, open_link
+from edgebench.meters.scpi.link import ANSWER_S, ScpiLink, open_link
 from edgebench.meters.scpi.multimeter import aperture_cycles, polled_cycles
-from edgebench.meters.scpi.setup import Setup
+from edgebench.meters.scpi.setup import ScpiSetup
 from edgebench.meters.spool import read_header
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import TargetError, UsageError
@@ -36,7 +36,7 @@ def square(time_s: Floats) -> Floats:
 
 def meter(server: Server, answer_s: float = 2.0, **setup: Any) -> Scpi:
     """Our driver of this instrument."""
-    return Scpi(lambda: open_link(server.address, answer_s), Setup(**setup))
+    return Scpi(lambda: open_link(server.address, answer_s), ScpiSetup(**setup))
 
 
 def opened(made: Scpi) -> Header:
@@ -50,7 +50,7 @@ def refused(model: Model, faults: Faults | None = None, **setup: Any) -> str:
     """Why it cannot be used, as it is told without changing anything on it."""
     with Server(model, faults or Faults()) as server:
         answer = meter(server, 0.3, **setup).open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert not changes(server)
     return answer.reason
 
@@ -554,13 +554,13 @@ def test_nobody_at_the_address_is_told() -> None:
     with Server(DataLogger()) as server:
         address = server.address
     answer = find_meter(f"scpi:{address}").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert address in answer.reason
     nonsense = find_meter("scpi:nonsense").open()
-    assert isinstance(nonsense, Missing)
+    assert isinstance(nonsense, AbsentMeter)
     assert "no instrument at nonsense" in nonsense.reason
     unnamed = find_meter("scpi").open()
-    assert isinstance(unnamed, Missing)
+    assert isinstance(unnamed, AbsentMeter)
     assert "name one, as in scpi:TCPIP::" in unnamed.reason
 
 
@@ -576,7 +576,7 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
     with pytest.raises(UsageError, match="no option 'nonsense'"):
         find_meter("scpi:TCPIP::192.168.1.5::hislip0,4880::INSTR,nonsense=1")
     answer = find_meter("scpi:NO::such::hislip0,4880::INSTR,rate=5").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert "no instrument at NO::such::hislip0,4880::INSTR" in answer.reason
 
 
@@ -605,7 +605,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     """A traceback instead of what to install."""
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     answer = find_meter("scpi:TCPIP::127.0.0.1::1::SOCKET").open()
-    assert isinstance(answer, Missing)
+    assert isinstance(answer, AbsentMeter)
     assert answer.reason.endswith("SCPI meters need it: pip install -e '.[scpi]' (from a checkout)")
     assert "\n" not in answer.reason
 
@@ -629,9 +629,9 @@ class Messages:
 def test_interface_of_messages_is_read_message_by_message() -> None:
     """Over USB, the rest of a block is waited for in the next message, which never comes."""
     messages = Messages(b"#18" + bytes(8) + b"\n", b"WT310E\r\n")
-    link = Link(messages, "USB", is_stream=False)
+    link = ScpiLink(messages, "USB", is_stream=False)
     assert link.ask_block("FETC?") == b"#18" + bytes(8) + b"\n"
     assert link.ask("*IDN?") == b"WT310E"
     assert messages.sent == [b"FETC?\n", b"*IDN?\n"]
     with pytest.raises(TargetError, match=r"answers 'x' to `PER\?`, which is no number"):
-        Link(Messages(b"x\n"), "USB", is_stream=False).ask_number("PER?")
+        ScpiLink(Messages(b"x\n"), "USB", is_stream=False).ask_period("PER?")

@@ -13,14 +13,14 @@ from support.scpi import Faults, Floats, block, elog_block, is_kept
 
 from edgebench.meters.base import Capability, Flag, Header, LossReport, MeterInfo, Packet
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
-from edgebench.meters.scpi.data_log import FETCH_COUNT
 from edgebench.meters.scpi.decoder import BlockDecoder, make_decoder
-from edgebench.meters.scpi.setup import Kind, Settings
+from edgebench.meters.scpi.instrument import FETCH_COUNT
+from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, TargetError
 
 RATE_HZ = 1000.0
-ELOG = Settings(kind=Kind.ELOG)
+ELOG = ScpiSettings(kind=AnswerKind.ELOG)
 currents_a = st.lists(
     st.floats(1e-9, 3.0).map(lambda value: value * (-1 if value < 1e-8 else 1)),
     min_size=1,
@@ -29,7 +29,9 @@ currents_a = st.lists(
 places = st.lists(st.integers(0, 299), max_size=5).map(tuple)
 
 
-def decode(data: list[bytes], settings: Settings = ELOG) -> tuple[dict[str, Floats], LossReport]:
+def decode(
+    data: list[bytes], settings: ScpiSettings = ELOG
+) -> tuple[dict[str, Floats], LossReport]:
     """Everything that these answers hold."""
     decoder = BlockDecoder(settings, RATE_HZ)
     blocks = [found for one in data for found in decoder.feed(Packet(0, 0, one))]
@@ -100,7 +102,7 @@ def test_longest_answer_is_below_the_limit_of_a_block() -> None:
 
 def test_values_of_text_have_the_voltage_that_was_said() -> None:
     """A multimeter's amperes are printed as watts."""
-    settings = Settings(kind=Kind.MULTIMETER_MEMORY, supply_v=3.3)
+    settings = ScpiSettings(kind=AnswerKind.MULTIMETER_MEMORY, supply_v=3.3)
     found, loss = decode(
         [block(b"+1.0E-01,+9.90000000E+37,-9.9E+37,nonsense"), block(b"")], settings
     )
@@ -157,7 +159,7 @@ def test_header_that_is_damaged_is_refused() -> None:
     header = Header(driver="scpi", info=MeterInfo(vendor="", model=""), capability=capability)
     with pytest.raises(EdgebenchError):
         make_decoder(header)
-    facts = to_plain(Settings(kind=Kind.MULTIMETER))
+    facts = to_plain(ScpiSettings(kind=AnswerKind.MULTIMETER))
     with pytest.raises((EdgebenchError, ValueError)):
         make_decoder(replace(header, facts=facts))
     assert math.isnan(numbers_of(b"x")[0])

@@ -16,7 +16,7 @@ from edgebench.meters.options import Options
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.synthetic.decoder import make_decoder
+from edgebench.meters.synthetic.decoder import SyntheticDecoder
 from edgebench.meters.synthetic.device import Generator, Synthetic, make_meter
 from edgebench.meters.synthetic.waveform import Waveform, settings_of
 from edgebench.protocol.errors import UsageError
@@ -109,7 +109,7 @@ def test_noise_is_repeatable_however_it_is_read() -> None:
 
 def test_split_sample_is_put_together() -> None:
     """A read ends in the middle of a value, and every value behind it is noise."""
-    decoder = make_decoder(meter_of("ramp").open())
+    decoder = SyntheticDecoder(meter_of("ramp").open())
     data = np.arange(5.0).tobytes()
     blocks = [b for at in range(0, 40, 7) for b in decoder.feed(Packet(0, 0, data[at : at + 7]))]
     assert list(np.concatenate([block.power_w for block in blocks])) == [0, 1, 2, 3, 4]
@@ -119,7 +119,7 @@ def test_split_sample_is_put_together() -> None:
 def test_wrong_clock_is_seen() -> None:
     """The rate check has no meter that it could fail on."""
     text = "constant,rate=1000,error=5000"
-    decoder = make_decoder(meter_of(text).open())
+    decoder = SyntheticDecoder(meter_of(text).open())
     for second in range(11):
         count = round(1005 * (second > 0))
         decoder.feed(Packet(0, second * SECOND_NS, bytes(8 * count)))
@@ -131,7 +131,7 @@ def test_wrong_clock_is_seen() -> None:
 @pytest.mark.parametrize("early", [range(3), (0.9, 1.5, 2.1)])
 def test_rate_of_three_seconds_is_known(early: tuple[float, ...]) -> None:
     """The default self-test cannot tell, because the earliest arrivals are 1.2 s apart."""
-    decoder = make_decoder(meter_of("constant,rate=100").open())
+    decoder = SyntheticDecoder(meter_of("constant,rate=100").open())
     for tick in range(301):
         late_ns = 0 if tick / 100 in early else 1_000_000
         decoder.feed(Packet(0, tick * 10_000_000 + late_ns, bytes(8 * (tick > 0))))

@@ -14,7 +14,7 @@ from support.recordings import Decoded, decoded
 from support.tools import need_shared
 from support.um25c import NUMBERS, SUMMED, Faults, Um25cEmulator, record_of
 
-from edgebench.meters.base import Flag, Header, Missing
+from edgebench.meters.base import AbsentMeter, Flag, Header
 from edgebench.meters.options import Options
 from edgebench.meters.registry import find_meter
 from edgebench.meters.transport import SerialTransport
@@ -37,7 +37,7 @@ def opened(meter: Um25c) -> Header:
 def reason(emulator: Um25cEmulator) -> str:
     """It must not open; why."""
     missing = make(emulator).open()
-    assert isinstance(missing, Missing)
+    assert isinstance(missing, AbsentMeter)
     return missing.reason
 
 

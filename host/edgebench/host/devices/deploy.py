@@ -42,16 +42,6 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.identity import DEFAULT_PORT, parse_pairing_string
 
-__all__ = [
-    "DeployReport",
-    "DeployRequest",
-    "OnStep",
-    "UninstallReport",
-    "deploy",
-    "deploy_request",
-    "undeploy",
-]
-
 PAIR_TIMEOUT_S = 60.0
 
 logger = logging.getLogger(__name__)
@@ -146,7 +136,7 @@ def deploy(files: HostFiles, request: DeployRequest, on_step: OnStep | None = No
             runtimes=request.runtimes, source=request.wheels, extras=_extras(request, options),
         )  # fmt: skip
         warnings = _start(account, facts, options, on_step)
-        device = _paired(files, shell, request, options, facts)
+        device = _paired(files, shell, options, facts)
     with open_device(files, device.pin) as client:
         return DeployReport(device, client.describe(), warnings)
 
@@ -244,11 +234,7 @@ def _start(
 
 
 def _paired(
-    files: HostFiles,
-    shell: Shell,
-    request: DeployRequest,
-    options: AgentOptions,
-    facts: DeviceFacts,
+    files: HostFiles, shell: Shell, options: AgentOptions, facts: DeviceFacts
 ) -> KnownDevice:
     """The device, paired: as before if that still holds, else anew."""
     for known in files.devices():
@@ -258,7 +244,7 @@ def _paired(
                 name=options.name,
                 addresses=_first(shell.address, known.addresses),
                 port=options.port,
-                deployed_to=str(request.target),
+                deployed_to=shell.target,
                 via=TlsTransport.name,
             )
             files.remember(device)
@@ -267,12 +253,10 @@ def _paired(
                 return device
             except NotPaired:
                 break  # it has lost its list of hosts, or the list was another user's
-    return _pair(files, shell, request, facts)
+    return _pair(files, shell, facts)
 
 
-def _pair(
-    files: HostFiles, shell: Shell, request: DeployRequest, facts: DeviceFacts
-) -> KnownDevice:
+def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> KnownDevice:
     words = [facts.agent, "pair", "--json"]
     output = shell.run(words, what="pairing", timeout_s=PAIR_TIMEOUT_S)
     answers = [line for line in output.text.splitlines() if line.startswith("{")]
@@ -282,7 +266,7 @@ def _pair(
     string = parse_pairing_string(answer.pairing)
     string = replace(string, addresses=_first(shell.address, string.addresses))
     try:
-        return pair(files, str(string), deployed_to=str(request.target))
+        return pair(files, str(string), deployed_to=shell.target)
     except NotPaired:
         raise
     except TransportError as exc:

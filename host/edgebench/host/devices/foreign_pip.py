@@ -1,8 +1,8 @@
 """Runs pip as if on another machine: `python -m …foreign_pip MARKERS ARGUMENT...`.
 
-pip can be told the platform, the version and the ABI for which it looks for wheels, but it asks
-the interpreter that it runs in whether "python_version < '3.11'" holds, and so leaves out what
-only the other machine needs. Here it gets the other machine's answers.
+pip can be told for which platform, version and ABI to look for wheels, but it evaluates markers
+such as "python_version < '3.11'" for the interpreter that it runs in, and so leaves out what only
+the other machine needs. Here it evaluates them for the other machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run it."""
+    """Run pip."""
     environment: dict[str, str] = json.loads(sys.argv[1])
     markers: Any = import_module("pip._vendor.packaging.markers")
     # Its place in every pip from 20 on; should it move, this must not pass in silence.

@@ -40,14 +40,14 @@ from pathlib import Path
 from typing import Any
 
 ANSWER_MARK = "edgebench-answer "
-"""Begins the line that holds a step's answer."""
+"""First word of the line that holds a step's answer."""
 FAILURE_MARK = "edgebench-failure "
-"""Begins the line that holds a `StepFailure` instead."""
+"""First word of the line that holds a `StepFailure` instead."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
-"""numpy alone takes a minute to unpack onto an SD card."""
+"""Limit on one run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
 _NOTHING = "none"
 """Value of edgebench.meters.wiring.NOTHING."""

@@ -30,7 +30,7 @@ class Shell(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of the account, as error texts show it."""
+        """Name of the account: the `str` of its `DeployTarget`."""
         ...
 
     @property

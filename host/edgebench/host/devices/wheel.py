@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,15 +22,15 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.paths import APPLICATION
 
 PORTIONS = ("protocol", "device_profiles", "meters", "agent")
-"""What runs on a device."""
+"""Portions that run on a device."""
 RUNTIMES = ("tflite", "litert", "onnx")
-"""The extras that bring a runtime; the names of the runtimes, too."""
+"""Extras that bring a runtime; also the names of the runtimes."""
 METER_EXTRAS = extras_of(tuple(DRIVERS))
-"""The extras that bring what a meter's driver needs."""
+"""Extras that bring what a meter's driver needs."""
 DEVICE_EXTRAS = (*RUNTIMES, "runtimes", *METER_EXTRAS)
 _EXTRA = re.compile(r"""\bextra\s*==\s*['"]([\w.-]+)['"]""")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first moment that a zip file can hold."""
+"""Earliest time that a zip file can hold."""
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _COPIED_FIELDS = (
     "Name",
@@ -43,10 +43,10 @@ _COPIED_FIELDS = (
 
 
 def build_wheel(directory: Path) -> Path:
-    """Write the wheel into this directory; its path.
+    """Write edgebench's wheel into this directory; its path.
 
     Raises:
-        UsageError: edgebench is not installed here, only lies on the path.
+        UsageError: edgebench is not installed here, but only on the path.
     """
     own = _own()
     info = f"{APPLICATION}-{own.version}.dist-info"
@@ -69,7 +69,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def extra_packages() -> dict[str, frozenset[str]]:
-    """The packages that each extra adds to what every device gets, by runtime or meter's extra."""
+    """Packages that each extra of a runtime or a meter adds to what every device gets."""
     names: dict[str, set[str]] = {}
     for requirement in _own().requires or ():
         extra = _extra_of(requirement)
@@ -80,7 +80,7 @@ def extra_packages() -> dict[str, frozenset[str]]:
 
 
 def normalized(text: str) -> str:
-    """The name of a package as it is compared, from a requirement or a wheel's file name.
+    """Name of a package in the form that compares, from a requirement or a wheel's file name.
 
     >>> normalized("tflite-runtime>=2.13; extra == 'x'"), normalized("tflite_runtime-2.14-cp311")
     ('tflite-runtime', 'tflite-runtime')
@@ -143,11 +143,8 @@ def _entry_points(own: Distribution) -> str:
 
 
 def _record(members: dict[str, bytes], own_name: str) -> str:
-    lines: Iterable[str] = (
-        f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in members.items()
-    )
+    lines = []
+    for name, data in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        lines.append(f"{name},sha256={digest},{len(data)}\n")
     return "".join(lines) + f"{own_name},,\n"
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")

@@ -13,7 +13,7 @@ from pathlib import Path
 from edgebench.host.power.stored import Session, judged
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE
 from edgebench.host.store.recording import write_power
-from edgebench.meters.base import Header, Meter, MeterSession, Missing
+from edgebench.meters.base import AbsentMeter, Header, Meter, MeterSession
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -52,21 +52,21 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     except BaseException:  # Ctrl-C as well: a port stays taken, a driver of the kernel's away
         _let_go(meter)
         raise
-    if isinstance(header, Missing):
+    if isinstance(header, AbsentMeter):
         raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
     return meter, header
 
 
-def look_at_meters() -> dict[str, Header | Missing]:
+def look_at_meters() -> dict[str, Header | AbsentMeter]:
     """What there is of each driver's meters; one that fails keeps no other from being told."""
-    found: dict[str, Header | Missing] = {}
+    found: dict[str, Header | AbsentMeter] = {}
     for name in DRIVERS:
         meter = find_meter(name)
         try:
             with _in_one_line(meter):
                 found[name] = meter.open()
         except EdgebenchError as exc:
-            found[name] = Missing(str(exc))
+            found[name] = AbsentMeter(str(exc))
         finally:
             _let_go(meter)
     return found

@@ -22,7 +22,7 @@ from edgebench.host.show.units import (
     format_watts,
     format_watts_within,
 )
-from edgebench.meters.base import Header, Missing
+from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
@@ -30,14 +30,14 @@ from edgebench.protocol.codec import to_plain
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 
 
-def print_list(found: Mapping[str, Header | Missing], *, as_json: bool) -> None:
+def print_list(found: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
     """Every driver, and what is there of it."""
     if as_json:
         _print_json({"meters": {name: to_plain(one) for name, one in found.items()}})
         return
     table = plain_table("meter", "what it is", "here")
     for name, one in found.items():
-        if isinstance(one, Missing):
+        if isinstance(one, AbsentMeter):
             here = Text(f"no: {one.reason}", style="yellow")
         else:
             here = Text(", ".join(c.name for c in one.capability.channels), style="green")

@@ -14,17 +14,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Missing
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.cable import refuse_backwards, sign_of
-from edgebench.meters.fnirsi.decoder import Settings
-from edgebench.meters.fnirsi.reports import INIT, START, Framer, command, is_data, samples_of
+from edgebench.meters.fnirsi.decoder import FnirsiSettings
+from edgebench.meters.fnirsi.reports import INIT, START, ReportFramer, command, is_data, samples_of
 from edgebench.meters.hid import HidDevice, HidTransport, choose_device
+from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Transport
-from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+from edgebench.protocol.errors import TargetError, UsageError
 
 MODELS = {
     (0x0483, 0x003A): ("FNB48", 0.5),
@@ -40,107 +41,37 @@ RATE_HZ = 100.0
 _RATE_LIMITS_HZ = (90.0, 110.0)
 _SMOOTHING_MAX_S = 0.5
 _LIMIT_V, _LIMIT_A = 28.0, 7.0
-"""Of the largest, the FNB58; assumed for the others."""
+"""Assumed, for all of them. If the range of a tester ends earlier, values that it clips have no
+flag."""
 _AWAKE_S = 0.5
 _QUIET_S = 0.1
 _ANSWER_S = 2.0
-_ASSUMED = "assumed: what FNIRSI says of its testers was not at hand"
+_ASSUMED = "assumed: no data sheet of FNIRSI's was at hand"
+"""If a tester is worse than this, the stated uncertainty is too small."""
 
 
-class Fnirsi:
-    """One tester."""
-
-    name = "fnirsi"
-
-    def __init__(
-        self,
-        find: Callable[[], HidDevice],
-        *,
-        connect: Callable[[str], Transport] = HidTransport,
-        rate_hz: float = RATE_HZ,
-        is_reversed: bool = False,
-    ) -> None:
-        self._find = find
-        self._connect = connect
-        self._rate_hz = rate_hz
-        self._is_reversed = is_reversed
-        self._awake: Awake | None = None
-        self._header: Header | None = None
-
-    def open(self) -> Header | Missing:
-        """Find it, and see that it sends what can be understood."""
-        try:
-            device = self._find()
-            _refuse_other(device)
-            self._awake = Awake(self._connect(device.path))
-            try:
-                power_w = self._awake.first_power_w() * sign_of(self._is_reversed)
-            finally:
-                self._awake.stop()
-            refuse_backwards(power_w, is_reversed=self._is_reversed)
-        except EdgebenchError as exc:
-            self.close()
-            return Missing(str(exc))
-        self._header = self._describe(device)
-        return self._header
-
-    def session(self, path: Path) -> StreamSession:
-        """A recording."""
-        awake, header = self._awake, self._header
-        if awake is None or header is None:
-            raise MeasurementError("the FNIRSI tester is not open")
-        return StreamSession(awake, header, path, start=awake.start, stop=awake.stop)
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._awake is not None:
-            self._awake.close()
-            self._awake = None
-
-    def _describe(self, device: HidDevice) -> Header:
-        model, smoothing_s = MODELS.get(
-            (device.vendor, device.product), ("USB tester", _SMOOTHING_MAX_S)
-        )
-        return Header(
-            driver=self.name,
-            info=MeterInfo(
-                vendor="FNIRSI", model=model, serial=device.serial, raw_metadata=device.name
-            ),
-            capability=Capability(
-                driver=self.name,
-                channels=(Channel("input", "USB cable to the device"),),
-                rate_hz=self._rate_hz,
-                is_averaging=False,
-                is_uniform=True,
-                smoothing_s=smoothing_s,
-                clock_domain=f"meter:fnirsi:{device.serial or 'unknown'}",
-                loss_detection="wallclock",
-                min_window_s=10 * smoothing_s,
-                current_limits=(CurrentLimit(limit_a=_LIMIT_A, reference=_ASSUMED),),
-            ),
-            uncertainty=_uncertainty(smoothing_s),
-            facts=to_plain(
-                Settings(is_reversed=self._is_reversed, limit_v=_LIMIT_V, limit_a=_LIMIT_A)
-            ),
-        )
-
-
-class Awake:
+class KeepAlive:
     """A transport to a tester that would fall silent after a second."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, device: HidDevice) -> None:
         self._transport = transport
+        self.device = device
         self._told_s = 0.0
 
     def start(self) -> None:
         """Have it send from now on."""
-        self._until_quiet()
+        self.stop()
         self.write(command(INIT))
         self._tell()
 
     def stop(self) -> None:
         """Let it fall silent."""
-        self._until_quiet()
+        deadline_s = time.monotonic() + _ANSWER_S
+        while self._transport.read(_QUIET_S):
+            if time.monotonic() > deadline_s:
+                raise TargetError(
+                    f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
+                )
 
     def read(self, timeout_s: float) -> bytes:
         """What has come; tells the tester to go on."""
@@ -163,7 +94,7 @@ class Awake:
             TargetError: nobody does, or it is something else.
         """
         self.start()
-        framer, deadline_s, reports = Framer(), time.monotonic() + _ANSWER_S, 0
+        framer, deadline_s, reports = ReportFramer(), time.monotonic() + _ANSWER_S, 0
         heard = 0
         while (left_s := deadline_s - time.monotonic()) > 0:
             data = self.read(min(left_s, _QUIET_S))
@@ -182,19 +113,70 @@ class Awake:
         self.write(command(START))
         self._told_s = time.monotonic()
 
-    def _until_quiet(self) -> None:
-        deadline_s = time.monotonic() + _ANSWER_S
-        while self._transport.read(_QUIET_S):
-            if time.monotonic() > deadline_s:
-                raise TargetError(
-                    f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
-                )
+
+class Fnirsi(InstrumentMeter[KeepAlive]):
+    """One tester."""
+
+    name = "fnirsi"
+
+    def __init__(
+        self,
+        find: Callable[[], HidDevice],
+        *,
+        connect: Callable[[str], Transport] = HidTransport,
+        rate_hz: float = RATE_HZ,
+        is_reversed: bool = False,
+    ) -> None:
+        super().__init__(lambda: _wake(find(), connect))
+        self._rate_hz = rate_hz
+        self._is_reversed = is_reversed
+
+    def _describe(self, connection: KeepAlive) -> Header:
+        """See that it sends what can be understood."""
+        try:
+            power_w = connection.first_power_w() * sign_of(self._is_reversed)
+        finally:
+            connection.stop()
+        refuse_backwards(power_w, is_reversed=self._is_reversed)
+        device = connection.device
+        model, smoothing_s = MODELS.get(
+            (device.vendor, device.product), ("USB tester", _SMOOTHING_MAX_S)
+        )
+        smears = "the tester smears changes of power; fqueze/usb-power-profiling, README"
+        settings = FnirsiSettings(is_reversed=self._is_reversed, limit_v=_LIMIT_V, limit_a=_LIMIT_A)
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="FNIRSI", model=model, serial=device.serial, raw_metadata=device.name
+            ),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("input", "USB cable to the device"),),
+                rate_hz=self._rate_hz,
+                is_averaging=False,
+                is_uniform=True,
+                smoothing_s=smoothing_s,
+                clock_domain=f"meter:fnirsi:{device.serial or 'unknown'}",
+                loss_detection="wallclock",
+                min_window_s=10 * smoothing_s,
+                current_limits=(CurrentLimit(limit_a=_LIMIT_A, reference=_ASSUMED),),
+            ),
+            uncertainty=(
+                term(Kind.GAIN, 0.01, _ASSUMED),
+                term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
+                term(Kind.TIMEBASE, 200e-6, "assumed; what a recording of a minute would show"),
+                term(Kind.EDGE, smoothing_s, smears),
+            ),
+            facts=to_plain(settings),
+        )
+
+    def _record(self, connection: KeepAlive, header: Header, path: Path) -> StreamSession:
+        return StreamSession(connection, header, path, start=connection.start, stop=connection.stop)
 
 
 def make_meter(options: Options) -> Fnirsi:
     """From a path or a serial number, if any, and options."""
-    given_hz = options.number("rate")
-    rate_hz = RATE_HZ if given_hz is None else given_hz
+    rate_hz = options.number("rate", RATE_HZ) or 0.0
     low_hz, high_hz = _RATE_LIMITS_HZ
     if not low_hz <= rate_hz <= high_hz:
         raise UsageError(
@@ -206,30 +188,11 @@ def make_meter(options: Options) -> Fnirsi:
     return Fnirsi(lambda: choose_device(MODELS, address), rate_hz=rate_hz, is_reversed=is_reversed)
 
 
-def _refuse_other(device: HidDevice) -> None:
-    """A path may be that of any keyboard."""
+def _wake(device: HidDevice, connect: Callable[[str], Transport]) -> KeepAlive:
+    """Connect to a device, unless it is no tester: a path may be that of any keyboard."""
     if device.vendor and (device.vendor, device.product) not in MODELS:
         raise UsageError(
             f"{device.path} is no FNIRSI tester but {device.name or 'another device'} "
             f"({device.vendor:04x}:{device.product:04x})"
         )
-
-
-def _uncertainty(smoothing_s: float) -> tuple[UncertaintyTerm, ...]:
-    return (
-        UncertaintyTerm(kind=Kind.GAIN, value=0.01, unit=Unit.RATIO, reference=_ASSUMED),
-        UncertaintyTerm(kind=Kind.OFFSET, value=1e-3, unit=Unit.AMPERE, reference=_ASSUMED),
-        UncertaintyTerm(
-            kind=Kind.TIMEBASE,
-            value=200e-6,
-            unit=Unit.RATIO,
-            reference="assumed; what a recording of a minute would show",
-        ),
-        UncertaintyTerm(
-            kind=Kind.EDGE,
-            value=smoothing_s,
-            unit=Unit.SECOND,
-            is_common=False,
-            reference="the tester smears changes of power; fqueze/usb-power-profiling, README",
-        ),
-    )
+    return KeepAlive(connect(device.path), device)

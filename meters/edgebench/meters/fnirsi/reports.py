@@ -80,7 +80,7 @@ def samples_of(report: bytes) -> tuple[Floats, Floats]:
 
 
 @dataclass(slots=True)
-class Framer:
+class ReportFramer:
     """Finds whole reports among the bytes; those with a wrong checksum are none."""
 
     _skipped_bytes: int = 0

@@ -24,7 +24,7 @@ OnBlock = Callable[[str, Any], None]
 """Topic and value."""
 
 
-class Driver(Protocol):
+class JoulescopeDriver(Protocol):
     """The part of `pyjoulescope_driver.Driver` that is used."""
 
     def device_paths(self) -> list[str]:
@@ -63,7 +63,7 @@ class Driver(Protocol):
 class BlockStream:
     """Signals of one device, in the order in which their blocks come."""
 
-    def __init__(self, driver: Driver, path: str, topics: Sequence[str]) -> None:
+    def __init__(self, driver: JoulescopeDriver, path: str, topics: Sequence[str]) -> None:
         self._driver = driver
         self._path = path
         self._topics = topics
@@ -104,12 +104,6 @@ class BlockStream:
             self._line.clear()
             self._waiting_bytes = 0
         return data
-
-    def write(self, data: bytes) -> None:
-        """Nothing is said to it but by topics."""
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _listen(self, topic: str, fn: OnBlock) -> None:
         self._driver.subscribe(topic, "pub", fn)

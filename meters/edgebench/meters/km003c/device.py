@@ -16,12 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from edgebench.meters.base import Capability, Channel, Header, MeterInfo, MeterSession, Missing
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.bulk import BulkTransport, find_device
 from edgebench.meters.cable import refuse_backwards, sign_of
-from edgebench.meters.km003c.decoder import LIMIT_A, Settings
+from edgebench.meters.instrument import InstrumentMeter
+from edgebench.meters.km003c.decoder import LIMIT_A, Km003cSettings
 from edgebench.meters.km003c.messages import (
     ACCEPT,
     ADC,
@@ -34,15 +36,15 @@ from edgebench.meters.km003c.messages import (
     STOP_GRAPH,
     kind_of,
     question,
-    queued_of,
+    samples_of,
     values_of,
 )
 from edgebench.meters.options import Options
-from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading
+from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading, timed
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+from edgebench.protocol.errors import TargetError, UsageError
 
 MODELS = {(0x5FC9, 0x0061): "KM002C", (0x5FC9, 0x0063): "KM003C"}
 RATE_HZ = 200.0
@@ -51,121 +53,30 @@ _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _ANSWER_S = 1.0
 _SILENT_ANSWERS = 5
 _FETCH_S = 0.02
-"""Of the queue: an answer holds 48 samples at most, so at 50 ms they would come too slowly."""
+"""Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
 """So many may be left of whoever asked before."""
 _QUIET_S = 0.02
-_ASSUMED = "assumed: what ChargerLAB says of it was not at hand"
+_ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
+"""If a tester is worse than this, the stated uncertainty is too small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """As the user asked for."""
+class Km003cSetup:
+    """What is asked for."""
 
     rate_hz: float = RATE_HZ
     is_queue: bool = False
     is_reversed: bool = False
 
 
-class Km003c:
-    """One tester."""
-
-    name = "km003c"
-
-    def __init__(
-        self,
-        connect: Callable[[], BulkTransport],
-        setup: Setup | None = None,
-        *,
-        answer_s: float = _ANSWER_S,
-    ) -> None:
-        self._connect = connect
-        self.setup = setup or Setup()
-        self._answer_s = answer_s
-        self._dialog: Dialog | None = None
-        self._header: Header | None = None
-
-    def open(self) -> Header | Missing:
-        """Find it, ask for a reading, and for its queue if that is wanted."""
-        try:
-            transport = self._connect()
-            self._dialog = Dialog(transport, self._answer_s)
-            voltage_v, current_a = self._dialog.first_reading()
-            is_reversed = self.setup.is_reversed
-            power_w = voltage_v * current_a * sign_of(is_reversed)
-            refuse_backwards(power_w, is_reversed=is_reversed)
-            if self.setup.is_queue:
-                self._try_queue(self._dialog)
-            self._header = self._describe(*transport.texts())
-        except EdgebenchError as exc:
-            self.close()
-            return Missing(str(exc))
-        return self._header
-
-    def session(self, path: Path) -> MeterSession:
-        """A recording."""
-        dialog, header = self._dialog, self._header
-        if dialog is None or header is None:
-            raise MeasurementError("the KM003C is not open")
-        if not self.setup.is_queue:
-            return PolledSession(lambda: [dialog.reading()], header, path)
-        return StreamSession(
-            dialog, header, path, start=lambda: self._start(dialog), stop=dialog.stop_graph
-        )
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._dialog is not None:
-            self._dialog.close()
-            self._dialog = None
-
-    def _start(self, dialog: Dialog) -> None:
-        dialog.start_graph(QUEUE_RATES_HZ.index(round(self.setup.rate_hz)))
-
-    def _try_queue(self, dialog: Dialog) -> None:
-        """See whether it gives its queue to us."""
-        try:
-            self._start(dialog)
-            deadline_s = time.monotonic() + _FIRST_S
-            while not _has_samples(dialog.read(_FETCH_S)):
-                if time.monotonic() > deadline_s:
-                    raise TargetError(
-                        "this tester gives its queue to its maker's programs only: leave out "
-                        f"`queue`, and it is asked {RATE_MAX_HZ:g} times a second at most"
-                    )
-        finally:  # also where it falls silent: a queue that nobody empties goes on filling
-            dialog.stop_graph()
-
-    def _describe(self, product: str, serial: str) -> Header:
-        setup = self.setup
-        return Header(
-            driver=self.name,
-            info=MeterInfo(vendor="ChargerLAB", model=product or "POWER-Z KM003C", serial=serial),
-            capability=Capability(
-                driver=self.name,
-                channels=(Channel("input", "USB cable to the device"),),
-                rate_hz=setup.rate_hz,
-                is_averaging=False,
-                is_uniform=setup.is_queue,
-                clock_domain=(
-                    f"meter:km003c:{serial or 'unknown'}" if setup.is_queue else HOST_CLOCK
-                ),
-                loss_detection="counter" if setup.is_queue else "wallclock",
-                min_window_s=20 / setup.rate_hz,
-                arrival_error_s=_FETCH_S,
-                current_limits=(CurrentLimit(limit_a=LIMIT_A, reference=_ASSUMED),),
-            ),
-            uncertainty=_uncertainty(setup),
-            facts=to_plain(Settings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
-        )
-
-
-class Dialog:
+class Km003cDialog:
     """Questions, each with the answer that has its number."""
 
     def __init__(self, transport: BulkTransport, answer_s: float) -> None:
         self._transport = transport
+        self.texts = transport.texts
         self._answer_s = answer_s
         self._number = 0
         self._silent_count = 0
@@ -203,9 +114,7 @@ class Dialog:
 
     def reading(self) -> Reading:
         """One, with the middle of the time it took."""
-        before_ns = time.perf_counter_ns()
-        message = self.ask(GET_DATA, ADC)
-        return (before_ns + time.perf_counter_ns()) // 2, message or None
+        return timed(lambda: self.ask(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:
         """Have it fill its queue.
@@ -229,18 +138,90 @@ class Dialog:
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
         return message if is_data else b""
 
-    def write(self, data: bytes) -> None:
-        """Send one message."""
-        self._transport.write(data)
-
     def close(self) -> None:
         """Let go."""
         self._transport.close()
 
 
+class Km003c(InstrumentMeter[Km003cDialog]):
+    """One tester."""
+
+    name = "km003c"
+
+    def __init__(
+        self,
+        connect: Callable[[], BulkTransport],
+        setup: Km003cSetup | None = None,
+        *,
+        answer_s: float = _ANSWER_S,
+    ) -> None:
+        super().__init__(lambda: Km003cDialog(connect(), answer_s))
+        self.setup = setup or Km003cSetup()
+
+    def _describe(self, connection: Km003cDialog) -> Header:
+        """Ask for a reading, and for its queue if that is wanted."""
+        setup = self.setup
+        voltage_v, current_a = connection.first_reading()
+        power_w = voltage_v * current_a * sign_of(setup.is_reversed)
+        refuse_backwards(power_w, is_reversed=setup.is_reversed)
+        if setup.is_queue:
+            self._try_queue(connection)
+        product, serial = connection.texts()
+        own_clock = f"meter:km003c:{serial or 'unknown'}"
+        crystal = (term(Kind.TIMEBASE, 100e-6, "assumed: a crystal"),)
+        return Header(
+            driver=self.name,
+            info=MeterInfo(vendor="ChargerLAB", model=product or "POWER-Z KM003C", serial=serial),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("input", "USB cable to the device"),),
+                rate_hz=setup.rate_hz,
+                is_averaging=False,
+                is_uniform=setup.is_queue,
+                clock_domain=own_clock if setup.is_queue else HOST_CLOCK,
+                loss_detection="counter" if setup.is_queue else "wallclock",
+                min_window_s=20 / setup.rate_hz,
+                arrival_error_s=_FETCH_S,
+                current_limits=(CurrentLimit(limit_a=LIMIT_A, reference=_ASSUMED),),
+            ),
+            uncertainty=(
+                *(crystal if setup.is_queue else ()),
+                term(Kind.GAIN, 5e-3, _ASSUMED),
+                term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
+                term(Kind.EDGE, 1 / setup.rate_hz, "instants, that far apart"),
+            ),
+            facts=to_plain(Km003cSettings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
+        )
+
+    def _record(
+        self, connection: Km003cDialog, header: Header, path: Path
+    ) -> PolledSession | StreamSession:
+        if not self.setup.is_queue:
+            return PolledSession(lambda: [connection.reading()], header, path)
+        start, stop = partial(self._start, connection), connection.stop_graph
+        return StreamSession(connection, header, path, start=start, stop=stop)
+
+    def _start(self, dialog: Km003cDialog) -> None:
+        dialog.start_graph(QUEUE_RATES_HZ.index(round(self.setup.rate_hz)))
+
+    def _try_queue(self, dialog: Km003cDialog) -> None:
+        """See whether it gives its queue to us."""
+        try:
+            self._start(dialog)
+            deadline_s = time.monotonic() + _FIRST_S
+            while not _has_samples(dialog.read(_FETCH_S)):
+                if time.monotonic() > deadline_s:
+                    raise TargetError(
+                        "this tester gives its queue to its maker's programs only: leave out "
+                        f"`queue`, and it is asked {RATE_MAX_HZ:g} times a second at most"
+                    )
+        finally:  # also where it falls silent: a queue that nobody empties goes on filling
+            dialog.stop_graph()
+
+
 def _has_samples(message: bytes) -> bool:
     try:
-        return bool(message) and len(queued_of(message).sequence) > 0
+        return bool(message) and len(samples_of(message).sequence) > 0
     except ValueError:  # damaged on the way; there will be others
         return False
 
@@ -256,7 +237,7 @@ def make_meter(options: Options) -> Km003c:
         raise UsageError(
             f"a KM003C is asked 1 to {RATE_MAX_HZ:g} times a second, asked for {rate_hz:g}"
         )
-    setup = Setup(rate_hz=rate_hz, is_queue=is_queue, is_reversed=options.switch("reversed"))
+    setup = Km003cSetup(rate_hz=rate_hz, is_queue=is_queue, is_reversed=options.switch("reversed"))
     serial = options.finish().address
     return Km003c(lambda: connect(serial), setup)
 
@@ -268,22 +249,4 @@ def connect(serial: str = "", backend: object = None) -> BulkTransport:
         interface=_INTERFACE,
         out_endpoint=_OUT,
         in_endpoint=_IN,
-    )
-
-
-def _uncertainty(setup: Setup) -> tuple[UncertaintyTerm, ...]:
-    own_clock = UncertaintyTerm(
-        kind=Kind.TIMEBASE, value=100e-6, unit=Unit.RATIO, reference="assumed: a crystal"
-    )
-    return (
-        *((own_clock,) if setup.is_queue else ()),
-        UncertaintyTerm(kind=Kind.GAIN, value=5e-3, unit=Unit.RATIO, reference=_ASSUMED),
-        UncertaintyTerm(kind=Kind.OFFSET, value=1e-3, unit=Unit.AMPERE, reference=_ASSUMED),
-        UncertaintyTerm(
-            kind=Kind.EDGE,
-            value=1 / setup.rate_hz,
-            unit=Unit.SECOND,
-            is_common=False,
-            reference="instants, that far apart",
-        ),
     )

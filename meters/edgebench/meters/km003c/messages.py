@@ -43,7 +43,7 @@ _QUEUED = np.dtype(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Queued:
+class QueueSamples:
     """Samples of one answer; arrays have shape (n,)."""
 
     sequence: NDArray[np.uint16]
@@ -74,7 +74,7 @@ def values_of(message: bytes) -> tuple[float, float]:
     return voltage_uv * MICRO, current_ua * MICRO
 
 
-def queued_of(message: bytes) -> Queued:
+def samples_of(message: bytes) -> QueueSamples:
     """Samples of an answer to GET_DATA ADC_QUEUE; there may be none.
 
     Raises:
@@ -85,7 +85,7 @@ def queued_of(message: bytes) -> Queued:
     if len(payload) != count * _QUEUED.itemsize:
         raise ValueError(f"{count} samples in {len(payload)} bytes")
     found: NDArray[np.void] = np.frombuffer(payload, _QUEUED)
-    return Queued(
+    return QueueSamples(
         sequence=found["sequence"],
         voltage_v=found["voltage_uv"] * MICRO,
         current_a=found["current_ua"] * MICRO,

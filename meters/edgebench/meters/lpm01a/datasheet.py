@@ -9,8 +9,8 @@ from __future__ import annotations
 from edgebench.meters.base import Capability, Channel
 from edgebench.meters.lpm01a import ascii as text
 from edgebench.meters.lpm01a import binary
-from edgebench.meters.lpm01a.settings import Setup
-from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit
+from edgebench.meters.lpm01a.settings import Lpm01aSetup
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
 
 DROP_V = 0.06
 """The supply falls by less than this below what is set."""
@@ -22,12 +22,12 @@ _FINEST = {binary.RADIX: 8, text.RADIX: 10}
 """Steps below a nanoampere are below what it resolves."""
 
 
-def highest_current_a(setup: Setup) -> float:
+def highest_current_a(setup: Lpm01aSetup) -> float:
     """Of the measuring range; above it the accuracy is not given."""
     return _STATIC_MAX_A if setup.is_static else _DYNAMIC_MAX_A
 
 
-def capability(name: str, setup: Setup, serial: str) -> Capability:
+def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
     """Of a unit that is set up like this."""
     return Capability(
         driver=name,
@@ -48,38 +48,31 @@ def capability(name: str, setup: Setup, serial: str) -> Capability:
     )
 
 
-def uncertainty(setup: Setup, supply_v: float) -> tuple[UncertaintyTerm, ...]:
+def uncertainty(setup: Lpm01aSetup, supply_v: float) -> tuple[UncertaintyTerm, ...]:
     """Gain, the format's steps by exponent, supply and clock."""
-    gain = UncertaintyTerm(
-        kind=Kind.GAIN,
-        value=_ACCURACY,
-        unit=Unit.RATIO,
-        origin=Origin.DATASHEET if setup.is_static else Origin.TYPICAL,
-        reference=f"{_TABLE}: {'below' if setup.is_static else 'about'} 2 %",
+    is_static, is_energy = setup.is_static, setup.is_energy
+    gain = term(
+        Kind.GAIN,
+        _ACCURACY,
+        f"{_TABLE}: {'below' if is_static else 'about'} 2 %",
+        origin=Origin.DATASHEET if is_static else Origin.TYPICAL,
     )
-    supply = UncertaintyTerm(
-        kind=Kind.VOLTAGE,
-        value=DROP_V / supply_v,
-        unit=Unit.RATIO,
-        origin=Origin.ASSUMED if setup.is_energy else Origin.DATASHEET,
-        reference=f"{_TABLE}: drop below 60 mV",
-    )
-    clock = UncertaintyTerm(kind=Kind.TIMEBASE, value=50e-6, unit=Unit.RATIO, reference="a crystal")
-    return (gain, *_steps(setup), supply, clock)
-
-
-def _steps(setup: Setup) -> list[UncertaintyTerm]:
     radix = text.RADIX if setup.is_ascii else binary.RADIX
-    scale = setup.rate_hz if setup.is_energy else 1
-    return [
-        UncertaintyTerm(
-            kind=Kind.RESOLUTION,
-            value=scale * float(radix) ** -exponent,
-            unit=Unit.WATT if setup.is_energy else Unit.AMPERE,
-            range=exponent,
-            is_common=False,
+    steps = [
+        term(
+            Kind.RESOLUTION,
+            (setup.rate_hz if is_energy else 1) * float(radix) ** -exponent,
+            "UM2243: the format of a value",
+            Unit.WATT if is_energy else Unit.AMPERE,
+            of_range=exponent,
             origin=Origin.DATASHEET,
-            reference="UM2243: the format of a value",
         )
         for exponent in range(_FINEST[radix] + 1)
     ]
+    supply = term(
+        Kind.VOLTAGE,
+        DROP_V / supply_v,
+        f"{_TABLE}: drop below 60 mV",
+        origin=Origin.ASSUMED if is_energy else Origin.DATASHEET,
+    )
+    return (gain, *steps, supply, term(Kind.TIMEBASE, 50e-6, "a crystal"))

@@ -16,17 +16,25 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from edgebench.meters.base import Header, MeterInfo, Missing
+from edgebench.meters.base import Header, MeterInfo
+from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.lpm01a.datasheet import capability, uncertainty
-from edgebench.meters.lpm01a.dialog import ANSWER_S, Dialog
-from edgebench.meters.lpm01a.settings import SUPPLY_LIMITS_V, Settings, Setup, check, parse_setup
+from edgebench.meters.lpm01a.dialog import ANSWER_S, Lpm01aDialog
+from edgebench.meters.lpm01a.settings import (
+    SUPPLY_LIMITS_V,
+    Lpm01aSettings,
+    Lpm01aSetup,
+    check,
+    parse_setup,
+)
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Connect, SerialTransport, find_port
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+from edgebench.protocol.errors import TargetError, UsageError
 
 USB_ID = (0x0483, 0x5740)
 """Of every serial port that is made with ST's software, too: what answers is asked who it is."""
@@ -34,66 +42,59 @@ BAUD_RATE = 3_686_400
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
 
-class Lpm01a:
+class Lpm01a(InstrumentMeter[Lpm01aDialog]):
     """One unit."""
 
     name = "lpm01a"
 
-    def __init__(self, connect: Connect, setup: Setup, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, connect: Connect, setup: Lpm01aSetup, *, answer_s: float = ANSWER_S) -> None:
+        super().__init__(lambda: Lpm01aDialog(connect(), answer_s))
         check(setup)
-        self._connect = connect
         self._setup = setup
-        self._answer_s = answer_s
-        self._dialog: Dialog | None = None
-        self._header: Header | None = None
         self._is_taken = False
         """Controlled by us, not by its own buttons."""
         self._is_set_up = False
         self._is_powered = False
-        """By us, and not switched off yet."""
+        """Switched on by us, and not off yet."""
 
-    def open(self) -> Header | Missing:
+    def _describe(self, connection: Lpm01aDialog) -> Header:
         """Ask the unit what it is; what it was left streaming is stopped, or it would not say."""
-        try:
-            self._dialog = Dialog(self._connect(), self._answer_s)
-            self._dialog.rouse("powershield")
-            info = _identify(self._dialog)
-            supply_v = self._supply_v(self._dialog)
-        except EdgebenchError as exc:
-            self.close()
-            return Missing(str(exc))
-        self._header = self._describe(info, supply_v)
-        return self._header
-
-    def session(self, path: Path) -> StreamSession:
-        """A recording."""
-        dialog, header = self._dialog, self._header
-        if dialog is None or header is None:
-            raise MeasurementError("the LPM01A is not open")
-        return StreamSession(
-            dialog,
-            header,
-            path,
-            start=lambda: self._start(dialog),
-            stop=lambda: self._stop(dialog),
+        connection.rouse("powershield")
+        answers = {
+            command: connection.ask(command) for command in ("version", "powershield", "status")
+        }
+        serial = answers["powershield"].rpartition("present")[2].strip(" :")
+        supply_v = self._supply_v(connection)
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="STMicroelectronics",
+                model="X-NUCLEO-LPM01A",
+                serial=serial,
+                firmware=answers["version"],
+                raw_metadata="\n".join(f"{name}: {answer}" for name, answer in answers.items()),
+            ),
+            capability=capability(self.name, self._setup, serial),
+            uncertainty=uncertainty(self._setup, supply_v),
+            facts=to_plain(Lpm01aSettings(setup=self._setup, supply_v=supply_v)),
         )
 
-    def close(self) -> None:
-        """Give control back, and let go of the port."""
-        if self._dialog is None:
-            return
-        dialog, self._dialog = self._dialog, None
+    def _record(self, connection: Lpm01aDialog, header: Header, path: Path) -> StreamSession:
+        start, stop = partial(self._start, connection), partial(self._stop, connection)
+        return StreamSession(connection, header, path, start=start, stop=stop)
+
+    def _release(self, connection: Lpm01aDialog) -> None:
         try:
             with suppress(TargetError):  # it is gone: nothing is left to give back
                 if self._is_powered:  # a session could not be ended
-                    dialog.write(b"stop\npwr off\n")
+                    connection.write(b"stop\npwr off\n")
                 if self._is_taken:
-                    dialog.write(b"hrc\n")
+                    connection.write(b"hrc\n")
         finally:
-            dialog.close()
+            connection.close()
             self._is_taken = self._is_set_up = self._is_powered = False
 
-    def _start(self, dialog: Dialog) -> None:
+    def _start(self, dialog: Lpm01aDialog) -> None:
         if not self._is_set_up:
             self._take(dialog)
             for command in _commands(self._setup):
@@ -104,7 +105,7 @@ class Lpm01a:
             dialog.ask("pwr on")
         dialog.ask("start")
 
-    def _stop(self, dialog: Dialog) -> None:
+    def _stop(self, dialog: Lpm01aDialog) -> None:
         try:
             dialog.stop()
         finally:
@@ -112,11 +113,11 @@ class Lpm01a:
                 dialog.ask("pwr off")
                 self._is_powered = False
 
-    def _take(self, dialog: Dialog) -> None:
+    def _take(self, dialog: Lpm01aDialog) -> None:
         self._is_taken = True
         dialog.ask("htc")
 
-    def _supply_v(self, dialog: Dialog) -> float:
+    def _supply_v(self, dialog: Lpm01aDialog) -> float:
         """What is going to be set, or what the unit says that is set."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
@@ -134,15 +135,6 @@ class Lpm01a:
             )
         return supply_v
 
-    def _describe(self, info: MeterInfo, supply_v: float) -> Header:
-        return Header(
-            driver=self.name,
-            info=info,
-            capability=capability(self.name, self._setup, info.serial),
-            uncertainty=uncertainty(self._setup, supply_v),
-            facts=to_plain(Settings(setup=self._setup, supply_v=supply_v)),
-        )
-
 
 def make_meter(options: Options) -> Lpm01a:
     """From `/dev/ttyACM0,supply=3.3,rate=100k,output=energy`; without a port, the only unit."""
@@ -151,26 +143,16 @@ def make_meter(options: Options) -> Lpm01a:
     return Lpm01a(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup)
 
 
-def _identify(dialog: Dialog) -> MeterInfo:
-    answers = {command: dialog.ask(command) for command in ("version", "powershield", "status")}
-    return MeterInfo(
-        vendor="STMicroelectronics",
-        model="X-NUCLEO-LPM01A",
-        serial=answers["powershield"].rpartition("present")[2].strip(" :"),
-        firmware=answers["version"],
-        raw_metadata="\n".join(f"{command}: {answer}" for command, answer in answers.items()),
-    )
-
-
-def _commands(setup: Setup) -> list[str]:
+def _commands(setup: Lpm01aSetup) -> list[str]:
     """In an order in which each is possible, whatever the unit was set to before."""
+    rate_hz = setup.rate_hz
     commands = [
         *([f"volt {round(setup.supply_v * 1000)}m"] if setup.supply_v is not None else []),
         "freq 1k",  # which every output and format can
         f"acqmode {'stat' if setup.is_static else 'dyn'}",
         f"output {'energy' if setup.is_energy else 'current'}",
         f"format {'ascii_dec' if setup.is_ascii else 'bin_hexa'}",
-        f"freq {_frequency(setup.rate_hz)}",
+        f"freq {rate_hz // 1000}k" if rate_hz >= 1000 else f"freq {rate_hz}",
         "acqtime inf",
         "trigsrc sw",
         "trigdelay 0",
@@ -180,7 +162,3 @@ def _commands(setup: Setup) -> list[str]:
     if setup.events:
         commands.append(f"eventsrc d7 {setup.events.value}")
     return commands
-
-
-def _frequency(rate_hz: int) -> str:
-    return f"{rate_hz // 1000}k" if rate_hz >= 1000 else str(rate_hz)

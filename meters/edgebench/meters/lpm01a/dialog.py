@@ -23,11 +23,11 @@ _HEARD_MAX_BYTES = 1 << 20
 _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
 
-class Refusal(TargetError):
+class Lpm01aRefusal(TargetError):
     """The unit answers, and says no."""
 
 
-class Dialog:
+class Lpm01aDialog:
     """A transport that can ask, and keeps what it read behind an answer for the next read."""
 
     def __init__(self, transport: Transport, answer_s: float = ANSWER_S) -> None:
@@ -68,7 +68,7 @@ class Dialog:
                 f"{self._answer_s:g} s, without ack or error"
             )
         if not match[1]:
-            raise Refusal(f"LPM01A refuses `{command}`: {self._detail(heard)}")
+            raise Lpm01aRefusal(f"LPM01A refuses `{command}`: {self._detail(heard)}")
         self._ahead = heard[match.end() :]
         text = match[2].decode("ascii", "replace").strip()
         return text.removeprefix(command.partition(" ")[2]).strip()
@@ -85,7 +85,7 @@ class Dialog:
             self.stop()
         try:
             self.ask(command)
-        except Refusal:
+        except Lpm01aRefusal:
             self.stop()
 
     def stop(self) -> None:

@@ -27,12 +27,12 @@ class EventEdge(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Lpm01aSetup:
     """What is asked for."""
 
     rate_hz: int
     supply_v: float | None = None
-    """None: as the unit has it."""
+    """Voltage to set; None: as the unit has it."""
     is_energy: bool = False
     """Energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
@@ -46,85 +46,63 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Lpm01aSettings:
     """The facts of a recording's header."""
 
-    setup: Setup
+    setup: Lpm01aSetup
     supply_v: float
     """Set, or as the unit said: the stream has no voltage."""
 
 
-def parse_setup(options: Options) -> Setup:
+def parse_setup(options: Options) -> Lpm01aSetup:
     """From the options of a meter's address.
 
     Raises:
         UsageError: a value is none, or the unit can not do that.
     """
-    is_energy = _choice(options, "output", "current", "energy")
-    is_ascii = _choice(options, "format", "binary", "ascii")
-    setup = Setup(
-        rate_hz=_rate_hz(options.text("rate"), highest_rate_hz(is_energy, is_ascii)),
+    is_energy = options.choice("output", "current", "energy")
+    is_ascii = options.choice("format", "binary", "ascii")
+    fastest_hz = min(
+        ENERGY_MAX_HZ if is_energy else RATES_HZ[-1], ASCII_MAX_HZ if is_ascii else RATES_HZ[-1]
+    )
+    edge = options.text("events")
+    if edge not in (None, "ris", "fal"):
+        raise UsageError(f"meter lpm01a: events must be ris or fal, got {edge!r}")
+    setup = Lpm01aSetup(
+        rate_hz=options.rate("rate", fastest_hz),
         supply_v=options.number("supply"),
         is_energy=is_energy,
         is_ascii=is_ascii,
-        is_static=_choice(options, "mode", "dyn", "stat"),
-        is_high=_choice(options, "function", "optim", "high"),
-        events=_events(options.text("events")),
+        is_static=options.choice("mode", "dyn", "stat"),
+        is_high=options.choice("function", "optim", "high"),
+        events=None if edge is None else EventEdge(edge),
         is_power_on=options.switch("power"),
     )
     check(setup)
     return setup
 
 
-def highest_rate_hz(is_energy: bool, is_ascii: bool) -> int:
-    """That the unit can keep up without an end."""
-    return min(ENERGY_MAX_HZ if is_energy else 100_000, ASCII_MAX_HZ if is_ascii else 100_000)
-
-
-def check(setup: Setup) -> None:
+def check(setup: Lpm01aSetup) -> None:
     """Refuse what the unit can not do.
 
     Raises:
         UsageError: which value is beyond which limit.
     """
     check_supply(setup.supply_v, SUPPLY_LIMITS_V, "LPM01A gives")
-    if setup.rate_hz not in RATES_HZ:
+    rate_hz = setup.rate_hz
+    if rate_hz not in RATES_HZ:
         raise UsageError(
-            f"LPM01A has no rate of {setup.rate_hz} Hz: 1, 2 or 5 times a power of ten to 100k"
+            f"LPM01A has no rate of {rate_hz} Hz: 1, 2 or 5 times a power of ten to 100k"
         )
-    if setup.is_energy and setup.rate_hz > ENERGY_MAX_HZ:
-        raise UsageError(_too_fast("energy", ENERGY_MAX_HZ, setup))
-    if setup.is_ascii and setup.rate_hz > ASCII_MAX_HZ:
-        raise UsageError(_too_fast("text without an end", ASCII_MAX_HZ, setup))
+    for is_asked, what, limit_hz in (
+        (setup.is_energy, "energy", ENERGY_MAX_HZ),
+        (setup.is_ascii, "text without an end", ASCII_MAX_HZ),
+    ):
+        if is_asked and rate_hz > limit_hz:
+            raise UsageError(
+                f"LPM01A sends {what} at {limit_hz} Hz at most, asked for {rate_hz} Hz"
+            )
     if setup.events and not setup.is_ascii:
         raise UsageError("LPM01A reports events as text only: say format=ascii")
     if setup.is_high and (setup.is_energy or setup.is_static):
         raise UsageError("LPM01A has function=high for output=current and mode=dyn only")
-
-
-def _too_fast(what: str, limit_hz: int, setup: Setup) -> str:
-    return f"LPM01A sends {what} at {limit_hz} Hz at most, asked for {setup.rate_hz} Hz"
-
-
-def _choice(options: Options, name: str, usual: str, other: str) -> bool:
-    """Whether it is the other one."""
-    text = options.text(name, usual)
-    if text not in (usual, other):
-        raise UsageError(f"meter lpm01a: {name} must be {usual} or {other}, got {text!r}")
-    return text == other
-
-
-def _events(text: str | None) -> EventEdge | None:
-    try:
-        return None if text is None else EventEdge(text)
-    except ValueError:
-        raise UsageError(f"meter lpm01a: events must be ris or fal, got {text!r}") from None
-
-
-def _rate_hz(text: str | None, default_hz: int) -> int:
-    if text is None:
-        return default_hz
-    number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
-    if not (number.isascii() and number.isdigit()):
-        raise UsageError(f"meter lpm01a: rate must be like 100k or 500, got {text!r}")
-    return int(number) * factor

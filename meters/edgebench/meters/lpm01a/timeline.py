@@ -18,49 +18,44 @@ from numpy.typing import NDArray
 
 from edgebench.meters.base import Flag, Gap
 from edgebench.meters.lpm01a.items import Floats, Stamp, Values
+from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
 """No stamp is so far ahead of the samples: a session gives up a meter that is silent for less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class PlacedValues:
     """Samples with their places; arrays have shape (n,), n >= 1."""
 
-    index: NDArray[np.int64]
+    index: Places
     values: Floats
     exponents: NDArray[np.uint8]
     flags: NDArray[np.uint8]
     is_edge: NDArray[np.bool_]
     """An event came right before."""
 
-    def __getitem__(self, places: slice) -> Placed:
-        return Placed(*(getattr(self, one.name)[places] for one in fields(self)))
+    def __getitem__(self, places: slice) -> PlacedValues:
+        return PlacedValues(*(getattr(self, one.name)[places] for one in fields(self)))
 
 
-def joined(first: Placed | None, second: Placed) -> Placed:
+def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
     """Samples and the ones that follow them."""
     if first is None:
         return second
     names = [one.name for one in fields(second)]
-    return Placed(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names))
+    return PlacedValues(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names))
 
 
 @dataclass(slots=True, eq=False)
-class Timeline:
-    """Collects the samples of a second."""
+class StampTimeline:
+    """Collects the samples of a second, and places them when its stamp comes."""
 
-    rate_hz: int
+    uniform: UniformTimeline
     first_end: int = 0
     """1 where a value is of the interval that ends with it: the first one ends a period late."""
-    next_index: int = 0
-    received_count: int = 0
-    lost_count: int = 0
-    desync_count: int = 0
-    is_ambiguous: bool = False
-    gaps: list[Gap] = field(default_factory=list[Gap])
     standing: Flag = Flag.NONE
-    """Of all samples from here on."""
+    """Flags of all samples from here on."""
     _parts: list[Values] = field(default_factory=list[Values])
     _part_flags: list[Flag] = field(default_factory=list[Flag])
     _marks: list[tuple[int, Flag]] = field(default_factory=list[tuple[int, Flag]])
@@ -68,8 +63,9 @@ class Timeline:
     _edges: list[int] = field(default_factory=list[int])
     _count: int = 0
     _hole_at: int | None = None
+    """Place in this second where samples are lost first."""
     _hole_count: int = 0
-    """At least."""
+    """Samples that are lost in it at least."""
     _excess: int = 0
     """Samples that the stamps do not know of."""
 
@@ -81,7 +77,7 @@ class Timeline:
 
     def add_hole(self, count: int) -> None:
         """Samples that are lost here, so many at least."""
-        self.desync_count += 1
+        self.uniform.desync_count += 1
         if self._hole_at is None:
             self._hole_at = self._count
         self._hole_count += count
@@ -94,63 +90,48 @@ class Timeline:
         """The sample behind."""
         self._edges.append(self._count)
 
-    def stamp(self, stamp: Stamp) -> Placed | None:
+    def stamp(self, stamp: Stamp) -> PlacedValues | None:
         """The meter says how late it is: the samples until then."""
-        expected = round(stamp.time_ms * self.rate_hz / 1000) + self._excess
-        missing = expected - self.next_index - self._count
-        if missing > JUMP_MAX_S * self.rate_hz:
-            self._distrust()
+        rate_hz = self.uniform.rate_hz
+        expected = round(stamp.time_ms * rate_hz / 1000) + self._excess
+        missing = expected - self.uniform.next_index - self._count
+        if missing > JUMP_MAX_S * rate_hz:
+            self.uniform.desync()
             missing = self._hole_count
         elif missing < 0:
-            self._distrust()
+            self.uniform.desync()
             self._excess -= missing
             missing = 0
         if stamp.is_overflow or stamp.buffer_ratio >= 1:
-            self.is_ambiguous = True
+            self.uniform.is_ambiguous = True
             return self._place(missing, "the meter's buffer overflowed")
         return self._place(missing, "samples lost")
 
-    def finish(self) -> Placed | None:
+    def finish(self) -> PlacedValues | None:
         """No stamp will come any more."""
         return self._place(self._hole_count, "samples lost")
 
-    def _distrust(self) -> None:
-        self.desync_count += 1
-        self.is_ambiguous = True
-
-    def _place(self, missing: int, cause: str) -> Placed | None:
-        count, first = self._count, self.next_index
-        hole_at = self._hole_at
-        self._note_gap(missing, cause)
-        placed = self._joined(first, count if hole_at is None else hole_at, missing)
-        self.next_index += count + missing
-        self.received_count += count
+    def _place(self, missing: int, cause: str) -> PlacedValues | None:
+        count, hole_at = self._count, self._hole_at
+        if missing:
+            first = self.uniform.next_index
+            end = first + count + missing
+            if hole_at is not None:
+                first, end, cause = first + hole_at, first + hole_at + missing, "framing lost"
+            ends = np.array([max(0, first - 1), end]) + self.first_end
+            begin_ns, end_ns = self.uniform.time_ns(ends).tolist()
+            self.uniform.lose_in(Gap(begin_ns, end_ns, missing, cause))
+        places = self.uniform.place(count)
+        places[: count if hole_at is None else hole_at] -= missing
+        placed = self._joined(places) if count else None
         self._marks = [(place - count, flag) for place, flag in self._marks if place >= count]
         self._edges = [place - count for place in self._edges if place >= count]
         self._parts, self._part_flags, self._count = [], [], 0
         self._hole_at, self._hole_count = None, 0
         return placed
 
-    def _note_gap(self, missing: int, cause: str) -> None:
-        if not missing:
-            return
-        first, end = self.next_index, self.next_index + self._count + missing
-        if self._hole_at is not None:
-            first, end = first + self._hole_at, first + self._hole_at + missing
-            cause = "framing lost"
-        begin_ns = self.time_ns(max(0, first - 1))
-        self.gaps.append(Gap(begin_ns, self.time_ns(end), missing, cause))
-        self.lost_count += missing
-
-    def time_ns(self, index: int) -> int:
-        """Of the sample at this place."""
-        return (index + self.first_end) * (1_000_000_000 // self.rate_hz)
-
-    def _joined(self, first: int, hole_at: int, missing: int) -> Placed | None:
-        if not self._count:
-            return None
-        index = first + np.arange(self._count)
-        index[hole_at:] += missing
+    def _joined(self, places: Places) -> PlacedValues:
+        """The samples of this second, with what is marked at them."""
         lengths = [len(part.values) for part in self._parts]
         flags = np.repeat(np.array(self._part_flags, np.uint8), lengths)
         for place, flag in self._marks:
@@ -158,8 +139,8 @@ class Timeline:
                 flags[place] |= np.uint8(flag)
         is_edge = np.zeros(self._count, np.bool_)
         is_edge[[place for place in self._edges if place < self._count]] = True
-        return Placed(
-            index,
+        return PlacedValues(
+            places,
             np.concatenate([part.values for part in self._parts]),
             np.concatenate([part.exponents for part in self._parts]),
             flags,

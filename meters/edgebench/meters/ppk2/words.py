@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from edgebench.meters.ppk2.metadata import RANGES, Calibration
 
 RATE_HZ = 100_000
-PERIOD_NS = 10_000
 WORD_BYTES = 4
 COUNTERS = 64
 SATURATED_ADC = 0x3FFF
@@ -59,7 +58,7 @@ def counters_of(words: Words) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Framed:
+class WordRun:
     """Words that belong together."""
 
     words: Words
@@ -70,7 +69,7 @@ class Framed:
 
 
 @dataclass(slots=True)
-class Framer:
+class WordFramer:
     """Finds the words in a stream of bytes that may have holes."""
 
     desync_count: int = 0
@@ -80,15 +79,15 @@ class Framer:
     _is_trusted: bool = field(default=False)
     """The offset was tried already: the mismatches are really losses."""
 
-    def feed(self, data: bytes, *, is_last: bool = False) -> list[Framed]:
+    def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:
         """The words that are whole, in parts where the framing was lost between them."""
         self._rest += data
-        found: list[Framed] = []
+        found: list[WordRun] = []
         while (framed := self._frame(is_last)) is not None:
             found.append(framed)
         return found
 
-    def _frame(self, is_last: bool) -> Framed | None:
+    def _frame(self, is_last: bool) -> WordRun | None:
         count = len(self._rest) // WORD_BYTES
         if not count:
             return None
@@ -102,7 +101,7 @@ class Framer:
             return self._take(words[:end], lost[:end])
         return self._rescue(words, is_last) if is_bad else None
 
-    def _rescue(self, words: Words, is_last: bool) -> Framed | None:
+    def _rescue(self, words: Words, is_last: bool) -> WordRun | None:
         """Mismatches begin here: is the framing lost, or are the words?"""
         if len(words) <= _TRIAL_WORDS and not is_last:
             return None  # wait for more to compare
@@ -131,8 +130,8 @@ class Framer:
         expected[0], expected[1:] = first, counters[:-1] + 1
         return (counters - expected) % COUNTERS
 
-    def _take(self, words: Words, lost: NDArray[np.int64]) -> Framed:
-        taken = Framed(words.copy(), lost, self._is_desync)
+    def _take(self, words: Words, lost: NDArray[np.int64]) -> WordRun:
+        taken = WordRun(words.copy(), lost, self._is_desync)
         self._is_desync = False
         self._next_counter = int(counters_of(words[-1:])[0] + 1) % COUNTERS
         self._rest = self._rest[len(words) * WORD_BYTES :]

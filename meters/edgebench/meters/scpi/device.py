@@ -11,18 +11,21 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from edgebench.meters.base import Header, MeterInfo, MeterSession, Missing
+from edgebench.meters.base import Header, MeterInfo
+from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
+from edgebench.meters.recorder import Recorder
 from edgebench.meters.scpi.elog import Elog
-from edgebench.meters.scpi.link import Link, open_link
+from edgebench.meters.scpi.instrument import Instrument
+from edgebench.meters.scpi.link import ScpiLink, open_link
 from edgebench.meters.scpi.multimeter import MEMORY_MODELS, MemoryMultimeter, Multimeter
-from edgebench.meters.scpi.power_meter import PowerMeter
-from edgebench.meters.scpi.setup import Instrument, Setup, parse_setup
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, TargetError, UsageError
+from edgebench.meters.scpi.power_meter import Wt300
+from edgebench.meters.scpi.setup import ScpiSetup, parse_setup
+from edgebench.protocol.errors import TargetError, UsageError
 
-FAMILIES: tuple[tuple[re.Pattern[str], Callable[[Link, Setup, MeterInfo], Instrument]], ...] = (
+FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (re.compile(r"N670\d\w?"), Elog),
-    (re.compile(r"WT3[13]\dE?H?C?"), PowerMeter),
+    (re.compile(r"WT3[13]\dE?H?C?"), Wt300),
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
@@ -30,52 +33,32 @@ FAMILIES: tuple[tuple[re.Pattern[str], Callable[[Link, Setup, MeterInfo], Instru
 _KNOWN = "N6700 to N6705, WT300, 344xxA, SDM3000"
 
 
-class Scpi:
+class Scpi(InstrumentMeter[ScpiLink]):
     """One instrument."""
 
     name = "scpi"
 
-    def __init__(self, connect: Callable[[], Link], setup: Setup) -> None:
-        self._connect = connect
+    def __init__(self, connect: Callable[[], ScpiLink], setup: ScpiSetup) -> None:
+        super().__init__(connect)
         self._setup = setup
-        self._link: Link | None = None
-        self._instrument: Instrument | None = None
-        self._header: Header | None = None
 
-    def open(self) -> Header | Missing:
-        """Connect, see who answers, say what it will do; a session is what sets it up."""
-        try:
-            self._link = self._connect()
-            info = identity_of(self._link)
-            self._instrument = self._choose(self._link, info)
-            self._header = self._instrument.describe()
-        except EdgebenchError as exc:
-            self.close()
-            return Missing(str(exc))
-        return self._header
-
-    def session(self, path: Path) -> MeterSession:
-        """A recording."""
-        if self._instrument is None or self._header is None:
-            raise MeasurementError("the SCPI instrument is not open")
-        return self._instrument.session(self._header, path)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._link is not None:
-            self._link.close()
-        self._link = self._instrument = None
-
-    def _choose(self, link: Link, info: MeterInfo) -> Instrument:
+    def _describe(self, connection: ScpiLink) -> Header:
+        """See who answers, say what it will do; a session is what sets it up."""
+        info = identity_of(connection)
         for model, make in FAMILIES:
             if model.fullmatch(info.model):
-                return make(link, self._setup, info)
+                self._instrument = make(connection, self._setup, info)
+                return self._instrument.describe()
         raise TargetError(
-            f"{link.name} is a {info.vendor} {info.model}, which has no driver: there are {_KNOWN}"
+            f"{connection.name} is a {info.vendor} {info.model}, which has no driver: there are "
+            f"{_KNOWN}"
         )
 
+    def _record(self, connection: ScpiLink, header: Header, path: Path) -> Recorder:
+        return self._instrument.session(header, path)
 
-def identity_of(link: Link) -> MeterInfo:
+
+def identity_of(link: ScpiLink) -> MeterInfo:
     """Who answers. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
 
     Raises:
@@ -98,13 +81,13 @@ def make_meter(options: Options) -> Scpi:
     """From `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
     setup = parse_setup(options)
     address = options.finish().address
-    return Scpi(lambda: open_link(_named(address)), setup)
 
+    def connect() -> ScpiLink:
+        if not address:
+            raise UsageError(
+                "SCPI instruments are not searched for: name one, as in "
+                "scpi:TCPIP::192.168.1.5::5025::SOCKET"
+            )
+        return open_link(address)
 
-def _named(address: str) -> str:
-    if not address:
-        raise UsageError(
-            "SCPI instruments are not searched for: name one, as in "
-            "scpi:TCPIP::192.168.1.5::5025::SOCKET"
-        )
-    return address
+    return Scpi(connect, setup)

@@ -17,17 +17,16 @@ import time
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.scpi.answers import content_of
-from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
-from edgebench.meters.scpi.link import Link
-from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
-from edgebench.meters.uncertainty import Kind as Term
-from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.meters.scpi.instrument import FETCH_COUNT, FETCH_S, DataLogger
+from edgebench.meters.scpi.link import ScpiLink
+from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
+from edgebench.meters.uncertainty import Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import UsageError
 
 _STEP_NS = 20_480
 _PERIOD_MIN_STEPS = 10
-"""Of two quantities."""
+"""Steps in the shortest period of two quantities."""
 RATE_MAX_HZ = 1e9 / (_PERIOD_MIN_STEPS * _STEP_NS)
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
@@ -38,7 +37,7 @@ _MODULE = "assumed for any module: see the data sheet of yours"
 class Elog(DataLogger):
     """One output."""
 
-    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
+    def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
         self._is_behind = False
         """The last answer was full: there is more."""
@@ -107,7 +106,7 @@ class Elog(DataLogger):
                 arrival_error_s=FETCH_S,
             ),
             uncertainty=UNCERTAINTY,
-            facts=to_plain(Settings(kind=Kind.ELOG)),
+            facts=to_plain(ScpiSettings(kind=AnswerKind.ELOG)),
         )
 
 
@@ -117,15 +116,11 @@ def period_s(rate_hz: float) -> float:
     return steps * _STEP_NS / 1e9
 
 
+_PRODUCT = "assumed: mean current times mean voltage is not the mean of their product"
 UNCERTAINTY = (
-    UncertaintyTerm(kind=Term.GAIN, value=1e-3, unit=Unit.RATIO, reference=_MODULE),
-    UncertaintyTerm(kind=Term.OFFSET, value=2e-3, unit=Unit.AMPERE, reference=_MODULE),
-    UncertaintyTerm(kind=Term.VOLTAGE, value=1e-3, unit=Unit.RATIO, reference=_MODULE),
-    UncertaintyTerm(
-        kind=Term.MODEL,
-        value=1e-3,
-        unit=Unit.RATIO,
-        reference="assumed: mean current times mean voltage is not the mean of their product",
-    ),
-    UncertaintyTerm(kind=Term.TIMEBASE, value=50e-6, unit=Unit.RATIO, reference="a crystal"),
+    term(Kind.GAIN, 1e-3, _MODULE),
+    term(Kind.OFFSET, 2e-3, _MODULE, Unit.AMPERE),
+    term(Kind.VOLTAGE, 1e-3, _MODULE),
+    term(Kind.MODEL, 1e-3, _PRODUCT),
+    term(Kind.TIMEBASE, 50e-6, "a crystal"),
 )

@@ -24,11 +24,11 @@ from edgebench.protocol.text import one_line
 ANSWER_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
 _END_MAX_BYTES = 4
-"""Line end behind a block, with what may be before it."""
+"""Length of the line end behind a block, with what may be before it."""
 INSTALL = install("scpi")
 
 
-class Link:
+class ScpiLink:
     """One instrument that can be asked."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Link:
         self._is_late = False
         """It has not answered in time, and what it says next may be that."""
         self.name = name
-        """As the user wrote it."""
+        """Address, as the user wrote it."""
 
     def write(self, command: str) -> None:
         """Send a command.
@@ -62,20 +62,11 @@ class Link:
             return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
 
     def ask_text(self, command: str) -> str:
-        """The same, as text."""
+        """The answer, as text."""
         return self.ask(command).decode("ascii", "replace").strip()
 
-    def ask_number(self, command: str) -> float:
-        """The same, as a number.
-
-        Raises:
-            TargetError: there is no answer in time, or it is none; what stands for something else,
-                as 9.91E+37 does, is none.
-        """
-        return self._number_of(self.ask_text(command), command)
-
     def ask_period(self, command: str) -> float:
-        """The same, as seconds from one value to the next.
+        """The answer, as seconds from one value to the next.
 
         Raises:
             TargetError: there is no answer in time, or it is no number above 0.
@@ -86,9 +77,16 @@ class Link:
         """Seconds from one value to the next, by the answer to a question.
 
         Raises:
-            TargetError: it is no number above 0.
+            TargetError: it is no number above 0; 9.91E+37, which stands for no value, is none.
         """
-        period_s = self._number_of(answer, command)
+        try:
+            period_s = float(answer)
+        except ValueError:
+            period_s = math.nan
+        if not abs(period_s) <= SPECIAL:  # also where it is NaN
+            raise TargetError(
+                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
+            )
         if period_s <= 0:
             raise TargetError(
                 f"{self.name} answers {period_s:g} s to `{command}`: a period must be above 0"
@@ -103,7 +101,13 @@ class Link:
         """
         self._put(command)
         with self._about(command):
-            return self._block() if self._is_stream else bytes(self._resource.read_raw())
+            if not self._is_stream:
+                return bytes(self._resource.read_raw())
+            head = bytes(self._resource.read_bytes(2))
+            digits = bytes(self._resource.read_bytes(length_digits(head)))
+            content = bytes(self._resource.read_bytes(block_length(digits)))
+            self._line(_END_MAX_BYTES)
+            return head + digits + content
 
     def refuse_errors(self, command: str) -> None:
         """Ask for the oldest error that the instrument has noted.
@@ -118,23 +122,12 @@ class Link:
             raise TargetError(f"{self.name} refuses how it should measure: {said}")
 
     def forget_errors(self) -> None:
-        """Of whoever talked to it before."""
+        """Clear the errors of whoever talked to it before."""
         self.write("*CLS")
 
     def close(self) -> None:
         """Let go; may be called twice."""
         self._resource.close()
-
-    def _number_of(self, answer: str, command: str) -> float:
-        try:
-            number = float(answer)
-        except ValueError:
-            number = math.nan
-        if not abs(number) <= SPECIAL:  # also where it is NaN
-            raise TargetError(
-                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
-            )
-        return number
 
     def _put(self, question: str) -> None:
         """Send it; only to an instrument that owes no other answer."""
@@ -146,13 +139,6 @@ class Link:
         if not self._is_stream:
             return bytes(self._resource.read_raw())
         return bytes(self._resource.read_bytes(limit_bytes, break_on_termchar=True))
-
-    def _block(self) -> bytes:
-        head = bytes(self._resource.read_bytes(2))
-        digits = bytes(self._resource.read_bytes(length_digits(head)))
-        content = bytes(self._resource.read_bytes(block_length(digits)))
-        self._line(_END_MAX_BYTES)
-        return head + digits + content
 
     @contextmanager
     def _about(self, command: str) -> Iterator[None]:
@@ -172,7 +158,7 @@ class Link:
             raise TargetError(f"{self.name} {why}") from exc
 
 
-def open_link(address: str, answer_s: float = ANSWER_S) -> Link:
+def open_link(address: str, answer_s: float = ANSWER_S) -> ScpiLink:
     """Connect.
 
     Args:
@@ -193,7 +179,7 @@ def open_link(address: str, answer_s: float = ANSWER_S) -> Link:
         resource.read_termination = "\n" if is_stream else None
     except Exception as exc:  # pyvisa-py raises the base class where it cannot connect
         raise TargetError(f"no instrument at {address}: {_reason(exc)}") from exc
-    return Link(resource, address, is_stream=is_stream, answer_s=answer_s)
+    return ScpiLink(resource, address, is_stream=is_stream, answer_s=answer_s)
 
 
 def _reason(exc: Exception) -> str:

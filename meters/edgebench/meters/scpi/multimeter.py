@@ -16,17 +16,14 @@ from __future__ import annotations
 import math
 import re
 import time
-from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
-from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
-from edgebench.meters.scpi.data_log import FETCH_COUNT, FETCH_S, DataLogger
-from edgebench.meters.scpi.link import Link
-from edgebench.meters.scpi.power_meter import asked
-from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
-from edgebench.meters.uncertainty import Kind as Term
-from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.meters.scpi.instrument import FETCH_COUNT, FETCH_S, DataLogger, PolledInstrument
+from edgebench.meters.scpi.link import ScpiLink
+from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
+from edgebench.meters.uncertainty import Kind, Unit, term
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import UsageError
 
@@ -36,7 +33,7 @@ RATE_MAX_HZ = 2000.0
 _MEMORY_RATE_HZ = 1000.0
 _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
-"""Of one with memory, if nothing is asked for: a range that changes is a hole in the timer."""
+"""Range of one with memory, if none is asked for: a range that changes is a hole in the timer."""
 _LINE_CYCLE_S = 0.02
 """At 50 Hz; an aperture is shorter where it is 60."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
@@ -50,25 +47,15 @@ _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see the data sheet of yours"
 
 
-class Multimeter:
-    """One of which each value is asked for."""
+class Multimeter(PolledInstrument):
+    """An ammeter of which each value is asked for."""
 
-    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
-        self._link = link
-        self._setup = setup
-        self._info = info
+    question = "READ?"
 
     def describe(self) -> Header:
         """As asked for; whether it is as fast as that, a session finds out."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
-
-    def session(self, header: Header, path: Path) -> PolledSession:
-        """A recording."""
-        return PolledSession(self._read, header, path, set_up=self._set_up)
-
-    def _read(self) -> list[Reading]:
-        return [asked(self._link, "READ?")]
 
     def _set_up(self) -> Header:
         """Measure direct current, as often as readings allow.
@@ -93,7 +80,7 @@ class Multimeter:
         fastest_hz = 0.0
         for _ in range(_TRIALS):
             before_s = time.monotonic()
-            self._link.ask("READ?")
+            self._link.ask(self.question)
             fastest_hz = max(fastest_hz, _BUSY_RATIO / max(1e-3, time.monotonic() - before_s))
             if fastest_hz >= wanted_hz:
                 break
@@ -109,7 +96,7 @@ class Multimeter:
             loss_detection="wallclock",
             min_window_s=20 / rate_hz,
         )
-        return described(self._info, capability, self._setup, Kind.MULTIMETER)
+        return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER)
 
 
 class MemoryMultimeter(DataLogger):
@@ -155,7 +142,7 @@ class MemoryMultimeter(DataLogger):
             min_window_s=20 * period_s,
             arrival_error_s=FETCH_S,
         )
-        return described(self._info, capability, self._setup, Kind.MULTIMETER_MEMORY)
+        return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
         """The readings since the last answer, as it came; waits for some to gather."""
@@ -170,7 +157,7 @@ class MemoryMultimeter(DataLogger):
         self._tell("ABOR")
 
 
-def configure(link: Link, range_a: float | None) -> None:
+def configure(link: ScpiLink, range_a: float | None) -> None:
     """Direct current as text, in this range or in one that the instrument chooses.
 
     Raises:
@@ -180,20 +167,6 @@ def configure(link: Link, range_a: float | None) -> None:
     link.forget_errors()  # also of one that knows nothing but text, and not this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
     link.refuse_errors(_ERROR)
-
-
-def supply_of(setup: Setup, info: MeterInfo) -> float:
-    """The voltage that the user says.
-
-    Raises:
-        UsageError: none is said.
-    """
-    if setup.supply_v is None:
-        raise UsageError(
-            f"{info.model} measures no voltage: say what the device is supplied with, as in "
-            "scpi:TCPIP::192.168.1.5::5025::SOCKET,supply=3.3"
-        )
-    return setup.supply_v
 
 
 def aperture_cycles(rate_hz: float) -> float:
@@ -213,31 +186,31 @@ def polled_cycles(rate_hz: float) -> int:
     return 10 if free_s >= _MARGIN * 2 * 10 * _LINE_CYCLE_S else 1
 
 
-def described(info: MeterInfo, capability: Capability, setup: Setup, kind: Kind) -> Header:
+def header_of(
+    info: MeterInfo, capability: Capability, setup: ScpiSetup, kind: AnswerKind
+) -> Header:
     """The header of a recording of either kind.
 
     Raises:
         UsageError: the user does not say what the device is supplied with.
     """
-    gain = UncertaintyTerm(kind=Term.GAIN, value=2e-3, unit=Unit.RATIO, reference=_ASSUMED)
-    offset = UncertaintyTerm(
-        kind=Term.OFFSET,
-        value=5e-4 * (setup.range_a or _RANGE_A),
-        unit=Unit.AMPERE,
-        reference=f"{_ASSUMED}: of the range",
-    )
-    supply = UncertaintyTerm(
-        kind=Term.VOLTAGE,
-        value=0.01,
-        unit=Unit.RATIO,
-        reference="assumed: the supply is not measured, and the meter's shunt takes some of it",
-    )
+    if setup.supply_v is None:
+        raise UsageError(
+            f"{info.model} measures no voltage: say what the device is supplied with, as in "
+            "scpi:TCPIP::192.168.1.5::5025::SOCKET,supply=3.3"
+        )
+    offset_a = 5e-4 * (setup.range_a or _RANGE_A)
+    shunt = "assumed: the supply is not measured, and the meter's shunt takes some of it"
     return Header(
         driver="scpi",
         info=info,
         capability=capability,
-        uncertainty=(gain, offset, supply),
-        facts=to_plain(Settings(kind=kind, supply_v=supply_of(setup, info))),
+        uncertainty=(
+            term(Kind.GAIN, 2e-3, _ASSUMED),
+            term(Kind.OFFSET, offset_a, f"{_ASSUMED}: of the range", Unit.AMPERE),
+            term(Kind.VOLTAGE, 0.01, shunt),
+        ),
+        facts=to_plain(ScpiSettings(kind=kind, supply_v=setup.supply_v)),
     )
 
 
@@ -245,8 +218,8 @@ class MultimeterDecoder(PolledDecoder):
     """A current to a point."""
 
     def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
-        settings = from_plain(header.facts, Settings)
+        super().__init__(header)
+        settings = from_plain(header.facts, ScpiSettings)
         if settings.supply_v is None:
             raise ValueError("a multimeter without a supply voltage")
         self._supply_v = settings.supply_v
@@ -257,12 +230,4 @@ class MultimeterDecoder(PolledDecoder):
         values = numbers_of(answer or b"")
         flags = Flag(int(flags_of(values)[0])) if len(values) == 1 else Flag.MISSING
         current_a = math.nan if flags else float(values[0])
-        return [
-            Point(
-                channel=0,
-                time_ns=time_ns,
-                power_w=current_a * self._supply_v,
-                current_a=current_a,
-                flags=flags,
-            )
-        ]
+        return [Point(time_ns, current_a * self._supply_v, flags=flags, current_a=current_a)]

@@ -13,24 +13,15 @@ NAN where there is no data, INF beyond the range.
 from __future__ import annotations
 
 import math
-import time
-from pathlib import Path
 
 import numpy as np
 
-from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
-from edgebench.meters.polled import (
-    HOST_CLOCK,
-    Point,
-    PolledDecoder,
-    PolledSession,
-    Reading,
-)
+from edgebench.meters.base import Capability, Channel, Flag, Header
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
 from edgebench.meters.scpi.answers import SPECIAL, flags_of, numbers_of
-from edgebench.meters.scpi.link import Link
-from edgebench.meters.scpi.setup import Kind, Settings, Setup, refuse_others
-from edgebench.meters.uncertainty import Kind as Term
-from edgebench.meters.uncertainty import UncertaintyTerm, Unit
+from edgebench.meters.scpi.instrument import PolledInstrument
+from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, refuse_others
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import UsageError
 
@@ -41,23 +32,16 @@ _OF_READING, _OF_RANGE = 1e-3, 2e-3
 _MIN_WINDOW_UPDATES = 20
 
 
-class PowerMeter:
+class Wt300(PolledInstrument):
     """One element."""
 
-    def __init__(self, link: Link, setup: Setup, info: MeterInfo) -> None:
-        self._link = link
-        self._setup = setup
-        self._info = info
+    question = ":NUMERIC:NORMAL:VALUE?"
 
     def describe(self) -> Header:
         """With the ranges as they are, and the update rate as it is, or as it is asked for."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz
         return self._header_of(self._update_s() if rate_hz is None else 1 / rate_hz)
-
-    def session(self, header: Header, path: Path) -> PolledSession:
-        """A recording."""
-        return PolledSession(self._read, header, path, set_up=self._set_up)
 
     def _set_up(self) -> Header:
         """Choose what is answered; ranges stay as a person has set them."""
@@ -77,9 +61,6 @@ class PowerMeter:
             link.write(f":RATE {1 / self._setup.rate_hz:g}")
         link.refuse_errors(_ERROR)
         return self._header_of(self._update_s())
-
-    def _read(self) -> list[Reading]:
-        return [asked(self._link, ":NUMERIC:NORMAL:VALUE?")]
 
     def _update_s(self) -> float:
         answer = without_header(self._link.ask_text(":RATE?"))
@@ -110,7 +91,7 @@ class PowerMeter:
                 min_window_s=_MIN_WINDOW_UPDATES * update_s,
             ),
             uncertainty=_uncertainty(update_s, ranges),
-            facts=to_plain(Settings(kind=Kind.POWER_METER)) | {"ranges": ranges},
+            facts=to_plain(ScpiSettings(kind=AnswerKind.POWER_METER)) | {"ranges": ranges},
         )
 
 
@@ -123,44 +104,24 @@ def without_header(answer: str) -> str:
     return answer.rpartition(" ")[2] if answer.startswith(":") else answer
 
 
-def asked(link: Link, question: str) -> Reading:
-    """The answer, and the middle of the time that it took."""
-    before_ns = time.perf_counter_ns()
-    answer = link.ask(question)
-    return (before_ns + time.perf_counter_ns()) // 2, answer
-
-
 def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, ...]:
-    gain = UncertaintyTerm(
-        kind=Term.GAIN, value=_OF_READING, unit=Unit.RATIO, reference=f"{_ASSUMED}: of the reading"
-    )
-    edge = UncertaintyTerm(
-        kind=Term.EDGE,
-        value=update_s,
-        unit=Unit.SECOND,
-        is_common=False,
-        reference="a value may be one update old",
-    )
+    gain = term(Kind.GAIN, _OF_READING, f"{_ASSUMED}: of the reading")
+    edge = term(Kind.EDGE, update_s, "a value may be one update old")
     try:
         range_w = math.prod(float(one) for one in ranges)
     except ValueError:
         return (gain, edge)  # an external shunt: the range is not in amperes
     if not abs(range_w) <= SPECIAL:  # it does not know it
         return (gain, edge)
-    offset = UncertaintyTerm(
-        kind=Term.OFFSET,
-        value=_OF_RANGE * range_w,
-        unit=Unit.WATT,
-        reference=f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A as it began",
-    )
-    return (gain, offset, edge)
+    where = f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A as it began"
+    return (gain, term(Kind.OFFSET, _OF_RANGE * range_w, where, Unit.WATT), edge)
 
 
-class PowerMeterDecoder(PolledDecoder):
+class Wt300Decoder(PolledDecoder):
     """Three numbers to a point."""
 
     def __init__(self, header: Header) -> None:
-        super().__init__(header.capability)
+        super().__init__(header)
         self._update_ns = round(1e9 / header.capability.rate_hz)
         self._last_ns: int | None = None
 
@@ -182,7 +143,6 @@ class PowerMeterDecoder(PolledDecoder):
         )
         return [
             Point(
-                channel=0,
                 time_ns=time_ns,
                 begin_ns=begin_ns,
                 power_w=power_w,

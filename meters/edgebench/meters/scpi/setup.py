@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Protocol
 
-from edgebench.meters.base import Header, MeterInfo, MeterSession
+from edgebench.meters.base import MeterInfo
 from edgebench.meters.options import MILLIVOLTS_FROM, Options, check_supply
 from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
-"""Of what a multimeter is wired into."""
+"""Voltages of what a multimeter is wired into."""
 _FIELDS = {"channel": "channel", "rate": "rate_hz", "range": "range_a", "supply": "supply_v"}
-"""Of Setup, by option."""
+"""Fields of ScpiSetup, by option."""
 
 
-class Kind(Enum):
+class AnswerKind(Enum):
     """How an instrument's answers are read; stored with the recording."""
 
     ELOG = "elog"
@@ -31,17 +29,17 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ScpiSetup:
     """What is asked for."""
 
     channel: int | None = None
     """Output of a supply, element of a power meter; None: nothing is said, which is the first."""
     rate_hz: float | None = None
-    """None: as the instrument has it, or as fast as it is sensible."""
+    """Values a second; None: as the instrument has it, or as fast as it is sensible."""
     range_a: float | None = None
-    """Of a multimeter; None: it chooses by itself."""
+    """Range of a multimeter; None: it chooses by itself."""
     supply_v: float | None = None
-    """Of what a multimeter measures, which has no voltage."""
+    """Voltage of the device, which a multimeter does not measure."""
 
     @property
     def place(self) -> int:
@@ -50,30 +48,14 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ScpiSettings:
     """The facts of a recording's header."""
 
-    kind: Kind
+    kind: AnswerKind
     supply_v: float | None = None
 
 
-class Instrument(Protocol):
-    """What a family of instruments does; connected, and known by name."""
-
-    def describe(self) -> Header:
-        """What it will be set to, as far as that is known; questions only, it stays as it is.
-
-        Raises:
-            EdgebenchError: it does not answer, or the user has to say something first.
-        """
-        ...
-
-    def session(self, header: Header, path: Path) -> MeterSession:
-        """A recording, which sets it up as it begins and has what the instrument made of that."""
-        ...
-
-
-def parse_setup(options: Options) -> Setup:
+def parse_setup(options: Options) -> ScpiSetup:
     """From the options of a meter's address.
 
     Raises:
@@ -82,7 +64,7 @@ def parse_setup(options: Options) -> Setup:
     channel = options.number("channel")
     if channel is not None and channel not in range(1, 5):
         raise UsageError(f"meter scpi: channel must be 1 to 4, got {channel:g}")
-    setup = Setup(
+    setup = ScpiSetup(
         channel=None if channel is None else int(channel),
         rate_hz=_positive(options, "rate"),
         range_a=_positive(options, "range"),
@@ -92,7 +74,7 @@ def parse_setup(options: Options) -> Setup:
     return setup
 
 
-def refuse_others(setup: Setup, info: MeterInfo, *known: str) -> None:
+def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
     """Refuse options that this instrument makes nothing of.
 
     Raises:

@@ -9,6 +9,7 @@ made as wall time passes and go through the same session and spool as those of a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from edgebench.meters.options import Options
 from edgebench.meters.polled import Clock
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.synthetic.decoder import SAMPLE
-from edgebench.meters.synthetic.waveform import Settings, settings_of
-from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit
+from edgebench.meters.synthetic.waveform import SyntheticSettings, settings_of
+from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.codec import to_plain
 
 _READ_SAMPLES = 1 << 14
@@ -29,9 +30,9 @@ _COMPUTED = "synthetic: computed from a formula, nothing is measured"
 
 
 class Generator:
-    """The samples that are due by now; a transport that no instrument is behind."""
+    """The samples that are due by now; a source that no instrument is behind."""
 
-    def __init__(self, settings: Settings, clock_ns: Clock) -> None:
+    def __init__(self, settings: SyntheticSettings, clock_ns: Clock) -> None:
         self._settings = settings
         self._clock_ns = clock_ns
         self._noise = np.random.default_rng(settings.seed)
@@ -60,10 +61,7 @@ class Generator:
             power_w += self._noise.normal(0.0, wanted.noise_w, count)
         return power_w
 
-    def write(self, data: bytes) -> None:
-        """Nobody listens."""
-
-    def close(self) -> None:
+    def stop(self) -> None:
         """Nothing is held."""
 
     def _due(self) -> int:
@@ -77,7 +75,7 @@ class Synthetic:
 
     name = "synthetic"
 
-    def __init__(self, settings: Settings, clock_ns: Clock = time.perf_counter_ns) -> None:
+    def __init__(self, settings: SyntheticSettings, clock_ns: Clock = time.perf_counter_ns) -> None:
         self._settings = settings
         self._clock_ns = clock_ns
 
@@ -104,24 +102,18 @@ class Synthetic:
         """A recording, from the beginning of the waveform."""
         generator = Generator(self._settings, self._clock_ns)
         return StreamSession(
-            generator, self.open(), path, start=generator.start, stop=generator.close
+            generator, self.open(), path, start=generator.start, stop=generator.stop
         )
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def _uncertainty(settings: Settings) -> tuple[UncertaintyTerm, ...]:
-    model = UncertaintyTerm(kind=Kind.MODEL, value=0.0, unit=Unit.RATIO, reference=_COMPUTED)
-    noise = UncertaintyTerm(
-        kind=Kind.NOISE,
-        value=settings.noise_w,
-        unit=Unit.WATT,
-        distribution=Distribution.NORMAL,
-        is_common=False,
-        reference=_COMPUTED,
-    )
-    return (model, noise) if settings.noise_w else (model,)
+def _uncertainty(settings: SyntheticSettings) -> tuple[UncertaintyTerm, ...]:
+    model = term(Kind.MODEL, 0.0, _COMPUTED)
+    noise = term(Kind.NOISE, settings.noise_w, _COMPUTED, Unit.WATT)
+    normal = replace(noise, distribution=Distribution.NORMAL)
+    return (model, normal) if settings.noise_w else (model,)
 
 
 def make_meter(options: Options) -> Synthetic:

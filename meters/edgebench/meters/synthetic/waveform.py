@@ -50,7 +50,7 @@ class Waveform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SyntheticSettings:
     """What the user asked for; stands in the header."""
 
     waveform: Waveform
@@ -61,13 +61,13 @@ class Settings:
     rate_error_ppm: float = 0.0
 
 
-def settings_of(options: Options) -> Settings:
+def settings_of(options: Options) -> SyntheticSettings:
     """From `square,low=0.2,high=1.0,period=0.1`; a constant watt where nothing is said.
 
     Raises:
         UsageError: there is no such shape, or a value is out of its limits.
     """
-    settings = Settings(
+    settings = SyntheticSettings(
         waveform=_waveform(options),
         rate_hz=_within(options, "rate", 1000.0, RATE_LIMITS_HZ),
         noise_w=_within(options, "noise", 0.0, (0.0, 1e6)),

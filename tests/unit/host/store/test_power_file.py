@@ -33,7 +33,7 @@ from edgebench.meters.base import (
     Recording,
     SampleBlock,
 )
-from edgebench.meters.ppk2.decoder import Settings
+from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
@@ -44,7 +44,7 @@ SUPPLY_V = 3.3
 
 def ppk2(directory: Path, current_a: NDArray[np.float64], *, is_filtered: bool = True) -> PowerFile:
     """What a PPK2 recorded of this current."""
-    made = Settings(
+    made = Ppk2Settings(
         calibration=CALIBRATION, supply_v=SUPPLY_V, is_source=False, is_filtered=is_filtered
     )
     head = Header(

@@ -13,16 +13,16 @@ from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Header, MeterInfo, Packet, Recording
 from edgebench.meters.lpm01a.datasheet import capability
-from edgebench.meters.lpm01a.settings import Settings, Setup
+from edgebench.meters.lpm01a.settings import Lpm01aSettings, Lpm01aSetup
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.codec import to_plain
 
-SETUP = Setup(rate_hz=1000)
+SETUP = Lpm01aSetup(rate_hz=1000)
 HEADER = Header(
     driver="lpm01a",
     info=MeterInfo(vendor="a", model="b"),
     capability=capability("lpm01a", SETUP, ""),
-    facts=to_plain(Settings(setup=SETUP, supply_v=3.3)),
+    facts=to_plain(Lpm01aSettings(setup=SETUP, supply_v=3.3)),
 )
 MESSAGE = b"\xf0\xf1Overcurrent\xff\xff" + END
 

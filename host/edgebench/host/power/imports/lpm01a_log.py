@@ -21,7 +21,7 @@ from pathlib import Path
 from edgebench.meters.base import Capability, LossReport, Packet, SampleBlock, blocks_of
 from edgebench.meters.lpm01a.datasheet import capability
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
-from edgebench.meters.lpm01a.settings import RATES_HZ, Settings, Setup, check
+from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSetup, check
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
@@ -40,7 +40,7 @@ class Log:
     """What the log says of its settings."""
 
     path: Path
-    settings: Settings
+    settings: Lpm01aSettings
 
     @property
     def capability(self) -> Capability:
@@ -70,13 +70,13 @@ def read_log(path: Path, supply_v: float | None) -> Log:
     known_v = int(said[-1]) / 1000 if said else supply_v
     if known_v is None and not is_energy:
         raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
-    setup = Setup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
+    setup = Lpm01aSetup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
     try:
         check(setup)
     except UsageError as exc:
         raise FileRefused(str(exc)) from exc
     # Energy is not multiplied by it; the limit of the range is, and 3.3 V is the highest.
-    return Log(path, Settings(setup=setup, supply_v=3.3 if known_v is None else known_v))
+    return Log(path, Lpm01aSettings(setup=setup, supply_v=3.3 if known_v is None else known_v))
 
 
 def read_samples(log: Log, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:

@@ -12,7 +12,7 @@ from support.ppk2 import CALIBRATION, words_for
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.result.energy import MeterCheck
 from edgebench.meters.base import Gap, LossReport, Packet
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Settings
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 
 GAP = Gap(0, 1, 3, "words lost")
 
@@ -72,7 +72,7 @@ def test_meter_without_a_counter_is_not_silent_about_framing() -> None:
 
 def test_framing_that_a_ppk2_lost_is_ambiguous_even_where_its_counter_fits() -> None:
     """64 words are lost with half a one, the counter goes on, and nothing seems to be missing."""
-    decoder = Ppk2Decoder(Settings(calibration=CALIBRATION, supply_v=3.3, is_source=False))
+    decoder = Ppk2Decoder(Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=False))
     data = words_for(np.full(1000, 2e-3), np.zeros(1000, np.uint8)).tobytes()
     decoder.feed(Packet(0, 0, data[: 400 * 4] + data[464 * 4 - 2 :]))
     decoder.finish()

@@ -1,0 +1,90 @@
+"""What every driver does around its own words: connect, describe, record when open, let go.
+
+    open      connect, then describe; what is raised on the way is the reason of an `AbsentMeter`
+    session   refused unless the meter is open
+    close     lets go of the connection, once
+
+A driver says what a connection is, what the header says, and which session records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from edgebench.meters.base import AbsentMeter, Header
+from edgebench.meters.recorder import Recorder
+from edgebench.protocol.errors import EdgebenchError, MeasurementError
+
+
+class Connection(Protocol):
+    """What an open meter holds: a port, a link, open files."""
+
+    def close(self) -> None:
+        """Let go; may be called twice."""
+        ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class InstrumentMeter(ABC, Generic[C]):
+    """A meter behind a connection."""
+
+    name: str
+
+    def __init__(self, connect: Callable[[], C]) -> None:
+        """A meter that is not connected yet.
+
+        Args:
+            connect: Makes the connection; raises an EdgebenchError where there is none.
+        """
+        self._connect = connect
+        self._connection: C | None = None
+        """None while the meter is not open."""
+        self._header: Header | None = None
+
+    def open(self) -> Header | AbsentMeter:
+        """Connect, and ask the meter what it is; reports, never raises."""
+        self.close()
+        try:
+            self._connection = self._connect()
+            self._header = self._describe(self._connection)
+        except EdgebenchError as exc:
+            self.close()
+            return AbsentMeter(str(exc))
+        return self._header
+
+    def session(self, path: Path) -> Recorder:
+        """A recording into this file.
+
+        Raises:
+            MeasurementError: the meter is not open.
+        """
+        if self._connection is None or self._header is None:
+            raise MeasurementError(f"the meter {self.name} is not open")
+        return self._record(self._connection, self._header, path)
+
+    def close(self) -> None:
+        """Let go of the connection; may be called twice."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._release(connection)
+
+    @abstractmethod
+    def _describe(self, connection: C) -> Header:
+        """What the meter is and can do; questions only, a session is what sets it up.
+
+        Raises:
+            EdgebenchError: it does not answer, or the user has to say something first.
+        """
+
+    @abstractmethod
+    def _record(self, connection: C, header: Header, path: Path) -> Recorder:
+        """A session of the open meter."""
+
+    def _release(self, connection: C) -> None:
+        """Give back what was taken, and close the connection."""
+        connection.close()

@@ -1,0 +1,132 @@
+"""One Joulescope, taken from the vendor's driver, set for a recording, and given back as it was.
+
+A range of the voltage that somebody chose would clip a supply of more, and nothing would show it:
+a recording sets the ranges to automatic, and puts back the ones that it found.
+
+Nothing switches the device under test unless it is told to: a current range "off" has cut its
+supply, and any other range would power it. A recording of such an instrument is refused without the
+option `power`; with it, what puts the range back cuts the supply again.
+
+Source: pyjoulescope_driver: the topics, their metadata (0 is off) and entry_points/info.py (the
+firmware's version); joulescope_driver, doc/js220.txt and doc/js320.json (modes 0 to 3 are off, 4 is
+automatic, 5 manual, and the choice 0 is off).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from edgebench.meters.joulescope.stream import JoulescopeDriver, about
+from edgebench.protocol.errors import TargetError, UsageError
+
+_CHOICE = "s/i/range/select"
+_RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
+_RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
+"""Ranges of current and of voltage that a recording sets."""
+_MANUAL = (5, "manual")
+"""Modes in which the choice says which range it is."""
+_OFF = (0, "off")
+_OFF_MODES = (*_OFF, 1, 2, 3)
+
+
+class JoulescopeUnit:
+    """The connection of a meter: one instrument, by a driver that may know several."""
+
+    def __init__(self, driver: JoulescopeDriver) -> None:
+        self.driver = driver
+        self.path = ""
+        """Where the driver has it, as u/js220/002557; empty until it is taken."""
+        self.ranges_before: dict[str, Any] = {}
+        """Ranges that a recording found, by topic, and that are not put back yet."""
+
+    @property
+    def model(self) -> str:
+        """Model in small letters: js110, js220, js320."""
+        return self.path.split("/")[1]
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.path.split("/")[2]
+
+    def take(self, serial: str) -> None:
+        """Open the instrument as it is.
+
+        Args:
+            serial: Of the one that is meant; empty: the only one.
+
+        Raises:
+            TargetError: there is none, or it cannot be opened.
+            UsageError: there are several, or it is none of those.
+        """
+        with about("here"):
+            paths = [path for path in self.driver.device_paths() if len(path.split("/")) == 3]
+        meant = [path for path in paths if serial in ("", path, path.split("/")[2])]
+        names = ", ".join(sorted(path.split("/")[2] for path in paths))
+        if not paths:
+            raise TargetError("no Joulescope is connected")
+        if not meant:
+            raise UsageError(f"no Joulescope has the serial number {serial!r}: there are {names}")
+        if len(meant) > 1:
+            raise UsageError(f"{len(meant)} Joulescopes are connected, name one: {names}")
+        [path] = meant
+        with about(path):
+            self.driver.open(path, "restore")
+        self.path = path
+
+    def firmware(self) -> str:
+        """Version of the firmware: 8 bits major, 8 minor, 16 patch; empty of a JS110."""
+        try:
+            number = int(self.driver.query(f"{self.path}/c/fw/version"))
+        except (RuntimeError, OSError, ValueError, TypeError):  # a JS110 does not tell
+            return ""
+        return f"{number >> 24}.{number >> 16 & 0xFF}.{number & 0xFFFF}"
+
+    def set_up(self, rate_hz: int, *, is_power_on: bool) -> None:
+        """Set the ranges to automatic, and the rate.
+
+        Raises:
+            TargetError: it refuses, or its range is off and the device may not be powered.
+        """
+        ranges = _RANGES.get(self.model, _RANGES_OTHERS)
+        with about(self.path):
+            found = {topic: self.driver.query(f"{self.path}/{topic}") for topic in ranges}
+            before = found | self.ranges_before  # what our last recording set is nobody's choice
+            of_current = next(iter(ranges))
+            is_cut = any(self._is_cut(one[of_current]) for one in (found, before))
+            if is_cut and not is_power_on:
+                raise TargetError(
+                    f"Joulescope {self.path} has cut the device's supply, its current range is "
+                    "off: say `power`, which switches it on for a recording, as in "
+                    f"joulescope:{self.serial},power"
+                )
+            self.ranges_before = before  # also where only an answer is lost
+            for topic, wanted in ranges.items():
+                self.driver.publish(f"{self.path}/{topic}", wanted)
+            self.driver.publish(f"{self.path}/h/fs", rate_hz)
+
+    def put_back(self) -> None:
+        """Set the ranges as they were; where that of the current was off, the supply is cut."""
+        with about(self.path):
+            for topic, value in tuple(self.ranges_before.items()):
+                self.driver.publish(f"{self.path}/{topic}", value)
+                del self.ranges_before[topic]
+
+    def close(self) -> None:
+        """Give it back, and let go of USB."""
+        with suppress(TargetError):  # a recording could not be ended
+            self.put_back()
+        with suppress(RuntimeError, OSError, ValueError):  # it is gone: nothing to give back
+            if self.path:
+                self.driver.close(self.path)
+        with suppress(RuntimeError, OSError, ValueError):
+            self.driver.finalize()
+
+    def _is_cut(self, range_of_current: Any) -> bool:
+        """Whether this range leaves the device without a supply."""
+        if self.model == "js110":
+            return range_of_current in _OFF
+        if range_of_current in _MANUAL:
+            return self.driver.query(f"{self.path}/{_CHOICE}") in _OFF
+        return range_of_current in _OFF_MODES

@@ -1,0 +1,150 @@
+"""The timeline of a stream that comes at one rate of the meter's own clock.
+
+A sample's place on it is its number since the recording began; lost samples have places, too. A
+decoder says what came and what is missing, and the timeline keeps the books:
+
+    place      the next samples: their places
+    lose       samples that should have been next
+    desync     bytes that are none: nobody knows how many samples they were
+    saturate   samples that are beyond the range: their flags
+    miss       samples without a value: their flags
+    arrive     everything placed until now had come by this time of the host
+    account    the loss report of it all
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.meters.arrival import ArrivalRate
+from edgebench.meters.base import Flag, Gap, LossReport, Packet, SampleBlock
+
+Places = NDArray[np.int64]
+"""Numbers of samples since the recording began, shape (n,)."""
+
+
+@dataclass(slots=True, eq=False)
+class UniformTimeline:
+    """Where samples stand, and how many are missing."""
+
+    rate_hz: float
+    next_index: int = 0
+    """Place of the next sample."""
+    received_count: int = 0
+    missing_count: int = 0
+    """Received samples without a value."""
+    lost_count: int = 0
+    saturated_count: int = 0
+    desync_count: int = 0
+    """How often the framing was lost."""
+    is_ambiguous: bool = False
+    """More may be lost than is known."""
+    gaps: list[Gap] = field(default_factory=list[Gap])
+    _arrival: ArrivalRate = field(init=False)
+    _period_ns: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._arrival = ArrivalRate(self.rate_hz)
+        self._period_ns = 1e9 / self.rate_hz
+
+    def time_ns(self, places: Places) -> NDArray[np.int64]:
+        """Time of these places on the meter's clock, shape as given."""
+        if self._period_ns.is_integer():
+            return places * int(self._period_ns)
+        time_ns: NDArray[np.int64] = np.rint(places * self._period_ns).astype(np.int64)
+        return time_ns
+
+    def interval_ns(self, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begin and end of the mean at each of these places, which follow each other, n >= 1."""
+        edges = self.time_ns(np.arange(places[0], places[-1] + 2))
+        return edges[:-1], edges[1:]
+
+    def place(
+        self, count: int, lost: NDArray[np.int64] | None = None, cause: str = "samples lost"
+    ) -> Places:
+        """Put the next samples on the timeline.
+
+        Args:
+            count: How many there are.
+            lost: Samples known to be lost before each, shape (count,); None: none.
+            cause: Why they are lost.
+        """
+        places = self.next_index + np.arange(count)
+        if lost is not None and lost.any():
+            places += np.cumsum(lost)
+            for at in np.flatnonzero(lost > 0):
+                self.lose_in(self._gap(int(places[at]), int(lost[at]), cause))
+        if count:
+            self.next_index = int(places[-1]) + 1
+            self.received_count += count
+        return places
+
+    def lose(self, count: int, cause: str) -> None:
+        """Leave out the places of samples that should have been next."""
+        self.lose_in(self._gap(self.next_index + count, count, cause))
+
+    def lose_in(self, gap: Gap) -> None:
+        """The same, where the decoder itself knows the times of the gap."""
+        self.gaps.append(gap)
+        self.lost_count += gap.count
+        self.next_index += gap.count
+
+    def desync(self) -> None:
+        """Bytes were damaged, or the framing was lost: more may be missing than is known."""
+        self.desync_count += 1
+        self.is_ambiguous = True
+
+    def saturate(self, is_beyond: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """Flags of samples that are beyond the range where this says so, shape (n,)."""
+        self.saturated_count += int(np.count_nonzero(is_beyond))
+        return is_beyond.astype(np.uint8) * np.uint8(Flag.SATURATED)
+
+    def miss(self, is_missing: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """Flags of samples that have no value where this says so, shape (n,)."""
+        self.missing_count += int(np.count_nonzero(is_missing))
+        return is_missing.astype(np.uint8) * np.uint8(Flag.MISSING)
+
+    def arrive(self, rx_ns: int) -> None:
+        """Everything up to the next place, what is lost included, had come by this host time."""
+        self._arrival.add(rx_ns, self.next_index)
+
+    def account(self) -> LossReport:
+        """How complete the recording is, so far; a sample without a value is a lost one."""
+        return LossReport(
+            received_count=self.received_count - self.missing_count,
+            lost_count=self.lost_count + self.missing_count,
+            is_ambiguous=self.is_ambiguous,
+            desync_count=self.desync_count,
+            gaps=tuple(self.gaps),
+            saturated_count=self.saturated_count,
+            rate_error_ppm=self._arrival.error_ppm(),
+            rate_span_s=self._arrival.span_s(),
+        )
+
+    def _gap(self, end: int, count: int, cause: str) -> Gap:
+        """Of so many samples before the one at this place."""
+        begin_ns, end_ns = (round(place * self._period_ns) for place in (end - count - 1, end))
+        return Gap(max(0, begin_ns), end_ns, count, cause)
+
+
+class UniformDecoder(ABC):
+    """A decoder that places its samples on a timeline."""
+
+    def __init__(self, rate_hz: float) -> None:
+        self.timeline = UniformTimeline(rate_hz)
+
+    @abstractmethod
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """The samples that are complete now."""
+
+    def finish(self) -> list[SampleBlock]:
+        """What was held back for more bytes: nothing, of most."""
+        return []
+
+    def loss(self) -> LossReport:
+        """How complete the recording is, so far."""
+        return self.timeline.account()
