@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.meters.uncertainty import CurrentLimit, UncertaintyTerm
+from edgebench.protocol.errors import Permission
 
 Floats = NDArray[np.float64]
 
@@ -106,6 +107,8 @@ class AbsentMeter:
     """The meter cannot be used here, and why; one line."""
 
     reason: str
+    permission: Permission | None = None
+    """Permission that the user lacks, where that is why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.transport import NO_TESTER_PERMISSION
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.meters.transport import DENIED
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 
 REPORT_BYTES = 64
 _NO_NUMBER = b"\0"
 _REFUSALS = {
-    errno.EACCES: NO_TESTER_PERMISSION + " {path}",
-    errno.EPERM: NO_TESTER_PERMISSION + " {path}",
+    errno.EACCES: "no permission to use the USB tester at {path}",
+    errno.EPERM: "no permission to use the USB tester at {path}",
     errno.ENOENT: "no such device: {path}",
     errno.ENODEV: "no such device: {path}",
     errno.ENXIO: "no such device: {path}",
@@ -50,7 +50,10 @@ class HidTransport:
             self._file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as exc:
             refusal = _REFUSALS.get(exc.errno or 0, f"{{path}} cannot be opened: {exc.strerror}")
-            raise TargetError(refusal.format(path=path)) from exc
+            text = refusal.format(path=path)
+            if exc.errno in DENIED:
+                raise NotPermitted(text, Permission.USB_TESTER) from exc
+            raise TargetError(text) from exc
         self._path = path
         if not stat.S_ISCHR(os.fstat(self._file).st_mode):
             self.close()

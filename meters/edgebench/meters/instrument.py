@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.recorder import Recorder
-from edgebench.protocol.errors import EdgebenchError, MeasurementError
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, NotPermitted
 
 
 class Connection(Protocol):
@@ -54,7 +54,8 @@ class InstrumentMeter(ABC, Generic[C]):
             self._header = self._describe(self._connection)
         except EdgebenchError as exc:
             self.close()
-            return AbsentMeter(str(exc))
+            permission = exc.permission if isinstance(exc, NotPermitted) else None
+            return AbsentMeter(str(exc), permission)
         return self._header
 
     def session(self, path: Path) -> Recorder:

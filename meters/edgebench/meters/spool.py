@@ -23,7 +23,12 @@ from zlib import crc32
 
 from edgebench.meters.base import Header, Packet
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, StoreError
+from edgebench.protocol.errors import (
+    DirectoryTaken,
+    MeasurementError,
+    RemoteProtocolError,
+    StoreError,
+)
 
 _FACTS = struct.Struct("<qqI")
 _SUMS = struct.Struct("<II")
@@ -47,7 +52,8 @@ class SpoolWriter:
             self._file = path.open("xb", buffering=_BUFFER_BYTES)
             self._begin(json.dumps(to_plain(header)).encode() + b"\n")
         except OSError as exc:
-            raise StoreError(f"recording cannot be written: {exc.strerror}: {path}") from exc
+            kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+            raise kind(f"recording cannot be written: {exc.strerror}: {path}") from exc
 
     def _begin(self, line: bytes) -> None:
         try:

@@ -13,21 +13,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from edgebench.meters.options import install
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
-NO_PERMISSION = "no permission to use serial port"
-"""Begins the refusal that a group of the user's would mend."""
-NO_TESTER_PERMISSION = "no permission to use the USB tester at"
-"""The same, of one that a rule of udev would mend."""
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""Errors of the system that a permission would mend."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
     errno.ENXIO: "no such serial port: {path}",
-    errno.EACCES: NO_PERMISSION + " {path}",
-    errno.EPERM: NO_PERMISSION + " {path}",
+    errno.EACCES: "no permission to use serial port {path}",
+    errno.EPERM: "no permission to use serial port {path}",
     errno.EBUSY: "serial port {path} is in use by another program",
     errno.EAGAIN: "serial port {path} is in use by another program",
     errno.EISDIR: "not a serial port: {path}",
@@ -71,7 +69,7 @@ class SerialTransport:
         try:
             self._port: Any = serial.Serial(path, baud_rate, timeout=0, exclusive=True)
         except (OSError, ValueError) as exc:
-            raise TargetError(_refusal(path, exc)) from exc
+            raise _refusal(path, exc) from exc
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
@@ -165,13 +163,15 @@ def _pyserial() -> Any:
     return serial
 
 
-def _refusal(path: str, exc: Exception) -> str:
-    """One line for people; pyserial hides the number of some errors in the one before."""
+def _refusal(path: str, exc: Exception) -> TargetError:
+    """Why a port is not opened; pyserial hides the number of some errors in the one before."""
     for cause in (exc, exc.__context__):
         found = cause.args[0] if cause is not None and cause.args else None
         if found in _REFUSALS:
-            return _REFUSALS[found].format(path=path)
-    return f"serial port {path} cannot be opened: {_reason(exc)}"
+            text = _REFUSALS[found].format(path=path)
+            is_denied = found in DENIED
+            return NotPermitted(text, Permission.SERIAL_PORT) if is_denied else TargetError(text)
+    return TargetError(f"serial port {path} cannot be opened: {_reason(exc)}")
 
 
 def _reason(exc: Exception) -> str:

@@ -242,5 +242,6 @@ def test_unknown_choice_is_named_with_the_ones_there_are(
 
 def test_unknown_setting_is_named() -> None:
     """A misspelt setting is ignored."""
-    with pytest.raises(UsageError, match="unknown setting durations: there are runtime"):
-        from_preset("quick", runtime="onnx", durations=3)
+    wrong: dict[str, Any] = {"durations": 3}
+    with pytest.raises(UsageError, match="unknown setting durations: there are scenario, engine"):
+        from_preset("quick", runtime="onnx", **wrong)

@@ -97,7 +97,7 @@ def verify_session(directory: Path) -> list[Difference]:
     if not spool.exists():
         raise UsageError(f"nothing to verify: {directory} has samples without the meter's bytes")
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        computed = decode_into(Path(folder), spool)
+        computed = decode_into(Path(folder), spool).facts
         if not (directory / POWER_FILE).exists():
             samples = f"{computed.loss.received_count} samples of {METER_FILE}"
             return [Difference(POWER_FILE, None, samples)]

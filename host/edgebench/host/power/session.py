@@ -16,6 +16,7 @@ from edgebench.host.store.recording import write_power
 from edgebench.meters.base import AbsentMeter, Header, Meter, MeterSession
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.protocol.errors import (
+    DirectoryTaken,
     EdgebenchError,
     NoSuchMeter,
     StoreError,
@@ -53,7 +54,8 @@ def open_meter(text: str) -> tuple[Meter, Header]:
         _let_go(meter)
         raise
     if isinstance(header, AbsentMeter):
-        raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
+        text = f"meter {meter.name} cannot be used: {header.reason}"
+        raise NoSuchMeter(text, permission=header.permission)
     return meter, header
 
 
@@ -140,11 +142,11 @@ def refuse_taken(directory: Path) -> None:
     """Keep a recording out of a directory in which it would be taken for something else.
 
     Raises:
-        StoreError: it holds a recording or a run.
+        DirectoryTaken: it holds a recording or a run.
     """
     for name, what in _TAKEN_BY.items():
         if os.path.lexists(taken := directory / name):
-            raise StoreError(f"there is {what} already: {taken}")
+            raise DirectoryTaken(f"there is {what} already: {taken}")
 
 
 @contextmanager
@@ -159,7 +161,8 @@ def _directory_for(directory: Path) -> Iterator[None]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise StoreError(f"recording cannot be written: {said_by(exc)}: {directory}") from exc
+        kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+        raise kind(f"recording cannot be written: {said_by(exc)}: {directory}") from exc
     try:
         yield
     except BaseException:  # Ctrl-C as well

@@ -119,7 +119,7 @@ def stored_session(directory: Path) -> Iterator[Session]:
         else:
             folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
             samples = Path(stack.enter_context(folder))
-            facts = decode_into(samples, directory / METER_FILE)
+            facts = decode_into(samples, directory / METER_FILE).facts
         yield replace(judged(samples, facts), directory=directory, samples_directory=samples)
 
 

@@ -12,6 +12,7 @@ from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.document import from_document
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.page import run_page
 from edgebench.host.store.layout import Store
@@ -79,7 +80,7 @@ def shown(document: Document, width: int) -> str:
     """The part of the page of a run that is about energy, without spaces at the ends of lines."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, highlight=False)
-    console.print(run_page(document, width))
+    console.print(run_page(from_document(document), width))
     lines = [f"{line.rstrip()}\n" for line in out.getvalue().splitlines()]
     first = next(n for n, line in enumerate(lines) if line.startswith("energy "))
     last = next(n for n, line in enumerate(lines) if line.startswith("device "))
@@ -109,7 +110,7 @@ def test_refused_energy_is_its_reason(refused: Document, width: int, expected: s
 
 def lines_of(document: Document) -> dict[str, str]:
     """Text by name; the line without a name is the one of net energy."""
-    return dict(energy_lines(document["metrics"]["energy"]))
+    return dict(energy_lines(from_document(document).metrics.energy))
 
 
 def test_net_that_is_not_there_says_why(made: Document) -> None:
@@ -180,11 +181,11 @@ def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
 def test_run_without_a_meter_has_no_line_of_energy() -> None:
     """Every run without a meter is shown as a failure."""
     latency_ns = latencies()
-    document = analyse_run(
+    run = analyse_run(
         run_record(worker_record(latency_ns)),
         traces_of(latency_ns),
         created_utc=CREATED_UTC,
         clock=None,
     )
-    assert document["metrics"]["energy"] is None
-    assert energy_lines(document["metrics"]["energy"]) == []
+    assert run.metrics.energy is None
+    assert energy_lines(run.metrics.energy) == []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from support.changes import changed
 from support.records import (
     CREATED_UTC,
     DEVICE,
@@ -22,18 +23,25 @@ from support.records import (
 )
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import Run
+from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.store.index import row_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.spec import RunSpec, Scenario
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EVIL = "a\x1b[2J\x07\u202eb\r[red]c[/red]"
 
 
-def document(count: int = 500) -> dict[str, Any]:
-    """The document of a made-up run with so many queries."""
+def run(count: int = 500) -> Run:
+    """A made-up run with so many queries."""
     latency_ns = latencies(count)
     record = run_record(worker_record(latency_ns))
     traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))
@@ -49,7 +57,7 @@ def printed(what: RenderableType, width: int = 200) -> str:
 
 def test_results_show_the_interval_and_the_verdict() -> None:
     """A number is printed without its uncertainty."""
-    text = printed(results_table([document()]))
+    text = printed(results_table([run()]))
     assert re.search(r"±\d+\.\d %", text)
     assert "valid" in text
     assert "digits.tflite" in text
@@ -58,16 +66,17 @@ def test_results_show_the_interval_and_the_verdict() -> None:
 
 def test_percentile_without_an_interval_is_a_dash() -> None:
     """A p99 of two hundred queries is printed as a number."""
-    made = document(200)
-    assert made["verdict"]["state"] == "valid"
-    assert made["metrics"]["latency_ns"]["p99"] is None
+    made = run(200)
+    assert made.verdict.state is State.VALID
+    assert made.metrics.latency_ns is not None
+    assert made.metrics.latency_ns.p99 is None
     assert printed(results_table([made])).count(ABSENT) == 1
 
 
 def test_numbers_of_an_invalid_run_are_not_printed() -> None:
     """A number that cannot be trusted is printed, and somebody copies it."""
-    made = document(20)
-    assert made["verdict"]["state"] == "invalid"
+    made = run(20)
+    assert made.verdict.state is State.INVALID
     for table in (results_table([made]), runs_table([row_of(made)])):
         text = printed(table)
         assert "invalid" in text
@@ -77,11 +86,11 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
 
 def test_number_of_an_invalid_run_is_called_refused() -> None:
     """A dash looks as if the run had no such number, or nobody had asked for it."""
-    made = document(20)
+    made = run(20)
     for table in (results_table([made]), runs_table([row_of(made)])):
         assert printed(table).count("refused") == 1, "its p50"
-    made["metrics"]["energy"] = {"refused": None, "gross_j_per_inference": 2e-3}
-    text = printed(results_table([made]))
+    energy = EnergyResult(meter="x", gross_j_per_inference=2e-3, u95_absolute_j=1e-4)
+    text = printed(results_table([changed(made, {"metrics.energy": energy})]))
     assert text.count("refused") == 2
     assert "mJ" not in text
 
@@ -89,14 +98,9 @@ def test_number_of_an_invalid_run_is_called_refused() -> None:
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> None:
     """A dash in the place of an energy says that there was no meter."""
-    plain, refused = document(), document()
-    reason = "complete: serial port /dev/ttyACM0 is gone"
-    refused["metrics"]["energy"] = {"refused": reason, "gross_j_per_inference": None}
-    refused["model"]["name"], refused["verdict"]["state"] = "refused.tflite", "suspect"
-    refused["verdict"]["rules"] += [
-        {"id": "meter", "outcome": "fail", "detail": reason},
-        {"id": "energy", "outcome": "fail", "detail": f"refused: {reason}"},
-    ]
+    plain, reason = run(), "complete: serial port /dev/ttyACM0 is gone"
+    refused = with_refused_energy(reason, "meter", {"meter": reason})
+    refused = changed(refused, {"model.name": "refused.tflite", "verdict.state": State.SUSPECT})
     words = printed(results_table([plain, refused], width), width).split()
     assert words.count("refused") == 1
     assert words.count(ABSENT) == 1, "the other had no meter"
@@ -104,38 +108,58 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
 
 
+def with_refused_energy(reason: str, refused_by: str, failed: Mapping[str, str]) -> Run:
+    """A run whose energy a rule refused, and in which these rules failed with these words."""
+    made = run()
+    details = {**failed, "energy": f"refused: {reason}"}
+    rules = tuple(
+        replace(rule, outcome=RuleOutcome.FAIL, detail=details[rule.id])
+        if rule.id in details
+        else rule
+        for rule in made.verdict.rules
+    )
+    energy = EnergyResult(meter="x", refused=reason, refused_by=refused_by)
+    return changed(made, {"metrics.energy": energy, "verdict.rules": rules})
+
+
 @pytest.mark.parametrize(
-    ("rule", "detail", "reason", "expected"),
+    ("rule", "detail", "reason", "refused_by", "expected"),
     [
-        ("meter", "loss: 5 %; rate: 9 ppm", "loss: 5 %", "energy refused: loss: 5 %; rate: 9 ppm"),
-        ("energy_sync", "no way", "synchronisation: no way", "energy refused: no way"),
-        ("energy_sync", "unseen", "too short", "unseen; energy refused: too short"),
+        (
+            "meter",
+            "loss: 5 %; rate: 9 ppm",
+            "loss: 5 %",
+            "meter",
+            "energy refused: loss: 5 %; rate: 9 ppm",
+        ),
+        (
+            "energy_sync",
+            "no way",
+            "synchronisation: no way",
+            "energy_sync",
+            "energy refused: no way",
+        ),
+        ("energy_sync", "unseen", "too short", "energy", "unseen; energy refused: too short"),
     ],
 )
 def test_reason_of_a_refused_energy_is_the_one_that_counted(
-    rule: str, detail: str, reason: str, expected: str
+    rule: str, detail: str, reason: str, refused_by: str, expected: str
 ) -> None:
     """What else is wrong with the meter is taken for the reason, and the reason is not told."""
-    made = document()
-    made["metrics"]["energy"] = {"refused": reason, "gross_j_per_inference": None}
-    made["verdict"]["rules"] += [
-        {"id": rule, "outcome": "fail", "detail": detail},
-        {"id": "energy", "outcome": "fail", "detail": f"refused: {reason}"},
-    ]
-    [line] = verdict_lines(made)
+    [line] = verdict_lines(with_refused_energy(reason, refused_by, {rule: detail}))
     assert line.endswith(f" on tflite: {expected}")
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
 def test_run_id_is_never_broken(width: int) -> None:
     """A narrow terminal shows half of an id, which cannot be copied."""
-    text = printed(runs_table([row_of(document())], width))
+    text = printed(runs_table([row_of(run())], width))
     assert RUN_ID in text
 
 
 def test_stored_runs_show_energy_where_any_has_it() -> None:
     """An empty column, or a refused energy that looks as if nobody had asked for one."""
-    plain = row_of(document())
+    plain = row_of(run())
     assert "energy" not in printed(runs_table([plain]))
     metered = replace(
         plain,
@@ -161,41 +185,53 @@ def test_stored_runs_show_energy_where_any_has_it() -> None:
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> None:
     """A number is cut to make room, and reads as a smaller one."""
-    made = document()
+    made = run()
     text = printed(results_table([made], width), width)
-    p50 = format_ns(made["metrics"]["latency_ns"]["p50"])
-    assert p50 in text
+    assert made.metrics.latency_ns is not None
+    assert format_ns(made.metrics.latency_ns.p50) in text
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words", "p50"),
     [
-        (None, 9e6, "; throttled from the start, so", "p50 9.0 ms (8.0 ms..10.0 ms) after the"),
         (
-            7e6,
-            9e6,
+            None,
+            9_000_000,
+            "; throttled from the start, so",
+            "p50 9.0 ms (8.0 ms..10.0 ms) after the",
+        ),
+        (
+            7_000_000,
+            9_000_000,
             "; throttled almost from the start, so",
             "p50 7.0 ms (6.0 ms..8.0 ms) before",
         ),
     ],
 )
 def test_run_that_is_throttled_from_the_start_shows_what_is_known(
-    before: float | None, after: float, words: str, p50: str
+    before: int | None, after: int, words: str, p50: str
 ) -> None:
     """The only latency that the device had before it throttled is in the document alone."""
+    made = run()
+    latency = made.metrics.latency_ns
+    assert latency is not None
 
-    def part(value: float | None) -> object:
-        return value and {"p50": value, "p50_ci95": [value - 1e6, value + 1e6]}
+    def part(p50: int | None) -> LatencySummary | None:
+        if p50 is None:
+            return None
+        return replace(latency, p50=p50, p50_ci95=(p50 - 1_000_000, p50 + 1_000_000))
 
-    made = document()
-    made["metrics"]["thermal"] |= {
-        "verdict": "throttled:thermal",
-        "sustained_latency_ns": 9e6,
-        "sustained_throughput_per_s": 110.0,
-        "retention_ratio": None,
-        "latency_ns_before": part(before),
-        "latency_ns_after": part(after),
-    }
+    thermal = ThermalResult(
+        state=ThermalState.THROTTLED,
+        cause="thermal",
+        is_certain=True,
+        reason="hot",
+        sustained_latency_ns=9e6,
+        sustained_throughput_per_s=110.0,
+        latency_ns_before=part(before),
+        latency_ns_after=part(after),
+    )
+    made = changed(made, {"metrics.thermal": thermal})
     text = printed(run_page(made))
     assert words in text
     assert p50 in text
@@ -203,18 +239,18 @@ def test_run_that_is_throttled_from_the_start_shows_what_is_known(
 
 def test_page_of_a_run_shows_every_rule() -> None:
     """A rule that failed is not shown."""
-    made = document()
+    made = run()
     text = printed(run_page(made))
-    for rule in made["verdict"]["rules"]:
-        assert rule["id"] in text
+    for rule in made.verdict.rules:
+        assert rule.id in text
     for expected in (RUN_ID, "digits.tflite", "xnnpack", DEVICE.soc):
         assert expected in text
 
 
 def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> None:
     """Cold start, memory and the settings of a run are in the document alone."""
-    made = document()
-    made["spec"] |= {"scenario": "server", "target_qps": 50.0, "target_latency_s": 0.04}
+    spec = RunSpec("tflite", scenario=Scenario.SERVER, target_qps=50.0, target_latency_s=0.04)
+    made = replace(run(), spec=spec)
     text = printed(run_page(made))
     for expected in ("50 arrivals a second", "target latency 40.0 ms", "preset", "seed 0"):
         assert expected in text
@@ -225,42 +261,41 @@ def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> Non
 
 def test_page_of_an_invalid_run_has_no_numbers() -> None:
     """A throughput that cannot be trusted is printed beside the verdict that says so."""
-    text = printed(run_page(document(20)))
+    text = printed(run_page(run(20)))
     assert "inferences/s" not in text
     assert "cold start" not in text
 
 
 def test_offline_shows_its_throughput_and_others_do_not() -> None:
     """What an offline run is about is missing from the table, or a column of dashes is in it."""
-    made, other = document(), document()
-    made["spec"]["scenario"] = "offline"
-    made["metrics"]["end_to_end_ns"] = None
+    other = run()
+    made = changed(other, {"spec.scenario": Scenario.OFFLINE, "metrics.end_to_end_ns": None})
     assert "per second" in printed(results_table([made, other]))
     assert "per second" not in printed(results_table([other]))
 
 
 def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     """Somebody asks for the accuracy and has to open the document to see it."""
-    made = document()
+    made = run()
     assert "accuracy" not in printed(results_table([made]))
-    made["metrics"]["accuracy"] = {"metric": "top1", "value": 0.975, "sample_count": 360}
+    accuracy = Accuracy("top1", 0.975, None, 360)
+    made = changed(made, {"metrics.accuracy": accuracy})
     assert "top1 0.975" in printed(results_table([made]))
 
 
 def test_reasons_are_the_rules_that_failed() -> None:
     """A person reads that a run is invalid, and not why."""
-    made = document(20)
+    made = run(20)
     lines = verdict_lines(made)
     assert any("queries, at least 100" in line for line in lines)
     assert all(line.startswith("invalid: digits.tflite on tflite: ") for line in lines)
-    assert verdict_lines(document()) == []
+    assert verdict_lines(run()) == []
 
 
 @pytest.mark.parametrize("place", ["device", "model", "runtime"])
 def test_names_cannot_reach_the_terminal(place: str) -> None:
     """A device or a file clears the screen, hides its name, or turns the text around."""
-    made = document()
-    made[place]["name"] = EVIL
+    made = changed(run(), {f"{place}.name": EVIL})
     for what in (results_table([made]), runs_table([row_of(made)]), run_page(made)):
         text = printed(what)
         assert not CONTROL.search(text), repr(CONTROL.search(text))
@@ -269,13 +304,10 @@ def test_names_cannot_reach_the_terminal(place: str) -> None:
 
 def test_descriptions_of_a_device_cannot_reach_the_terminal() -> None:
     """What a device says about its chip and its system moves the cursor."""
-    from dataclasses import replace
-
     from edgebench.host.devices.discovery import Access, DiscoveredDevice
 
-    made = document()
-    made["device"] |= {"soc": EVIL, "os": EVIL}
-    made["environment"] |= {"virtualization": EVIL}
+    evil = {"device.soc": EVIL, "device.os": EVIL, "environment.virtualization": EVIL}
+    made = changed(run(), evil)
     assert not CONTROL.search(printed(run_page(made)))
     runtime = RuntimeReport(EVIL, ("tflite",), reason=EVIL, install=EVIL)
     system = SystemDescription(replace(DEVICE, name=EVIL, profile=EVIL), ENVIRONMENT, (runtime,))

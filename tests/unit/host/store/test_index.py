@@ -16,6 +16,7 @@ from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
+from edgebench.host.result.document import from_document
 from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs, row_of
 from edgebench.host.store.layout import RUN_FILE, Store
 
@@ -92,7 +93,7 @@ def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
     """A script reads a number that the table refuses to show."""
     document = store.document(RUN_ID)
     document["verdict"]["state"] = "invalid"
-    row = row_of(document)
+    row = row_of(from_document(document))
     assert row.verdict == "invalid"
     assert row.headline_ns == [None, None, None]
     assert (row.latency_ns_p50, row.throughput_per_s, row.peak_rss_bytes) == (None, None, None)
@@ -103,9 +104,9 @@ def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
     document = store.document(RUN_ID)
     document["metrics"]["end_to_end_ns"] |= {"p50": 11, "p90": 12, "p99": 13}
     document["metrics"]["latency_ns"] |= {"p50": 1, "p90": 2, "p99": 3}
-    assert row_of(document).headline_ns == [1, 2, 3]
-    document["spec"]["scenario"] = "server"
-    assert row_of(document).headline_ns == [11, 12, 13]
+    assert row_of(from_document(document)).headline_ns == [1, 2, 3]
+    document["spec"] |= {"scenario": "server", "target_qps": 10.0}
+    assert row_of(from_document(document)).headline_ns == [11, 12, 13]
 
 
 def test_list_follows_the_directories(store: Store) -> None:

@@ -33,7 +33,7 @@ from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.meters.rails import TOTAL
-from edgebench.protocol.errors import FileRefused, StoreError, UsageError
+from edgebench.protocol.errors import DirectoryTaken, FileRefused, StoreError, UsageError
 
 DRIVER = "import"
 BOUNDARY = "not told"
@@ -101,7 +101,8 @@ def _place(directory: Path) -> Iterator[None]:
                 directory.rmdir()
         if isinstance(exc, OSError):
             why = exc.strerror or str(exc)
-            raise StoreError(f"recording cannot be written: {why}: {directory}") from exc
+            kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+            raise kind(f"recording cannot be written: {why}: {directory}") from exc
         raise
 
 
