@@ -13,7 +13,7 @@ from support.disks import fill, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import At, children_of, is_alive, is_measuring
 
-from edgebench.host.bench.run import open_model
+from edgebench.host.bench.model import open_model
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError
 from edgebench.protocol.record import Phase
 

@@ -21,7 +21,7 @@ from support.watchers import At, worker_pid
 
 from edgebench.agent.coolest import COOLEST_FILE
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import TargetError, TooHot, WorkerDied
 from edgebench.protocol.record import Phase
 
@@ -60,7 +60,7 @@ class Board:
             if "edgebench.agent.telemetry.sampler" in child.cmdline():
                 os.kill(child.pid, signal.SIGKILL)
 
-    def bench(self, **settings: Any) -> Run:
+    def bench(self, **settings: Any) -> StoredRun:
         """One run, which `verify` computes again."""
         name = "imx8mp-evk-simulated"
         [run] = self.host.lab.bench(MODEL, on=[name], runtime="litert", **(SETTINGS | settings))
@@ -77,7 +77,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     made.agent.kill()
 
 
-def completeness(run: Run) -> str:
+def completeness(run: StoredRun) -> str:
     """What the verdict says about the end of the run."""
     (found,) = [one for one in run.document["verdict"]["rules"] if one["id"] == "complete"]
     assert found["outcome"] == "fail"
@@ -90,7 +90,7 @@ def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Boa
     run = board.bench(watcher=later)
     detail = completeness(run)
     assert detail == f"run interrupted: stopped at 91.2 °C (cpu-thermal): {LIMIT}"
-    assert run.metrics["latency_ns"]["count"] > 30
+    assert run.document["metrics"]["latency_ns"]["count"] > 30
     took_s = (run.queries["end_ns"].max() - run.queries["start_ns"].min()) / 1e9
     assert 0.5 < took_s < 10
     trace = run.telemetry
@@ -118,7 +118,7 @@ def test_run_does_not_start_above_the_limit(board: Board) -> None:
     assert f"not started at 95.0 °C (cpu-thermal): {LIMIT}" in result.stderr
     assert "hint: cool it, or wait for longer" in result.stderr
     board.heat(50.0)
-    assert board.bench(duration_s=0.3).metrics["latency_ns"]["count"] >= 30
+    assert board.bench(duration_s=0.3).document["metrics"]["latency_ns"]["count"] >= 30
 
 
 ON = ("--on", "imx8mp-evk-simulated")
@@ -140,7 +140,7 @@ def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:
     """The guard dies with the sampler, and the board is cooked until the run is over."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
     run = board.bench(watcher=later)
-    assert run.metrics["latency_ns"]["count"] > 30
+    assert run.document["metrics"]["latency_ns"]["count"] > 30
     expected = f"stopped, nobody watches the heat: the sampler ended with status -9; {LIMIT}"
     assert completeness(run) == f"run interrupted: {expected}"
     assert board.agent.status().running is None

@@ -49,7 +49,7 @@ def is_number(name: str, value: object) -> bool:
     """Whether this key of `metrics.energy` says anything about joules."""
     return value is not None and name not in (
         *("meter", "supply_v", "settings_sha256"),
-        *("checks", "refused", "boundary", "channels", "sync"),
+        *("checks", "refused", "refused_by", "boundary", "channels", "sync"),
     )
 
 

@@ -27,7 +27,7 @@ from support.watchers import At, worker_pid
 
 from edgebench.host.bench.run import Interrupted
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase
 
@@ -56,7 +56,7 @@ def paired(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Hos
     return host
 
 
-def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
+def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[StoredRun]:
     """Measure on the paired agent; every run must be one that `verify` computes again."""
     need_runtime(PACKAGES[runtime])
     runs = host.lab.bench(model, on=["board"], runtime=runtime, **(SHORT | settings))
@@ -65,7 +65,7 @@ def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
     return runs
 
 
-def rules(run: Run) -> dict[str, tuple[str, str]]:
+def rules(run: StoredRun) -> dict[str, tuple[str, str]]:
     """Outcome and detail of each rule."""
     found = run.document["verdict"]["rules"]
     return {rule["id"]: (rule["outcome"], rule["detail"]) for rule in found}
@@ -103,8 +103,7 @@ def test_every_scenario_ends_with_its_rows(
         "server": timed["scheduled_ns"],
     }
     assert (timed["scheduled_ns"] == expected[scenario]).all()
-    end_to_end = run.metrics["end_to_end_ns"]
-    assert (end_to_end is None) == (scenario == "offline")
+    assert (run.metrics.end_to_end_ns is None) == (scenario == "offline")
     assert rules(run)["enough_queries"][0] == "pass"
     assert rules(run)["enough_time"][0] == "pass"
     assert rules(run)["agreement"][0] == "pass", rules(run)["agreement"]
@@ -135,7 +134,7 @@ def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
     entries = {entry["file"]: entry for entry in MANIFEST["models"]}
     for found in (reference, run):
         entry = entries[found.document["model"]["name"]]
-        accuracy = found.metrics["accuracy"]
+        accuracy = found.document["metrics"]["accuracy"]
         known = {item["correct_count"] / 360 for item in entry["accuracy"]}
         assert accuracy["value"] in known
         assert (accuracy["metric"], accuracy["sample_count"]) == ("top1", 360)
@@ -143,9 +142,10 @@ def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
         low, high = accuracy["ci95"]
         assert low < accuracy["value"] < high
     assert reference.document["model"]["name"] == case.entry["file"].replace("int8", "fp32")
-    assert reference.metrics["accuracy"]["drop_vs_reference"] is None
+    assert reference.document["metrics"]["accuracy"]["drop_vs_reference"] is None
     assert rules(reference)["accuracy"][0] == "unknown"
-    accuracy, best = run.metrics["accuracy"], reference.metrics["accuracy"]["value"]
+    accuracy = run.document["metrics"]["accuracy"]
+    best = reference.document["metrics"]["accuracy"]["value"]
     assert accuracy["drop_vs_reference"] == pytest.approx(best - accuracy["value"])
     assert accuracy["reference"] == {
         "run_id": reference.id,
@@ -195,7 +195,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     assert "invalid: damaged.tflite on litert: top1 " in result.stderr
 
 
-def summary(run: Run, host: Host) -> str:
+def summary(run: StoredRun, host: Host) -> str:
     """What LoadGen itself made of the run."""
     raw = host.lab.store.directory(run.id) / "raw"
     assert (raw / "mlperf_log_detail.txt").stat().st_size > 1000
@@ -250,7 +250,7 @@ def test_loadgen_issues_the_other_scenarios_too(
     rows = run.queries[~run.queries["warmup"]]
     text = summary(run, paired)
     assert f"Scenario : {scenario.capitalize()}" in text
-    assert run.metrics["end_to_end_ns"] is None
+    assert run.metrics.end_to_end_ns is None
     assert len(rows) >= 30
     if scenario == "offline":
         assert number("samples_per_query :", text) == len(rows)
@@ -271,8 +271,8 @@ def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
     np.savez(path, x=np.zeros((4, 8, 8, 1), np.uint8), y=np.array([0, 1, 2, 1000]))
     [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
     assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is none of 10 classes")
-    assert run.metrics["accuracy"] is None
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.metrics.accuracy is None
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
 
 
 def test_samples_that_do_not_fit_are_refused_before_the_measurement(
@@ -310,8 +310,8 @@ def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
     assert reason in rules(run)["agreement"][1]
     assert rules(run)["accuracy_floor"][0] == "fail", "it was asked for"
     assert reason in rules(run)["accuracy_floor"][1]
-    assert run.metrics["latency_ns"]["count"] > 0
-    assert (run.metrics["accuracy"], run.metrics["agreement"]) == (None, None)
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
+    assert (run.metrics.accuracy, run.metrics.agreement) == (None, None)
     assert agent.status().spooled_count == 0
 
 
@@ -327,11 +327,11 @@ def test_stop_in_the_checks_keeps_the_measurement_as_complete(
     at = At(Phase.CHECKING, press_ctrl_c)
     with pytest.raises(Interrupted) as caught:
         bench(paired, "digits_fp32.tflite", "litert", accuracy=many_images(tmp_path), watcher=at)
-    assert caught.value.document is not None
-    run = paired.lab.run(caught.value.document["run_id"])
+    assert caught.value.run is not None
+    run = paired.lab.run(caught.value.run.run_id)
     assert rules(run)["complete"] == ("pass", "run completed")
     assert rules(run)["agreement"][0] == "unknown"
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
     assert verify(paired.lab.store, run.id) == []
     assert agent.status().running is None
 
@@ -365,7 +365,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
     )
     assert rules(run)["complete"] == ("fail", "run interrupted")
     assert run.verdict == "invalid"
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
 
 
 def test_stop_before_anything_was_measured_says_so(agent: AgentProcess, paired: Host) -> None:
@@ -443,7 +443,7 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
     began = rows["start_ns"].between(begin_ns, end_ns)
     assert began.sum() <= 1
     assert int((rows["end_to_end_ns"] > 5_000_000).sum()) >= len(stalled)
-    assert run.metrics["end_to_end_ns"]["max"] >= 0.9 * (
+    assert run.document["metrics"]["end_to_end_ns"]["max"] >= 0.9 * (
         end_ns - int(stalled["scheduled_ns"].min())
     )
 
