@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host
+from support.cpu import has_saturating_kernels
 from support.digits import PACKAGES
 from support.tools import need_runtime, need_shared
 
 from edgebench.agent.runtimes.registry import find_runtime
-from edgebench.host.analysis.verdict.outputs import AGREEMENT_LIMIT
+from edgebench.host.analysis.verdict.outputs import AGREEMENT_LIMIT, SATURATION
 from edgebench.host.store.verify import verify
 from edgebench.protocol.errors import EdgebenchError
 
@@ -31,6 +32,8 @@ DISAGREES = frozenset({("litert", "coco_ssd_mobilenet_v1_uint8.tflite")})
 The outputs of the detector are lists, sorted by scores that are nearly equal for noise: kernels
 that round differently find the same boxes in another order.
 """
+SATURATES = frozenset({("onnx", "mobilenet_v1_0.25_224_qdq_int8.onnx")})
+"""Runtime and model whose answers are known to be wrong where `has_saturating_kernels`."""
 
 
 @pytest.fixture(scope="module")
@@ -90,5 +93,9 @@ def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: st
         assert agreement is not None, table
         does_agree = agreement["relative_rms"] <= AGREEMENT_LIMIT
         assert does_agree == ("agreement_of_all" not in failed), table
+        if (runtime, name) in SATURATES and has_saturating_kernels():
+            said = [r["detail"] for r in what["verdict"]["rules"] if r["id"] == "agreement"]
+            assert "agreement" not in failed or SATURATION in said[0], table
+            continue
         assert "agreement" not in failed, table
         assert does_agree or (runtime, name) in DISAGREES, table

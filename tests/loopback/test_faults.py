@@ -41,7 +41,7 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
     command = paired.popen("bench", MODEL, "--on", "board", "--quick", "--duration", "5s")
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")

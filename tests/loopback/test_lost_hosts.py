@@ -64,7 +64,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     command = paired.popen(
         "bench", MODEL, "--on", "board", "--quick", "--duration", "5s", "--accuracy", "digits"
     )
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")
@@ -129,7 +129,7 @@ def test_full_store_leaves_the_run_on_the_device(
             *("bench", MODEL, "--on", "board", "--quick", "--duration", "5s"),
             *("--store", str(store)),
         )
-        wait_until(lambda: is_measuring(agent), "worker measures")
+        wait_until(lambda: agent.status().running is not None, "device runs")
         filler = fill(store)
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1

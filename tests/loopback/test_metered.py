@@ -140,8 +140,8 @@ def test_run_is_idle_before_the_worker_and_after_it(plain: Bench) -> None:
     ]
     first, first_end, *_, second, second_end = run.record.events
     for begin, end in ((first, first_end), (second, second_end)):
-        assert end.time_ns - begin.time_ns >= 400_000_000
-        assert end.detail.startswith("after 0.4")
+        told_s = float(end.detail.removeprefix("after ").removesuffix(" s"))
+        assert 0.4 <= told_s <= (end.time_ns - begin.time_ns) / 1e9 + 0.005  # told to 10 ms
     assert run.phases.count(Phase.IDLE) == 2
     assert run.record.outcome is Outcome.COMPLETED
 

@@ -213,13 +213,17 @@ def number(pattern: str, text: str) -> int:
 def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> None:
     """LoadGen's log is that of another run, or its queries are not in the trace."""
     need_loadgen()
+    size, least = (8, 662) if scenario == "multi_stream" else (1, 64)
     [run] = bench(
-        paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, duration_s=0.5
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine="loadgen",
+        scenario=scenario,
+        min_query_count=2 * least,  # not by time: a busy machine takes long for them
     )
-    size = 8 if scenario == "multi_stream" else 1
     rows = run.queries[~run.queries["warmup"]]
     text = summary(run, paired)
-    least = 662 if scenario == "multi_stream" else 64
     processed = number(rf"Processed at least {least} queries \(", text)
     assert len(rows) == processed * size
     starts, ends = (
@@ -228,9 +232,11 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> Non
     )
     latency_ns = np.sort(ends - starts)
     p50_ns = number(r"50.00 percentile latency \(ns\)", text)
-    # LoadGen's latency has the way into Python and back on top; a busy machine makes that long.
-    ours_ns = int(latency_ns[len(latency_ns) // 2])
-    assert ours_ns < p50_ns < 3 * ours_ns + 200_000
+    # LoadGen's latency has the way into Python and back on top, however long the machine takes for
+    # that. One query comes after another, and half of them take the median or longer: that fits
+    # into the time from the first to the last, but for the two whose ends are outside of it.
+    assert latency_ns[len(latency_ns) // 2] < p50_ns
+    assert p50_ns * (processed // 2 - 2) < ends[-1] - starts[0]
     assert number(r"Min latency \(ns\)", text) > latency_ns[0]
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
 
@@ -336,14 +342,9 @@ def test_stop_in_the_checks_keeps_the_measurement_as_complete(
     assert agent.status().running is None
 
 
-@pytest.mark.parametrize(
-    ("engine", "after_s", "max_query_count"),
-    # LoadGen makes its queries first: few enough to be issuing by then on a busy machine as well,
-    # and enough to be issuing still on a fast one.
-    [("native", 1.0, 1_000_000), ("loadgen", 3.0, 300_000)],
-)
+@pytest.mark.parametrize("engine", ["native", "loadgen"])
 def test_stop_of_a_measurement_keeps_what_there_is(
-    agent: AgentProcess, paired: Host, engine: str, after_s: float, max_query_count: int
+    agent: AgentProcess, paired: Host, engine: str
 ) -> None:
     """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
     need_runtime("ai-edge-litert")
@@ -351,7 +352,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         need_loadgen()
 
     def stop_soon() -> None:
-        threading.Timer(after_s, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
+        threading.Timer(3.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
 
     at = At(Phase.MEASURING, stop_soon)
     [run] = bench(
@@ -359,8 +360,12 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         "digits_fp32.tflite",
         "litert",
         engine=engine,
+        # By a schedule, so that no machine is through with it by then: LoadGen makes all queries
+        # before the first, and must not have a number that takes it long.
+        scenario="server",
+        target_qps=QPS,
+        target_latency_s=5.0,
         duration_s=60.0,
-        max_query_count=max_query_count,
         watcher=at,
     )
     assert rules(run)["complete"] == ("fail", "run interrupted")
@@ -469,5 +474,6 @@ def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> 
     failed = broken_rules(run.document)
     assert run.verdict in ("suspect", "invalid")
     assert failed & {"background_load", "cpu_pressure"}
-    if Path("/proc/stat").exists():
+    # It is a share of all CPUs, and here may be only some of them.
+    if Path("/proc/stat").exists() and 2 * len(os.sched_getaffinity(0)) >= (os.cpu_count() or 1):
         assert "background_load" in failed

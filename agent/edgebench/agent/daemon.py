@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,8 +20,9 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 from edgebench.agent.agent import Agent, Settings
 from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.agent.server import (
+    Connections,
+    CountedConnection,
     LocalConnection,
-    PinnedConnection,
     Session,
     connection_class,
 )
@@ -32,6 +34,12 @@ MAX_SOCKET_PATH = 107
 """sun_path without its NUL. Source: unix(7)."""
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
+SHUT_SUFFIX = ".shut"
+"""The local socket has this name while nobody may come in any more."""
+ACCEPT_TURNS = 3
+"""Turns of the event loop after which a connection that was waiting counts: one in which it is
+accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
+`BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 5.0
 """Who says nothing gives its place to somebody who does."""
 
@@ -62,7 +70,7 @@ def run_daemon(settings: Settings) -> None:
         asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
     agent = Agent(settings)
     for run_id in agent.spool.sweep():
         logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
@@ -70,75 +78,73 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    connections = Connections(clock)
+
+    async def converse(connection: ServerConnection) -> None:
+        assert isinstance(connection, CountedConnection)
+        with connections.conversation():
+            await Session(agent, connection).serve()
+
+    options = _WEBSOCKET_OPTIONS | {"handler": converse}
     async with contextlib.AsyncExitStack() as doors:
-        connections = _Connections(agent)
-        await doors.enter_async_context(_local_door(settings, connections))
+        local = await doors.enter_async_context(_local_door(settings, connections, options))
         if settings.listen:
-            await doors.enter_async_context(_tls_door(settings, agent, connections))
+            await doors.enter_async_context(_tls_door(settings, agent, connections, options))
         if agent.simulated:
             living = asyncio.create_task(agent.simulated.live())
             doors.callback(living.cancel)
         print(f"ready {agent.device.name} port {agent.port or '-'}", flush=True)
-        await _until_done(settings, agent, connections, stop)
+        await _until_done(settings, agent, connections, local, stop)
         if agent.runner.current:
             await agent.runner.current.worker.stop()
             await agent.runner.wait()
 
 
-class _Connections:
-    """Counts the open connections."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.count = 0
-
-    async def serve(self, connection: ServerConnection) -> None:
-        """Handle one connection."""
-        assert isinstance(connection, (PinnedConnection, LocalConnection))
-        self.count += 1
-        try:
-            await Session(self._agent, connection).serve()
-        finally:
-            self.count -= 1
-
-
 @asynccontextmanager
-async def _local_door(settings: Settings, connections: _Connections) -> AsyncIterator[None]:
+async def _local_door(
+    settings: Settings, connections: Connections, options: dict[str, Any]
+) -> AsyncIterator[Path]:
     path = settings.state / CONTROL_SOCKET
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise UsageError(f"path of the agent's socket is over {MAX_SOCKET_PATH} bytes: {path}")
-    path.unlink(missing_ok=True)
+    _remove_socket(path)
     mask = os.umask(0o177)  # the socket must never be open to others, not even for a moment
     try:
         server = unix_serve(
-            connections.serve, str(path), create_connection=LocalConnection, **_WEBSOCKET_OPTIONS
+            path=str(path), create_connection=partial(LocalConnection, connections), **options
         )
         await server.__aenter__()
     finally:
         os.umask(mask)
     try:
-        yield
+        yield path
     finally:
         await server.__aexit__(None, None, None)
-        path.unlink(missing_ok=True)
+        _remove_socket(path)
+
+
+def _remove_socket(path: Path) -> None:
+    for name in (path, path.with_name(path.name + SHUT_SUFFIX)):
+        name.unlink(missing_ok=True)
 
 
 @asynccontextmanager
 async def _tls_door(
-    settings: Settings, agent: Agent, connections: _Connections
+    settings: Settings, agent: Agent, connections: Connections, options: dict[str, Any]
 ) -> AsyncIterator[None]:
     assert settings.listen is not None
     host, port = settings.listen
     trust = agent.require_trust()
+    # Called, never looked at as the class that its type asks for.
+    connection: Any = partial(connection_class(trust), connections)
     try:
         server = await serve(
-            connections.serve,
-            host,
-            port,
+            host=host,
+            port=port,
             ssl=trust.context,
             ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            create_connection=connection_class(trust),
-            **_WEBSOCKET_OPTIONS,
+            create_connection=connection,
+            **options,
         )
     except OSError as exc:
         raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
@@ -147,10 +153,10 @@ async def _tls_door(
     try:
         yield
     finally:
+        server.close()  # before anything is awaited: nobody else comes in
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
-        server.close()
         await server.wait_closed()
 
 
@@ -172,17 +178,40 @@ async def _advertise(settings: Settings, agent: Agent) -> None:
 
 
 async def _until_done(
-    settings: Settings, agent: Agent, connections: _Connections, stop: asyncio.Event
+    settings: Settings, agent: Agent, connections: Connections, local: Path, stop: asyncio.Event
 ) -> None:
-    if settings.idle_exit_s is None:
+    if (limit_s := settings.idle_exit_s) is None:
         await stop.wait()
         return
-    idle_since_s = time.monotonic()
-    while not stop.is_set() and time.monotonic() - idle_since_s < settings.idle_exit_s:
-        if connections.count or agent.runner.current:
-            idle_since_s = time.monotonic()
+
+    def is_idle() -> bool:
+        if agent.runner.current:
+            connections.active()
+        return connections.idle_s >= limit_s
+
+    while not (is_idle() and await _shut(local, is_idle)):
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(stop.wait(), IDLE_CHECK_S)
+        if stop.is_set():
+            return
+
+
+async def _shut(path: Path, is_idle: Callable[[], bool]) -> bool:
+    """Shut the local door; open it again, and say so, if somebody had come in by then.
+
+    The last look comes after the door is shut. In the other order, a host that connects between
+    the two is dropped. Who comes after finds no agent, and starts one.
+    """
+    shut = path.with_name(path.name + SHUT_SUFFIX)
+    with contextlib.suppress(FileNotFoundError):  # somebody removed it: nobody can come in
+        path.rename(shut)
+    for _ in range(ACCEPT_TURNS):
+        await asyncio.sleep(0)
+    if is_idle():
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        shut.rename(path)
+    return False
 
 
 @contextlib.contextmanager

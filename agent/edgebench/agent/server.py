@@ -17,7 +17,8 @@ import socket
 import struct
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection
@@ -49,13 +50,70 @@ COLLECT_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-class PinnedConnection(ServerConnection):
+class Connections:
+    """Counts the connections of both doors, from accept to the end of the conversation."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._count = 0
+        self._active_s = clock()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last activity; 0 while a connection is open."""
+        return 0.0 if self._count else self._clock() - self._active_s
+
+    def active(self) -> None:
+        """Something happens now."""
+        self._active_s = self._clock()
+
+    def enter(self) -> None:
+        """A connection is open, or one of its requests is being handled."""
+        self._count += 1
+
+    def leave(self) -> None:
+        """What entered has ended."""
+        self._count -= 1
+        self.active()
+
+    @contextmanager
+    def conversation(self) -> Iterator[None]:
+        """A handler may outlast its connection."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
+
+class CountedConnection(ServerConnection):
+    """A connection that counts before anything has been said on it."""
+
+    peer: Peer
+
+    def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections = connections
+        # Not yet as one that is open: a TLS handshake that fails is never lost, only forgotten.
+        connections.active()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport is there, after TLS."""
+        super().connection_made(transport)
+        self._connections.enter()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        super().connection_lost(exc)
+        self._connections.leave()
+
+
+class PinnedConnection(CountedConnection):
     """A connection that is cut off before its first byte is read unless its peer is known."""
 
     _trust: ClassVar[Trust]
     _open: ClassVar[weakref.WeakSet[PinnedConnection]] = weakref.WeakSet()
     _collect_after_s: ClassVar[float] = 0.0
-    peer: Peer
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         if len(self._open) >= MAX_CONNECTIONS:
@@ -93,10 +151,8 @@ def connection_class(trust: Trust) -> type[PinnedConnection]:
     return Connection
 
 
-class LocalConnection(ServerConnection):
+class LocalConnection(CountedConnection):
     """A connection over the unix socket, from a process of the same user."""
-
-    peer: Peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask the kernel who is at the other end."""
@@ -111,7 +167,7 @@ class LocalConnection(ServerConnection):
 class Session:
     """One connection's conversation."""
 
-    def __init__(self, agent: Agent, connection: PinnedConnection | LocalConnection) -> None:
+    def __init__(self, agent: Agent, connection: CountedConnection) -> None:
         self._agent = agent
         self._connection = connection
         self._peer = connection.peer

@@ -23,6 +23,19 @@ PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxrunti
 """Packages whose versions are part of a run's conditions."""
 
 _EMULATORS = {"QEMU TCG", "qemu-user"}
+_FEATURES = {
+    "avx2": "avx2",
+    "avx512f": "avx512f",
+    "avx_vnni": "avx_vnni",
+    "avx512_vnni": "avx512_vnni",
+    "amx_int8": "amx_int8",
+    "asimddp": "dotprod",
+    "i8mm": "i8mm",
+    "sve": "sve",
+}
+"""Instruction sets that runtimes choose the kernels of quantised models by: the kernel's name, and
+the one that documentation uses. Source: Linux, arch/x86/include/asm/cpufeatures.h and
+Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
 def describe_device(
@@ -160,6 +173,7 @@ def _cpu(root: Path, clocks: Path) -> CpuDescription:
         usable_count=len(os.sched_getaffinity(0)),
         freq_hz_max=max(freqs_khz) * 1000 if freqs_khz else None,
         governor=next((_text(p / "scaling_governor") or None for p in policies), None),
+        features=_cpu_features(root),
     )
 
 
@@ -170,6 +184,16 @@ def _cpu_model(root: Path) -> str:
         return named[1].strip()
     parts = sorted(set(re.findall(r"^CPU part\s*:\s*(\S+)$", cpuinfo, re.MULTILINE)))
     return f"{platform.machine()} part {'+'.join(parts)}" if parts else "unknown"
+
+
+def _cpu_features(root: Path) -> tuple[str, ...] | None:
+    """Features that every CPU has; a worker may run on any of them."""
+    cpuinfo = _text(root / "proc/cpuinfo")
+    of_each = re.findall(r"^(?:flags|Features)[ \t]*:(.*)$", cpuinfo, re.MULTILINE)
+    if not of_each:
+        return None
+    common = set.intersection(*(set(flags.split()) for flags in of_each))
+    return tuple(name for flag, name in _FEATURES.items() if flag in common)
 
 
 def _soc(root: Path, compatible: tuple[str, ...]) -> str:

@@ -50,6 +50,9 @@ class CpuDescription:
     freq_hz_max: int | None = None
     governor: str | None = None
     """Of the first frequency policy; None where the kernel offers none."""
+    features: tuple[str, ...] | None = None
+    """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
+    avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None where the device does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,19 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantizedOperands:
+    """Element types of what quantised operators multiply."""
+
+    activation: str
+    weight: str
+    weight_bits: int
+    """Bits that the widest weight takes: 8, or 7 where the range was reduced."""
+    is_qdq: bool
+    """Written as operators on floats between DequantizeLinear and QuantizeLinear, so that the
+    runtime decides how to compute them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """The artifact that was measured."""
 
@@ -63,6 +76,8 @@ class ModelFacts:
     size_bytes: int
     precision: str | None = None
     """int8, uint8, fp32, …, or None where the file does not tell."""
+    quantized: tuple[QuantizedOperands, ...] | None = None
+    """Each kind once; None where the file does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

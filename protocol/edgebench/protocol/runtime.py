@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
+from edgebench.protocol.record import OperatorPlacement, OperatorTime, QuantizedOperands, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +73,11 @@ class LoadedModel(Protocol):
     @property
     def precision(self) -> str | None:
         """Element type of the arithmetic: int8, uint8, fp32, …; None where it does not tell."""
+        ...
+
+    @property
+    def quantized(self) -> tuple[QuantizedOperands, ...] | None:
+        """What the quantised operators multiply; None where the file does not tell."""
         ...
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:

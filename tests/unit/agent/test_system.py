@@ -45,6 +45,7 @@ def test_raspberry_pi_is_described(tmp_path: Path, state: Path) -> None:
     assert environment.cpu.model == "aarch64 part 0xd0b"
     assert environment.cpu.freq_hz_max == 2_400_000_000
     assert environment.cpu.governor == "ondemand"
+    assert environment.cpu.features == ("dotprod",)
     assert environment.memory_total_bytes == 8_245_840 * 1024
     assert environment.memory_available_bytes == 7_340_032 * 1024
     assert environment.swap_used_bytes == 256 * 1024
@@ -58,10 +59,32 @@ def test_virtual_machine_is_described(tmp_path: Path, state: Path) -> None:
     assert environment.virtualization == "QEMU"
     assert environment.cpu.model == "Intel(R) Xeon(R) Processor @ 2.90GHz"
     assert (environment.cpu.freq_hz_max, environment.cpu.governor) == (None, None)
+    assert environment.cpu.features == ("avx2",)
     device = describe_device(state, None, root)
     assert device.os == "Alpine Linux v3.20"
     assert device.soc == "Intel(R) Xeon(R) Processor @ 2.90GHz"
     assert device.name == platform.node()
+
+
+@pytest.mark.parametrize(
+    ("lines", "features"),
+    [
+        (["flags\t\t: sse avx2 avx512f avx512_vnni avx_vnni"],
+         ("avx2", "avx512f", "avx_vnni", "avx512_vnni")),
+        (["flags\t\t: sse2 ssse3"], ()),
+        (["flags\t\t:"], ()),
+        (["Features\t: asimd asimddp i8mm sve", "Features\t: asimd asimddp"], ("dotprod",)),
+        (["vmx flags\t: avx2", "flags\t\t: avx_vnni"], ("avx_vnni",)),
+        (["isa\t\t: rv64imafdc"], None),
+    ],
+)  # fmt: skip
+def test_features_are_those_that_every_cpu_has(
+    tmp_path: Path, lines: list[str], features: tuple[str, ...] | None
+) -> None:
+    """A cause is named that the CPU of the run does not have, or one core of it only."""
+    cpuinfo = "".join(f"processor\t: {i}\n{line}\n\n" for i, line in enumerate(lines))
+    root = make_tree(tmp_path / "root", {"proc/cpuinfo": cpuinfo})
+    assert describe_environment(root).cpu.features == features
 
 
 def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
@@ -70,7 +93,7 @@ def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
     device = describe_device(state, "board", root)
     assert (device.soc, device.os) == ("unknown", platform.system())
     environment = describe_environment(root)
-    assert environment.cpu.model == "unknown"
+    assert (environment.cpu.model, environment.cpu.features) == ("unknown", None)
     assert environment.virtualization is None
     assert (environment.memory_total_bytes, environment.swap_used_bytes) == (0, 0)
 

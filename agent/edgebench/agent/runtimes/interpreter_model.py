@@ -47,6 +47,7 @@ class InterpreterModel:
         self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
         self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
         self.precision = _precision(self._input_details, interpreter)
+        self.quantized = None
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Copy the inputs into the interpreter."""

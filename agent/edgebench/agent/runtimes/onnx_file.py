@@ -1,9 +1,11 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
 Theory of operation. An ONNX file is one protobuf message. Only those parts are read that decide
-whether a measurement makes sense: quantised operators and weight types (precision), references to
-other files (only one file travels to the device), and the depth of control flow (a runtime recurses
-over it). A file that is not protobuf at all is left to the runtime, whose message is better.
+whether a measurement makes sense: quantised operators and weight types (precision), the types that
+these operators multiply (on some CPUs a runtime computes some pairs of types wrongly), references
+to other files (only one file travels to the device), and the depth of control flow (a runtime
+recurses over it). A file that is not protobuf at all is left to the runtime, whose message is
+better.
 
 Field numbers: onnx/onnx, onnx/onnx.proto3. Encoding: https://protobuf.dev/programming-guides/encoding/
 """
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.record import QuantizedOperands
 
 MAX_GRAPH_DEPTH = 16
 """Levels of graphs inside graphs; real models have 3 or fewer."""
@@ -23,9 +26,9 @@ MAX_INSPECTED_BYTES = 256 * 2**20
 
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
-_NODE_OP_TYPE, _NODE_ATTRIBUTE = 4, 5
+_NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE = 1, 2, 4, 5
 _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 6, 11
-_TENSOR_TYPE, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 13, 14
+_TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 8, 9, 13, 14
 _LOCATION_EXTERNAL = 1
 _QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
 _DYNAMIC = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
@@ -33,6 +36,21 @@ _FLOAT32, _FLOAT16 = 1, 10
 _FOUR_BITS = {21: "uint4", 22: "int4"}
 _TYPE_NAMES = {2: "uint8", 3: "int8"}
 """TensorProto.DataType of the weights of a quantised model."""
+_UINT8, _INT8 = 2, 3
+_FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+"""Operators that a runtime computes in integers where both inputs are dequantised ones."""
+_QUANTIZED_INPUTS = {
+    "QLinearConv": (0, 3),
+    "QLinearMatMul": (0, 3),
+    "ConvInteger": (0, 1),
+    "MatMulInteger": (0, 1),
+}
+"""Positions of activation and weight among the inputs of an operator on integers.
+Source: onnx, docs/Operators.md."""
+_ZERO_POINTS = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7}
+"""Position of the output's zero point, which has its type, among the inputs of an operator."""
+_REDUCED = bytes(range(65)) + bytes(range(192, 256))
+"""Bytes of int8 weights from -64 to 64: 7 bits, and one to spare."""
 
 
 @dataclass(slots=True)
@@ -41,6 +59,12 @@ class OnnxFacts:
 
     operators: set[str] = field(default_factory=set)
     weight_types: set[int] = field(default_factory=set)
+    operands: set[QuantizedOperands] = field(default_factory=set)
+
+    @property
+    def quantized(self) -> tuple[QuantizedOperands, ...] | None:
+        """Types that quantised operators multiply, in a fixed order; None where none is found."""
+        return tuple(sorted(self.operands, key=repr)) or None
 
     @property
     def precision(self) -> str | None:
@@ -84,40 +108,129 @@ class _NotProtobuf(Exception):
     """The bytes cannot be read as protobuf."""
 
 
+@dataclass(slots=True)
+class _Node:
+    operator: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def input(self, index: int) -> str:
+        """Name of an input; empty where it is left out."""
+        return self.inputs[index] if 0 <= index < len(self.inputs) else ""
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """A constant of the file."""
+
+    name: str = ""
+    type: int = 0
+    raw: memoryview = field(default_factory=lambda: memoryview(b""))
+
+
 def _read_graph(graph: memoryview, facts: OnnxFacts, depth: int) -> None:
     if depth > MAX_GRAPH_DEPTH:
         raise ModelRefused(f"control flow is nested over {MAX_GRAPH_DEPTH} graphs deep")
+    nodes: list[_Node] = []
+    tensors: dict[str, _Tensor] = {}
     for number, value in _fields(graph):
         if not isinstance(value, memoryview):
             continue
         if number == _GRAPH_NODE:
-            _read_node(value, facts, depth)
+            nodes.append(_read_node(value, facts, depth))
         elif number == _GRAPH_INITIALIZER:
-            _read_initializer(value, facts)
+            tensor = _read_initializer(value)
+            facts.weight_types.add(tensor.type)
+            tensors[tensor.name] = tensor
+    makers = {name: node for node in nodes for name in node.outputs}
+    for node in nodes:
+        if operands := _operands(node, makers, tensors):
+            facts.operands.add(operands)
 
 
-def _read_node(node: memoryview, facts: OnnxFacts, depth: int) -> None:
-    for number, value in _fields(node):
+def _read_node(message: memoryview, facts: OnnxFacts, depth: int) -> _Node:
+    node = _Node()
+    for number, value in _fields(message):
         if not isinstance(value, memoryview):
             continue
-        if number == _NODE_OP_TYPE:
-            facts.operators.add(bytes(value).decode("utf-8", "replace"))
+        if number == _NODE_INPUT:
+            node.inputs.append(_string(value))
+        elif number == _NODE_OUTPUT:
+            node.outputs.append(_string(value))
+        elif number == _NODE_OP_TYPE:
+            node.operator = _string(value)
         elif number == _NODE_ATTRIBUTE:
             for kind, graph in _fields(value):
                 is_graph = kind in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS)
                 if is_graph and isinstance(graph, memoryview):
                     _read_graph(graph, facts, depth + 1)
+    facts.operators.add(node.operator)
+    return node
 
 
-def _read_initializer(tensor: memoryview, facts: OnnxFacts) -> None:
-    for number, value in _fields(tensor):
+def _read_initializer(message: memoryview) -> _Tensor:
+    tensor = _Tensor()
+    for number, value in _fields(message):
         if number == _TENSOR_TYPE and isinstance(value, int):
-            facts.weight_types.add(value)
+            tensor.type = value
+        elif number == _TENSOR_NAME and isinstance(value, memoryview):
+            tensor.name = _string(value)
+        elif number == _TENSOR_RAW and isinstance(value, memoryview):
+            tensor.raw = value
         is_external = number == _TENSOR_LOCATION and value == _LOCATION_EXTERNAL
         if is_external or number == _TENSOR_EXTERNAL:
             raise ModelRefused(
                 "weights are in another file (external data); only a single file can be measured"
             )
+    return tensor
+
+
+def _operands(
+    node: _Node, makers: dict[str, _Node], tensors: dict[str, _Tensor]
+) -> QuantizedOperands | None:
+    """Types that this operator multiplies, where the file tells that both are 8-bit integers."""
+    is_qdq = node.operator in _FLOAT_OPERATORS
+    if not is_qdq and node.operator not in _QUANTIZED_INPUTS:
+        return None
+    activation, weight = map(node.input, _QUANTIZED_INPUTS.get(node.operator, (0, 1)))
+    if is_qdq:
+        made = makers.get(activation), makers.get(weight)
+        if not all(maker and maker.operator == "DequantizeLinear" for maker in made):
+            return None
+        activation, weight = (maker.input(0) for maker in made if maker)
+    # A graph's input has its type elsewhere; the zero point, if there is one, has the same.
+    zero_point = node.input(2) if node.operator in _QUANTIZED_INPUTS else ""
+    activation_type = _type(activation, makers, tensors) or _type(zero_point, makers, tensors)
+    constant = tensors.get(weight)
+    if constant is None or activation_type not in _TYPE_NAMES or constant.type not in _TYPE_NAMES:
+        return None
+    raw = bytes(constant.raw)  # empty where an exporter wrote numbers instead of bytes
+    is_reduced = constant.type == _INT8 and bool(raw) and not raw.translate(None, _REDUCED)
+    return QuantizedOperands(
+        activation=_TYPE_NAMES[activation_type],
+        weight=_TYPE_NAMES[constant.type],
+        weight_bits=7 if is_reduced else 8,
+        is_qdq=is_qdq,
+    )
+
+
+def _type(name: str, makers: dict[str, _Node], tensors: dict[str, _Tensor]) -> int | None:
+    """Element type of a quantised tensor, by the file's constants; None where they do not tell."""
+    if name in tensors:
+        return tensors[name].type
+    maker = makers.get(name)
+    if maker is None:
+        return None
+    if maker.operator == "DynamicQuantizeLinear":
+        return _UINT8
+    if maker.operator == "QuantizeLinear" and not maker.input(2):
+        return _UINT8  # its default
+    zero_point = tensors.get(maker.input(_ZERO_POINTS.get(maker.operator, -1)))
+    return zero_point.type if zero_point else None
+
+
+def _string(value: memoryview) -> str:
+    return bytes(value).decode("utf-8", "replace")
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
+from edgebench.agent.runtimes.onnx_file import OnnxFacts
 from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
@@ -28,14 +29,13 @@ _DTYPES = {
 class OnnxModel:
     """A model in a session."""
 
-    def __init__(
-        self, library: Any, session: Any, *, precision: str | None, is_profiled: bool
-    ) -> None:
+    def __init__(self, library: Any, session: Any, facts: OnnxFacts, *, is_profiled: bool) -> None:
         self._session = session
         self._is_profiled = is_profiled
         self.inputs = tuple(_tensor_spec(arg, unknown=1) for arg in session.get_inputs())
         self.outputs = tuple(_tensor_spec(arg, unknown=-1) for arg in session.get_outputs())
-        self.precision = precision
+        self.precision = facts.precision
+        self.quantized = facts.quantized
         self._call = self._make_call(library)
 
     @property

@@ -98,7 +98,7 @@ def _record(
 
     spec, model = job.spec, prepared.model
     return WorkerRecord(
-        model=replace(job.model, precision=model.precision),
+        model=replace(job.model, precision=model.precision, quantized=model.quantized),
         runtime=RuntimeFacts(
             name=spec.runtime,
             version=prepared.version,

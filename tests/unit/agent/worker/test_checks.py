@@ -20,7 +20,7 @@ from edgebench.agent.worker.inputs import make_samples
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.host.bench.dataset import open_dataset
 from edgebench.protocol.errors import ModelRefused
-from edgebench.protocol.record import CheckFacts, OperatorTime, TensorSpec
+from edgebench.protocol.record import CheckFacts, OperatorTime, QuantizedOperands, TensorSpec
 from edgebench.protocol.runtime import LoadOptions
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import ANSWERS_FILE
@@ -44,6 +44,7 @@ class FakeModel:
     outputs: tuple[TensorSpec, ...] = (TensorSpec("out", (1, 3), "float32"),)
     delegates_used: tuple[str, ...] = ()
     precision: str | None = "fp32"
+    quantized: tuple[QuantizedOperands, ...] | None = None
     is_closed: bool = False
     reset_count: int = 0
     answer_count: int = 0

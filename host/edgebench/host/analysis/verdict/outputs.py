@@ -10,6 +10,14 @@ AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the answers. Measured on 59 pairs of
 model and runtime, random inputs: at most 0.19 for quantised models and 0.012 for others, but for a
 detector whose list of boxes comes in another order; answers in a wrong order have 1.1 and more."""
+SATURATION = (
+    "this CPU has AVX2 but no VNNI: there, onnxruntime adds products of 8-bit activations and int8 "
+    "weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or with "
+    "uint8 weights"
+)
+"""Source: onnxruntime.ai/docs/performance/model-optimizations/quantization.html, "When and why do I
+need to try U8U8?". int8 activations in QDQ form are no way out: on x86-64 they are made uint8 ones
+(onnxruntime, qdq_s8_to_u8.cc)."""
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
 """Of the accuracy of the unquantised sibling. Source: mlcommons/mobile_open, submission rules
@@ -45,9 +53,30 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> tuple[bool |
         return False, f"differs from {found.reference} without bound: one is not a number, or 0"
     top1 = found.top1_equal_ratio
     same = "" if top1 is None else f"; same largest output in {top1:.0%} of the samples"
-    return share <= AGREEMENT_LIMIT, (
+    does_agree = share <= AGREEMENT_LIMIT
+    cause = f"; {SATURATION}" if not does_agree and _saturates(evidence) else ""
+    return does_agree, (
         f"{which} differs from {found.reference} by {share:.2g} of the spread of the answers "
-        f"(RMS), limit {AGREEMENT_LIMIT:g}{same}"
+        f"(RMS), limit {AGREEMENT_LIMIT:g}{same}{cause}"
+    )
+
+
+def _saturates(evidence: Evidence) -> bool:
+    """Whether this CPU's kernels for this model are known to saturate, where the device tells."""
+    record, runtime = evidence.record, evidence.worker.runtime
+    features = record.environment.cpu.features or ()
+    has_saturating_kernels = (
+        runtime.name == "onnx"
+        and not runtime.delegates_requested
+        and record.device.arch == "x86_64"
+        and "avx2" in features
+        and not {"avx_vnni", "avx512_vnni"} & set(features)
+    )
+    return has_saturating_kernels and any(
+        operands.weight == "int8"
+        and operands.weight_bits == 8
+        and (operands.activation == "uint8" or operands.is_qdq)
+        for operands in evidence.worker.model.quantized or ()
     )
 
 

@@ -1,0 +1,152 @@
+"""When an agent that nobody needs ends: never under a host that has just come in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import unix_connect
+from websockets.exceptions import WebSocketException
+
+from edgebench.agent import daemon
+from edgebench.agent.agent import Settings
+from edgebench.agent.server import Connections
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
+from edgebench.protocol.paths import CONTROL_SOCKET
+
+LIMIT_S = 3.0
+TURNS = 12
+"""Turns of the event loop: more than the agent needs to shut its door or to accept a connection."""
+
+
+class Time:
+    """Passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def hello(client: socket.socket) -> bool:
+    """Whether an agent answers on this connection."""
+    async with unix_connect(sock=client, uri="ws://agent/", compression=None) as connection:
+        await connection.send(encode(1, Hello(PROTOCOL_VERSION, "test", "host", "session")))
+        answer = await connection.recv(decode=False)
+        return isinstance(decode(answer).message, Welcome)
+
+
+async def turn(count: int) -> None:
+    """Let the event loop turn so often."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def come_in(path: Path) -> socket.socket | None:
+    """Connect; None where no door is open."""
+    client = socket.socket(socket.AF_UNIX)
+    try:
+        client.connect(str(path))
+    except OSError:
+        client.close()
+        return None
+    client.setblocking(False)
+    return client
+
+
+async def started(state: Path, time: Time) -> asyncio.Task[None]:
+    """An agent that waits for its first host."""
+    settings = Settings(config=state / "config", state=state, idle_exit_s=LIMIT_S)
+    serving = asyncio.create_task(daemon._serve(settings, time))
+    while not (state / CONTROL_SOCKET).exists():
+        assert not serving.done(), serving
+        await asyncio.sleep(0)
+    await turn(TURNS)
+    return serving
+
+
+async def ended(serving: asyncio.Task[None], time: Time) -> None:
+    """Let time pass until the agent has gone."""
+    while not serving.done():
+        time.now_s += LIMIT_S
+        await asyncio.sleep(0)
+    await serving
+
+
+async def visit(state: Path, turns: int) -> bool | None:
+    """Come so many turns after the time is up, or before; None: no door, False: dropped."""
+    time, path = Time(), state / CONTROL_SOCKET
+    serving = await started(state, time)
+    if turns < 0:
+        client = come_in(path)
+        await turn(-turns)
+        time.now_s += LIMIT_S
+    else:
+        time.now_s += LIMIT_S
+        await turn(turns)
+        client = come_in(path)
+    is_welcome = None
+    if client is not None:
+        try:
+            is_welcome = await hello(client)
+        except (OSError, WebSocketException):
+            is_welcome = False
+    await ended(serving, time)
+    assert list(state.glob(f"{CONTROL_SOCKET}*")) == []
+    return is_welcome
+
+
+@pytest.fixture(autouse=True)
+def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent looks at the time in each turn of the loop."""
+    monkeypatch.setattr(daemon, "IDLE_CHECK_S", 0.0)
+
+
+def test_host_that_comes_in_at_the_last_moment_is_served(tmp_path: Path) -> None:
+    """A command that follows another in the wrong moment ends in "connection lost"."""
+    found: dict[int, bool | None] = {}
+    for turns in range(-TURNS, TURNS):
+        state = tmp_path / str(turns)
+        state.mkdir()
+        found[turns] = asyncio.run(asyncio.wait_for(visit(state, turns), 60))
+    assert False not in found.values(), found
+    assert {True, None} == set(found.values()), "the agent was always there, or never"
+
+
+def test_connection_counts_before_anything_is_said_on_it(tmp_path: Path) -> None:
+    """A host on a slow machine has connected, and is dropped before it has said hello."""
+
+    async def wait_silently() -> bool:
+        time = Time()
+        serving = await started(tmp_path, time)
+        client = come_in(tmp_path / CONTROL_SOCKET)
+        assert client is not None
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            time.now_s += LIMIT_S
+        is_welcome = await hello(client)
+        await ended(serving, time)
+        return is_welcome
+
+    assert asyncio.run(asyncio.wait_for(wait_silently(), 60))
+
+
+def test_idle_time_begins_where_the_last_conversation_ended() -> None:
+    """A visit between two looks at the connections counts as none."""
+    time = Time()
+    connections = Connections(time)
+    time.now_s += 2
+    assert connections.idle_s == 2
+    connections.enter()
+    time.now_s += 2
+    with connections.conversation():
+        connections.leave()
+        time.now_s += 2
+        assert connections.idle_s == 0, "a request is still being handled"
+    assert connections.idle_s == 0
+    time.now_s += 1
+    assert connections.idle_s == 1

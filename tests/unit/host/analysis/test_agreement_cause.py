@@ -1,0 +1,103 @@
+"""Why a quantised model answers wrongly, where what the CPU lacks is the known cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.records import latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.measurement import HostFacts, measure_traces
+from edgebench.host.analysis.outputs import Agreement
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.outputs import SATURATION, agreement, agreement_of_all
+from edgebench.protocol.record import QuantizedOperands
+
+HASWELL = ("avx2",)
+SKYLAKE_X = ("avx2", "avx512f")
+CASCADE_LAKE = ("avx2", "avx512f", "avx512_vnni")
+ALDER_LAKE = ("avx2", "avx_vnni")
+CORTEX_A76 = ("dotprod",)
+U8S8 = QuantizedOperands("uint8", "int8", 8, is_qdq=True)
+U8S8_OPERATOR = replace(U8S8, is_qdq=False)
+U8S8_REDUCED = replace(U8S8, weight_bits=7)
+S8S8 = replace(U8S8, activation="int8")
+S8S8_OPERATOR = replace(S8S8, is_qdq=False)
+U8U8 = replace(U8S8, weight="uint8")
+
+
+def answered(
+    *,
+    features: tuple[str, ...] | None = HASWELL,
+    quantized: tuple[QuantizedOperands, ...] | None = (U8S8,),
+    arch: str = "x86_64",
+    runtime: str = "onnx",
+    delegate: tuple[str, ...] = (),
+    relative_rms: float = 0.67,
+) -> Evidence:
+    """A run on such a device, whose answers differ so much from those of the reference."""
+    latency_ns = latencies()
+    worker = worker_record(latency_ns)
+    worker = replace(
+        worker,
+        model=replace(worker.model, quantized=quantized),
+        runtime=replace(worker.runtime, name=runtime, delegates_requested=delegate),
+    )
+    record = run_record(worker)
+    cpu = replace(record.environment.cpu, features=features)
+    record = replace(
+        record,
+        device=replace(record.device, arch=arch),
+        environment=replace(record.environment, cpu=cpu),
+    )
+    found = Agreement("onnx, not optimised", 8, 1.0, 0.5, 0.75, relative_rms, relative_rms)
+    measured = measure_traces(record, worker, traces_of(latency_ns))
+    return Evidence(record, worker, replace(measured, agreement=found), HostFacts())
+
+
+@pytest.mark.parametrize("features", [HASWELL, SKYLAKE_X], ids=["haswell", "skylake-x"])
+@pytest.mark.parametrize("quantized", [(U8S8,), (U8S8_OPERATOR,), (S8S8,), (U8U8, U8S8)], ids=repr)
+def test_refusal_on_a_cpu_whose_kernels_saturate_says_so(
+    features: tuple[str, ...], quantized: tuple[QuantizedOperands, ...]
+) -> None:
+    """A model that is right elsewhere is refused here, and nobody knows what to do about it."""
+    evidence = answered(features=features, quantized=quantized)
+    for rule in (agreement, agreement_of_all):
+        passed, detail = rule(evidence)
+        assert passed is False
+        assert "0.67" in detail
+        assert detail.endswith(SATURATION)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        answered(features=CASCADE_LAKE),
+        answered(features=ALDER_LAKE),
+        answered(features=()),
+        answered(features=None),
+        answered(features=CORTEX_A76, arch="aarch64"),
+        answered(quantized=(U8S8_REDUCED,)),
+        answered(quantized=(S8S8_OPERATOR,)),
+        answered(quantized=(U8U8,)),
+        answered(quantized=None),
+        answered(runtime="tflite"),
+        answered(delegate=("openvino",)),
+    ],
+    ids=[
+        "avx512-vnni", "avx-vnni", "no avx2", "older agent", "arm", "reduced range",
+        "s8s8 operators", "u8u8", "not quantised", "another runtime", "a delegate",
+    ],
+)  # fmt: skip
+def test_cause_that_is_not_known_is_not_guessed(evidence: Evidence) -> None:
+    """A model is quantised again, worse, for a fault that is somewhere else."""
+    passed, detail = agreement(evidence)
+    assert passed is False
+    assert "VNNI" not in detail
+
+
+def test_answers_that_agree_need_no_cause() -> None:
+    """A good run on an older CPU is read as a bad one."""
+    passed, detail = agreement(answered(relative_rms=0.1))
+    assert passed is True
+    assert "VNNI" not in detail
