@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
-<<<<<<< HEAD:tests/unit/host/analysis/verdict/test_agreement_cause.py
 from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
@@ -15,12 +14,6 @@ from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.verdict import RuleOutcome
 from edgebench.host.show.sentences import SATURATION, described
-=======
-from edgebench.host.analysis.measurement import HostFacts, measure_traces
-from edgebench.host.analysis.outputs import Agreement
-from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.outputs import SATURATION, agreement, agreement_of_all
->>>>>>> agent-house:tests/unit/host/analysis/test_agreement_cause.py
 from edgebench.protocol.record import QuantizedOperands
 
 HASWELL = ("avx2",)
