@@ -145,6 +145,8 @@ def _only_keys_of(stored: Any, computed: Any) -> Any:
 def _from_1(document: dict[str, Any]) -> None:
     """Affinity and context switches were the conditions' own; there were no queries."""
     conditions = document["conditions"]
+    if "scheduling" in conditions:
+        return  # read and written again, it has the shape of this version
     switches = conditions.pop("involuntary_switch_count")
     cpus = conditions.pop("cpu_affinity")
     conditions["scheduling"] = {"cpus": cpus, "policy": "other", "nice": 0}
