@@ -1,4 +1,4 @@
-"""Power-monitor chips on I2C: what the numbers of their Linux drivers are worth.
+"""Power-monitor chips on I2C: resolution and accuracy of what their Linux drivers report.
 
 Limits are those that the maker guarantees at 25 °C, where a data sheet was read; the others are
 assumed, on the wide side, and say so. What they come to on a board, fitted_chip.py says.

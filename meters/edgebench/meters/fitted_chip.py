@@ -53,7 +53,7 @@ class FittedChip:
 
     @property
     def limit_a(self) -> float | None:
-        """From where on a current is at the converter's end, in its steps; None: not known."""
+        """Current from which on the converter is at its end; None: not known."""
         return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
 
     @property
@@ -106,7 +106,7 @@ class FittedChip:
     def terms(
         self, step: float, unit: Unit = Unit.WATT, *, note: str = ""
     ) -> tuple[UncertaintyTerm, ...]:
-        """Everything but time.
+        """Uncertainty of the values, but not of their time.
 
         Args:
             step: Step of the values that are read.

@@ -60,7 +60,7 @@ class HwmonMeter(RailMeter):
 
 
 def make_meter(options: Options) -> HwmonMeter:
-    """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
+    """Meter of all rails, or by name of a chip or rail, or by the chip's address on its bus."""
     root, choice = options.where()
     options.finish()
     return HwmonMeter(root, choice)

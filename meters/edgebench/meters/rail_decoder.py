@@ -1,4 +1,4 @@
-"""What the files of a power rail say, whatever driver wrote them.
+"""Decoder of power rails, whichever driver wrote their files.
 
     energy   a counter of micro-joules: a point is the mean since the last reading; after a long
              time it is missing if the current had another sign before
@@ -29,7 +29,7 @@ _SIGN_UPDATES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RailPlan:
-    """How to read the files of one rail; stored with the recording."""
+    """Meaning of the files of one rail; stored with the recording."""
 
     kind: Literal["energy", "power", "product"]
     scales: list[float]
@@ -40,7 +40,7 @@ class RailPlan:
     """Voltage across the shunt, the last of the files then, from which on it is at its end."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
-        """Whether the converter is, by the current and by what the last file says."""
+        """Whether the converter is at its end, by the current and by the last file."""
         if self.limit_shunt_v is not None:
             return abs(last) >= self.limit_shunt_v
         return self.limit_a is not None and abs(current_a) >= self.limit_a
@@ -48,7 +48,7 @@ class RailPlan:
 
 @dataclass(slots=True)
 class RailState:
-    """One rail, and what it showed last."""
+    """Rail, with its last values."""
 
     plan: RailPlan
     channel: int
@@ -61,7 +61,7 @@ class RailState:
     """A counter's converter was seen at its end since the last point."""
 
     def instant(self, time_ns: int, values: list[int]) -> Point:
-        """Power, as it is shown, or as the product of current and voltage."""
+        """Power as shown, or as the product of current and voltage."""
         plan = self.plan
         scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
         if plan.kind == "product":
@@ -80,7 +80,7 @@ class RailState:
         )
 
     def mean(self, time_ns: int, values: list[int]) -> Point | None:
-        """Power since the last value of a counter; None where there is nothing new."""
+        """Mean power since the last value of a counter; None where there is nothing new."""
         plan, last = self.plan, self._last
         # A recording from before the current was read has none beside its counter.
         end_a = values[1] * plan.scales[1] if len(values) > 1 else math.nan
@@ -121,7 +121,7 @@ class RailState:
 
 
 class RailDecoder(PolledDecoder):
-    """Counts to watts, rail by rail."""
+    """Turns counts into watts, rail by rail."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

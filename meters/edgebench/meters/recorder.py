@@ -1,4 +1,4 @@
-"""What every session is: a file, a thread that fills it, and why that ended early."""
+"""Base of all sessions: a file, a thread that fills it, and why that ended early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOIN_S = 10.0
 
 
 class Recorder(ABC):
-    """A driver's kind of session says what the thread does."""
+    """Session whose kind says what its thread does."""
 
     _writer: SpoolWriter
     """While the session is open."""
@@ -71,7 +71,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """What is done before the thread starts; if it fails, `_finish` follows all the same."""
+        """Begin, before the thread starts; if this fails, `_finish` follows all the same."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -79,10 +79,10 @@ class Recorder(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """What is done after the thread has ended, or where it never began."""
+        """Finish, after the thread has ended, or where it never began."""
 
     def recording(self) -> Recording:
-        """What was recorded; after the block has ended."""
+        """Recording of the session; after the block has ended."""
         return Recording(self._path, self._header, self.trouble)
 
     def _append(self, packet: Packet) -> None:

@@ -1,4 +1,4 @@
-"""The meters that there are, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
+"""Registry of meters, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
 
 An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
 """
@@ -37,7 +37,7 @@ from edgebench.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """How to come by a meter and by what it recorded."""
+    """Factories of a meter and of its decoder."""
 
     make: Callable[[Options], Meter]
     make_decoder: Callable[[Header], Decoder]
@@ -198,7 +198,7 @@ def _driver(name: str) -> Driver:
 
 
 def find_decoder(header: Header) -> Decoder:
-    """The decoder for a recording.
+    """Decoder for a recording.
 
     Raises:
         MeasurementError: its driver is unknown here, or it is damaged.

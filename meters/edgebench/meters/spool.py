@@ -85,7 +85,7 @@ class SpoolWriter:
 
 
 def read_header(path: Path) -> Header:
-    """What was recorded.
+    """Header of a recording.
 
     Raises:
         MeasurementError: this is no recording.
@@ -101,7 +101,7 @@ def read_header(path: Path) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What stands before the bytes of a packet."""
+    """Head of a packet, before its bytes."""
 
     first_rx_ns: int
     last_rx_ns: int
@@ -111,7 +111,7 @@ class _Head:
 
 
 class Packets:
-    """The packets of a recording in order, up to where it ends or is damaged."""
+    """Packets of a recording in order, up to where it ends or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -140,7 +140,7 @@ class Packets:
 
 
 def read_packets(path: Path) -> Packets:
-    """The packets in order, up to where the file ends or is damaged."""
+    """Packets of this file."""
     return Packets(path)
 
 

@@ -39,10 +39,10 @@ _REFUSALS = {
 
 
 class Transport(Protocol):
-    """A connection to an instrument."""
+    """Connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come; waits at most its timeout for the first byte.
+        """Bytes that have arrived; waits at most its timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.
@@ -58,7 +58,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         ...
 
 
@@ -66,7 +66,7 @@ Connect = Callable[[], Transport]
 
 
 class SerialTransport:
-    """A serial port, by pyserial."""
+    """Serial port, by pyserial."""
 
     def __init__(self, path: str, baud_rate: int) -> None:
         serial = _pyserial()
@@ -77,7 +77,7 @@ class SerialTransport:
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
+        """Bytes that have arrived."""
         try:
             self._port.timeout = timeout_s
             first = self._port.read(1)
@@ -98,18 +98,18 @@ class SerialTransport:
             raise TargetError(f"serial port {self._path} is gone") from exc
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._port.close()
 
 
 class Dialog:
-    """A transport that knows its instrument's words; what is not said of it goes through."""
+    """Transport with an instrument's protocol on top; what it does not override goes through."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
+        """Bytes that have arrived."""
         return self._transport.read(timeout_s)
 
     def write(self, data: bytes) -> None:
@@ -117,14 +117,14 @@ class Dialog:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._transport.close()
 
 
 def read_until(
     transport: Transport, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
 ) -> bytes:
-    """What was heard, and what comes until the end is found in it or the time is over."""
+    """Bytes heard before, and those that come until the end is found in them or time is up."""
     deadline_s = time.monotonic() + limit_s
     while not end.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
         heard = (heard + transport.read(left_s))[-_HEARD_MAX_BYTES:]
@@ -144,7 +144,7 @@ def run_dry(transport: Transport, complaint: str, limit_s: float) -> None:
 
 
 def find_port(vendor: int, product: int) -> str:
-    """The serial port of the only instrument with this USB id; of several, the first interface.
+    """Serial port of the only instrument with this USB id; of several interfaces, the first.
 
     Raises:
         UsageError: there is none, or there are several.

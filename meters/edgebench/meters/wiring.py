@@ -1,4 +1,4 @@
-"""What is wired to a device: its owner says so where its agent is started, and no run may.
+"""Wiring of a device: its owner states it where the agent is started, and no run may.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same words.
 Drivers are imported when there is a meter to check: an idle agent has no use for them.

@@ -1,4 +1,4 @@
-"""What a device says about itself."""
+"""A device's description of itself."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class SystemDescription:
     environment: Environment
     runtimes: tuple[RuntimeReport, ...]
     emulated: bool = False
-    """The CPU itself is emulated: times mean nothing there."""
+    """Whether the CPU itself is emulated, so that times mean nothing."""
     simulated: bool = False
-    """The device is made up, for tests and demos."""
+    """Whether the device is simulated, for tests and demonstrations."""
     meters: tuple[str, ...] = ()
     """Meters that the agent serves, as `RunSpec.meter` takes them."""
     sync_line: str | None = None

@@ -59,24 +59,24 @@ class KeepAlive(Dialog):
         self._told_s = 0.0
 
     def start(self) -> None:
-        """Have it send from now on."""
+        """Start the stream."""
         self.stop()
         self.write(command(INIT))
         self._tell()
 
     def stop(self) -> None:
-        """Let it fall silent."""
+        """Wait until the stream has run dry."""
         complaint = f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
         run_dry(self._transport, complaint, _ANSWER_S)
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come; tells the tester to go on."""
+        """Bytes that have arrived; tells the tester to go on."""
         if time.monotonic() - self._told_s > _AWAKE_S:
             self._tell()
         return super().read(timeout_s)
 
     def first_power_w(self) -> float:
-        """What flows now, to see who answers at all.
+        """Power now, to see whether a tester answers at all.
 
         Raises:
             TargetError: nobody does, or it is something else.
@@ -163,7 +163,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
 
 
 def make_meter(options: Options) -> Fnirsi:
-    """From a path or a serial number, if any, and options."""
+    """Meter by path or serial number, if any, and options."""
     rate_hz = options.number("rate", RATE_HZ) or 0.0
     low_hz, high_hz = _RATE_LIMITS_HZ
     if not low_hz <= rate_hz <= high_hz:

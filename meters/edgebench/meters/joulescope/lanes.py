@@ -1,4 +1,4 @@
-"""The samples of one signal, found by their place in time: signals come in blocks of their own."""
+"""Samples of one signal, looked up by time: signals come in blocks of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lane:
     """The last value that was given."""
 
     def add(self, block: Block) -> None:
-        """A block that came."""
+        """Append a block."""
         self._blocks.append(block)
         self.end_tick = block.end_tick
 
@@ -50,7 +50,7 @@ class Lane:
         return found
 
     def bits_at(self, wanted: Block) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """A digital input at these ticks; where it is not known, as it was before, and where."""
+        """Digital input at these ticks, and where it is unknown and therefore carried forward."""
         found = self.at(wanted)
         is_carried = np.isnan(found)
         known = np.concatenate([[self._last], found])

@@ -114,7 +114,7 @@ class JoulescopeUnit:
                 del self.ranges_before[topic]
 
     def close(self) -> None:
-        """Give it back, and let go of USB."""
+        """Give the instrument back, and release USB."""
         with suppress(TargetError):  # a recording could not be ended
             self.put_back()
         with suppress(RuntimeError, OSError, ValueError):  # it is gone: nothing to give back

@@ -74,7 +74,7 @@ class BinaryReader:
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """What is whole now."""
+        """Items that are whole now."""
         items: list[Item] = []
         self._rest += data
         while not self._is_over and (start := _START.search(self._rest, self._searched)):

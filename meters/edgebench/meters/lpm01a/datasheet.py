@@ -1,4 +1,4 @@
-"""What a PowerShield can do, and how far its values may be from the truth.
+"""Capability and uncertainty of a PowerShield.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A, p. 23-24: ranges, accuracy, bandwidth
 and the voltage drop. The step of a value is the format's.
@@ -28,7 +28,7 @@ def highest_current_a(setup: Lpm01aSetup) -> float:
 
 
 def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
-    """What a unit can do that is set up like this."""
+    """Capability of a unit that is set up like this."""
     return Capability(
         driver=name,
         channels=(Channel("supply", "what the meter supplies"),),

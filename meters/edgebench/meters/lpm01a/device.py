@@ -118,7 +118,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         dialog.ask("htc")
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
-        """What is going to be set, or what the unit says that is set."""
+        """Voltage that is going to be set, or that the unit says is set."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
         self._take(dialog)

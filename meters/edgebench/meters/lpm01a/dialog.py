@@ -34,7 +34,7 @@ class Lpm01aDialog(Dialog):
         self._ahead = b""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
+        """Bytes that have arrived."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead

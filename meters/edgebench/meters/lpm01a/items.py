@@ -1,4 +1,4 @@
-"""What a PowerShield's stream is made of, whichever format it has on the wire."""
+"""Items of a PowerShield's stream, whichever format it has on the wire."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class PowerDown:
 
 @dataclass(frozen=True, slots=True)
 class SupplyVoltage:
-    """What the meter says of the device's supply."""
+    """Voltage of the device's supply, as the meter says."""
 
     voltage_v: float
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """What went wrong, in the meter's words."""
+    """Error, in the meter's words."""
 
     text: str
 

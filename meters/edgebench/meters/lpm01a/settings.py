@@ -28,7 +28,7 @@ class EventEdge(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSetup:
-    """What is asked for."""
+    """Options of the user."""
 
     rate_hz: int
     supply_v: float | None = None
@@ -47,7 +47,7 @@ class Lpm01aSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     setup: Lpm01aSetup
     supply_v: float
@@ -55,7 +55,7 @@ class Lpm01aSettings:
 
 
 def parse_setup(options: Options) -> Lpm01aSetup:
-    """From the options of a meter's address.
+    """Parse the options of a meter's address.
 
     Raises:
         UsageError: a value is none, or the unit can not do that.

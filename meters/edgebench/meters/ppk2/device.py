@@ -1,4 +1,4 @@
-"""The PPK2 itself: found, asked for its calibration, set, started and stopped.
+"""PPK2: identified by its calibration, set, started and stopped.
 
 Source: commands: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; NordicSemiconductor/
 pc-nrfconnect-ppk, src/constants.ts (opcodes).
@@ -174,7 +174,7 @@ class Ppk2(InstrumentMeter[Transport]):
 
 
 def make_meter(options: Options) -> Ppk2:
-    """From `/dev/ttyACM0,supply=3.3,source,power`; without a port, the only unit there is."""
+    """Meter by `/dev/ttyACM0,supply=3.3,source,power`; without a port, the only unit."""
     setup = Ppk2Setup(
         supply_v=options.number("supply"),
         is_source=options.switch("source"),

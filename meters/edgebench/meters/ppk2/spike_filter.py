@@ -1,4 +1,4 @@
-"""The filter over range switches, as the PPK2's own application has it.
+"""Filter over range switches, as in the PPK2's own application.
 
 At a range switch and for two samples behind it the current is an artefact of the instrument. The
 application shows a moving average there instead: exponential, with weight 0.18, or 0.06 in the
@@ -31,7 +31,7 @@ _NEVER = TOUCHED
 
 
 class MovingAverage:
-    """An exponential moving average that goes on over chunks."""
+    """Exponential moving average, continued over chunks."""
 
     def __init__(self, weight: float) -> None:
         self._weight = weight
@@ -72,7 +72,7 @@ class SpikeFilter:
     def apply(
         self, current_a: Floats, ranges: NDArray[np.uint8]
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """The filtered current, and where the filter spoke; both shape (n,), n >= 1."""
+        """Filtered current, and where the filter replaced it; both shape (n,), n >= 1."""
         since = self._samples_since(ranges)
         touched = since < TOUCHED
         held = touched & (ranges == HIGHEST_RANGE) & (since < HELD) | np.isnan(current_a)

@@ -1,4 +1,4 @@
-"""Blocks of an instrument with a timer of its own to samples; the decoder that a recording needs.
+"""Decoders of SCPI recordings: blocks of instruments with a timer of their own, or readings.
 
 Samples have no numbers: they are placed one behind the other, and a loss shows in the rate.
 """
@@ -19,14 +19,14 @@ from edgebench.protocol.errors import TargetError
 
 
 class BlockDecoder(UniformDecoder):
-    """One packet is one answer; values that the instrument did not have are lost."""
+    """Turns answers into samples; values that the instrument did not have are lost."""
 
     def __init__(self, settings: ScpiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self.settings = settings
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples of an answer."""
+        """Samples of an answer."""
         try:
             content = content_of(packet.data)
         except TargetError:  # a recording that was damaged: how many are lost is not known
@@ -67,7 +67,7 @@ class BlockDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """The decoder for a recording of an instrument."""
+    """Decoder for a recording of an instrument."""
     settings = from_plain(header.facts, ScpiSettings)
     if settings.kind is AnswerKind.POWER_METER:
         return Wt300Decoder(header)

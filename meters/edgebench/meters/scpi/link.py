@@ -1,4 +1,4 @@
-"""Questions and answers over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
+"""Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
 
 A socket and a serial port carry bytes without ends: an answer ends with a line end, a block says
 its own length. The other interfaces carry whole messages.
@@ -29,7 +29,7 @@ INSTALL = install("scpi")
 
 
 class ScpiLink:
-    """One instrument that can be asked."""
+    """Commands to one instrument, and its answers."""
 
     def __init__(
         self, resource: Any, name: str, *, is_stream: bool, answer_s: float = ANSWER_S
@@ -126,7 +126,7 @@ class ScpiLink:
         self.write("*CLS")
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Close; may be called twice."""
         self._resource.close()
 
     def _put(self, question: str) -> None:
