@@ -13,14 +13,17 @@ from support.commands import Measured, Run
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.document import to_document
 
 Ids = list[str]
 
 
-def store_side(host: Host, name: str, p50s: list[float], *, day: int = 1, **changes: Any) -> Ids:
+def store_side(host: Host, name: str, p50s: list[int], *, day: int = 1, **changes: Any) -> Ids:
     """Store documents of runs with these medians; their ids."""
     record = run_record(worker_record(latencies()))
-    made = analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+    made = to_document(
+        analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
+    )
     ids = []
     for number, p50 in enumerate(p50s):
         document = deepcopy(made) | {"run_id": f"2026010{day}-00000{number}-{name}"} | changes
@@ -33,9 +36,9 @@ def store_side(host: Host, name: str, p50s: list[float], *, day: int = 1, **chan
     return ids
 
 
-def level(value: float) -> list[float]:
-    """Eight medians around a value."""
-    return [value + 0.1 * number for number in range(8)]
+def level(us: float) -> list[int]:
+    """Eight medians around a value, nanoseconds."""
+    return [round(1000 * us) + 100 * number for number in range(8)]
 
 
 EXIT_CODES = {"worse": 4, "equivalent": 0, "better": 0, "inconclusive": 5}
@@ -88,8 +91,8 @@ def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:
 
 def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) -> None:
     """Three runs against three decide about a release."""
-    before = store_side(host, "before", [1000.0, 1001.0, 1002.0])
-    after = store_side(host, "after", [2000.0, 2001.0, 2002.0])
+    before = store_side(host, "before", [1_000_000, 1_001_000, 1_002_000])
+    after = store_side(host, "after", [2_000_000, 2_001_000, 2_002_000])
     said = edgebench("compare", *before, "--against", *after)
     assert said.code == 5
     assert "too few runs" in said.out

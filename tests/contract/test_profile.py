@@ -83,7 +83,7 @@ def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
         profiled = ready(name, path, PROFILED)
         times = profiled.profile(RUN_COUNT)
         profiled.close()
-        assert wall_ns > 1e6
+        assert wall_ns > 1e5
         ratios.append(sum(one.total_ns / one.count for one in times) / wall_ns)
         if 0.3 < ratios[-1] < 1.5:
             break

@@ -76,10 +76,10 @@ class Bench:
             what: Ending(line=f"error: {what}: {error}", error=error)
             for what, error in watcher.failures
         }
-        for document in watcher.documents:
-            what = f"{document['model']['name']} on {document['runtime']['name']}"
+        for run in watcher.runs:
+            what = f"{run.model.name} on {run.runtime.name}"
             assert what not in ended
-            ended[what] = Ending(verdict=document["verdict"]["state"])
+            ended[what] = Ending(verdict=run.verdict.state.value)
         return ended
 
     def ended(self, folder: str) -> dict[str, Ending]:

@@ -13,7 +13,7 @@ from support.disks import fill, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import At, children_of, is_alive, is_measuring
 
-from edgebench.host.bench.run import open_model
+from edgebench.host.bench.model import open_model
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError
 from edgebench.protocol.record import Phase
 
@@ -41,7 +41,7 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
     command = paired.popen("bench", MODEL, "--on", "board", "--quick", "--duration", "5s")
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")

@@ -21,19 +21,21 @@ from support.watchers import At, worker_pid
 
 from edgebench.agent.coolest import COOLEST_FILE
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import TargetError, TooHot, WorkerDied
 from edgebench.protocol.record import Phase
 
 MODEL = "digits_fp32.tflite"
 LIMIT = "the profile's limit is 90 °C"
 SETTINGS: dict[str, Any] = {
-    "duration_s": 20.0,
+    "duration_s": 60.0,
     "min_query_count": 30,
     "warmup_duration_s": 0.1,
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }
+MAX_WAIT_S = 150.0
+"""Wait for a cool device that no test may wait for whole."""
 
 
 class Board:
@@ -60,7 +62,7 @@ class Board:
             if "edgebench.agent.telemetry.sampler" in child.cmdline():
                 os.kill(child.pid, signal.SIGKILL)
 
-    def bench(self, **settings: Any) -> Run:
+    def bench(self, **settings: Any) -> StoredRun:
         """One run, which `verify` computes again."""
         name = "imx8mp-evk-simulated"
         [run] = self.host.lab.bench(MODEL, on=[name], runtime="litert", **(SETTINGS | settings))
@@ -77,7 +79,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     made.agent.kill()
 
 
-def completeness(run: Run) -> str:
+def completeness(run: StoredRun) -> str:
     """What the verdict says about the end of the run."""
     (found,) = [one for one in run.document["verdict"]["rules"] if one["id"] == "complete"]
     assert found["outcome"] == "fail"
@@ -90,9 +92,9 @@ def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Boa
     run = board.bench(watcher=later)
     detail = completeness(run)
     assert detail == f"run interrupted: stopped at 91.2 °C (cpu-thermal): {LIMIT}"
-    assert run.metrics["latency_ns"]["count"] > 30
+    assert run.document["metrics"]["latency_ns"]["count"] > 30
     took_s = (run.queries["end_ns"].max() - run.queries["start_ns"].min()) / 1e9
-    assert 0.5 < took_s < 10
+    assert took_s < SETTINGS["duration_s"]
     trace = run.telemetry
     assert trace.loc[trace["sensor"] == "thermal.cpu-thermal.1.temp_c", "value"].max() == 91.2
     assert detail.partition(": ")[2] in board.host.run("show", run.id).stdout
@@ -104,8 +106,8 @@ def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: Board
     begin_s = time.monotonic()
     killer = At(Phase.COOLING, lambda: os.kill(worker_pid(board.agent), signal.SIGKILL))
     with pytest.raises(WorkerDied, match="worker was killed by SIGKILL while starting"):
-        board.bench(cooldown_timeout_s=60.0, watcher=killer)
-    assert time.monotonic() - begin_s < 30
+        board.bench(cooldown_timeout_s=MAX_WAIT_S, watcher=killer)
+    assert time.monotonic() - begin_s < MAX_WAIT_S
 
 
 def test_run_does_not_start_above_the_limit(board: Board) -> None:
@@ -118,7 +120,7 @@ def test_run_does_not_start_above_the_limit(board: Board) -> None:
     assert f"not started at 95.0 °C (cpu-thermal): {LIMIT}" in result.stderr
     assert "hint: cool it, or wait for longer" in result.stderr
     board.heat(50.0)
-    assert board.bench(duration_s=0.3).metrics["latency_ns"]["count"] >= 30
+    assert board.bench(duration_s=0.3).document["metrics"]["latency_ns"]["count"] >= 30
 
 
 ON = ("--on", "imx8mp-evk-simulated")
@@ -128,10 +130,10 @@ def test_run_waits_until_the_other_zone_is_cool(board: Board) -> None:
     """The zone of the gate is cool, another one is too hot, and the run is refused at once."""
     board.heat(95.0)
     later = At(Phase.COOLING, lambda: threading.Timer(7.0, board.heat, (50.0,)).start())
-    run = board.bench(duration_s=0.3, cooldown_timeout_s=60.0, watcher=later)
+    run = board.bench(duration_s=0.3, cooldown_timeout_s=MAX_WAIT_S, watcher=later)
     found = run.document["conditions"]["cooldown"]
     assert found["outcome"] == "cool"
-    assert 7.0 <= found["waited_s"] < 30.0
+    assert 7.0 <= found["waited_s"] < MAX_WAIT_S
     kept = board.agent.state / COOLEST_FILE
     assert not kept.exists(), "a made-up temperature is no baseline of this machine"
 
@@ -140,7 +142,7 @@ def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:
     """The guard dies with the sampler, and the board is cooked until the run is over."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
     run = board.bench(watcher=later)
-    assert run.metrics["latency_ns"]["count"] > 30
+    assert run.document["metrics"]["latency_ns"]["count"] > 30
     expected = f"stopped, nobody watches the heat: the sampler ended with status -9; {LIMIT}"
     assert completeness(run) == f"run interrupted: {expected}"
     assert board.agent.status().running is None
@@ -151,5 +153,5 @@ def test_run_whose_sampler_is_gone_does_not_start(board: Board) -> None:
     at = At(Phase.COOLING, board.kill_sampler)
     begin_s = time.monotonic()
     with pytest.raises(TargetError, match="not started, nobody watches the heat"):
-        board.bench(cooldown_timeout_s=600.0, watcher=at)
-    assert time.monotonic() - begin_s < 30
+        board.bench(cooldown_timeout_s=MAX_WAIT_S, watcher=at)
+    assert time.monotonic() - begin_s < MAX_WAIT_S

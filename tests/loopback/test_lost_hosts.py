@@ -55,7 +55,7 @@ def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, pai
     [run] = paired.lab.bench(MODEL, on=["board"], preset="quick", duration_s=60.0, limits=limits)
     assert run.verdict == "invalid"
     assert run.document["verdict"]["rules"][0]["detail"] == "run interrupted"
-    assert run.metrics["latency_ns"]["count"] > 20
+    assert run.document["metrics"]["latency_ns"]["count"] > 20
     assert agent.status().spooled_count == 0
 
 
@@ -64,7 +64,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     command = paired.popen(
         "bench", MODEL, "--on", "board", "--quick", "--duration", "5s", "--accuracy", "digits"
     )
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")
@@ -74,7 +74,9 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     assert len(paired.lab.runs()) == 2
     assert agent.status().spooled_count == 0
     first = paired.lab.run(min(paired.lab.runs()["run_id"]))
-    assert first.metrics["accuracy"]["sample_count"] > 0, "the host knew the labels, and died"
+    assert first.document["metrics"]["accuracy"]["sample_count"] > 0, (
+        "the host knew the labels, and died"
+    )
     assert first.document["conditions"]["clock"] is not None
     for run_id in paired.lab.runs()["run_id"]:
         assert verify(paired.lab.store, run_id) == []
@@ -129,7 +131,7 @@ def test_full_store_leaves_the_run_on_the_device(
             *("bench", MODEL, "--on", "board", "--quick", "--duration", "5s"),
             *("--store", str(store)),
         )
-        wait_until(lambda: is_measuring(agent), "worker measures")
+        wait_until(lambda: agent.status().running is not None, "device runs")
         filler = fill(store)
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1

@@ -11,7 +11,7 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
-from edgebench.host.bench.run import open_model
+from edgebench.host.bench.model import open_model
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.files import read_clock
@@ -133,7 +133,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
     groups = read_clock(paired.lab.store.directory(run.id))
     assert len(groups) == 4
     clock = ClockModel(**run.document["conditions"]["clock"])
-    first = run.metrics["warmup"]["query_count"]
+    first = run.metrics.warmup.query_count
     loop = [clock.to_host(int(run.queries[name].iloc[at])) for name, at in
             (("start_ns", first), ("end_ns", -1))]  # fmt: skip
     for group in groups:

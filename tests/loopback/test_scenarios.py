@@ -27,7 +27,7 @@ from support.watchers import At, worker_pid
 
 from edgebench.host.bench.run import Interrupted
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import ModelRefused, TargetError
 from edgebench.protocol.record import Phase
 
@@ -56,7 +56,7 @@ def paired(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Hos
     return host
 
 
-def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
+def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[StoredRun]:
     """Measure on the paired agent; every run must be one that `verify` computes again."""
     need_runtime(PACKAGES[runtime])
     runs = host.lab.bench(model, on=["board"], runtime=runtime, **(SHORT | settings))
@@ -65,7 +65,7 @@ def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[Run]:
     return runs
 
 
-def rules(run: Run) -> dict[str, tuple[str, str]]:
+def rules(run: StoredRun) -> dict[str, tuple[str, str]]:
     """Outcome and detail of each rule."""
     found = run.document["verdict"]["rules"]
     return {rule["id"]: (rule["outcome"], rule["detail"]) for rule in found}
@@ -103,8 +103,7 @@ def test_every_scenario_ends_with_its_rows(
         "server": timed["scheduled_ns"],
     }
     assert (timed["scheduled_ns"] == expected[scenario]).all()
-    end_to_end = run.metrics["end_to_end_ns"]
-    assert (end_to_end is None) == (scenario == "offline")
+    assert (run.metrics.end_to_end_ns is None) == (scenario == "offline")
     assert rules(run)["enough_queries"][0] == "pass"
     assert rules(run)["enough_time"][0] == "pass"
     assert rules(run)["agreement"][0] == "pass", rules(run)["agreement"]
@@ -135,7 +134,7 @@ def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
     entries = {entry["file"]: entry for entry in MANIFEST["models"]}
     for found in (reference, run):
         entry = entries[found.document["model"]["name"]]
-        accuracy = found.metrics["accuracy"]
+        accuracy = found.document["metrics"]["accuracy"]
         known = {item["correct_count"] / 360 for item in entry["accuracy"]}
         assert accuracy["value"] in known
         assert (accuracy["metric"], accuracy["sample_count"]) == ("top1", 360)
@@ -143,9 +142,10 @@ def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
         low, high = accuracy["ci95"]
         assert low < accuracy["value"] < high
     assert reference.document["model"]["name"] == case.entry["file"].replace("int8", "fp32")
-    assert reference.metrics["accuracy"]["drop_vs_reference"] is None
+    assert reference.document["metrics"]["accuracy"]["drop_vs_reference"] is None
     assert rules(reference)["accuracy"][0] == "unknown"
-    accuracy, best = run.metrics["accuracy"], reference.metrics["accuracy"]["value"]
+    accuracy = run.document["metrics"]["accuracy"]
+    best = reference.document["metrics"]["accuracy"]["value"]
     assert accuracy["drop_vs_reference"] == pytest.approx(best - accuracy["value"])
     assert accuracy["reference"] == {
         "run_id": reference.id,
@@ -195,7 +195,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     assert "invalid: damaged.tflite on litert: top1 " in result.stderr
 
 
-def summary(run: Run, host: Host) -> str:
+def summary(run: StoredRun, host: Host) -> str:
     """What LoadGen itself made of the run."""
     raw = host.lab.store.directory(run.id) / "raw"
     assert (raw / "mlperf_log_detail.txt").stat().st_size > 1000
@@ -213,13 +213,17 @@ def number(pattern: str, text: str) -> int:
 def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> None:
     """LoadGen's log is that of another run, or its queries are not in the trace."""
     need_loadgen()
+    size, least = (8, 662) if scenario == "multi_stream" else (1, 64)
     [run] = bench(
-        paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, duration_s=0.5
+        paired,
+        "digits_fp32.tflite",
+        "litert",
+        engine="loadgen",
+        scenario=scenario,
+        min_query_count=2 * least,  # not by time: a busy machine takes long for them
     )
-    size = 8 if scenario == "multi_stream" else 1
     rows = run.queries[~run.queries["warmup"]]
     text = summary(run, paired)
-    least = 662 if scenario == "multi_stream" else 64
     processed = number(rf"Processed at least {least} queries \(", text)
     assert len(rows) == processed * size
     starts, ends = (
@@ -228,9 +232,11 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> Non
     )
     latency_ns = np.sort(ends - starts)
     p50_ns = number(r"50.00 percentile latency \(ns\)", text)
-    # LoadGen's latency has the way into Python and back on top; a busy machine makes that long.
-    ours_ns = int(latency_ns[len(latency_ns) // 2])
-    assert ours_ns < p50_ns < 3 * ours_ns + 200_000
+    # LoadGen's latency has the way into Python and back on top, however long the machine takes for
+    # that. One query comes after another, and half of them take the median or longer: that fits
+    # into the time from the first to the last, but for the two whose ends are outside of it.
+    assert latency_ns[len(latency_ns) // 2] < p50_ns
+    assert p50_ns * (processed // 2 - 2) < ends[-1] - starts[0]
     assert number(r"Min latency \(ns\)", text) > latency_ns[0]
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
 
@@ -250,7 +256,7 @@ def test_loadgen_issues_the_other_scenarios_too(
     rows = run.queries[~run.queries["warmup"]]
     text = summary(run, paired)
     assert f"Scenario : {scenario.capitalize()}" in text
-    assert run.metrics["end_to_end_ns"] is None
+    assert run.metrics.end_to_end_ns is None
     assert len(rows) >= 30
     if scenario == "offline":
         assert number("samples_per_query :", text) == len(rows)
@@ -271,8 +277,8 @@ def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
     np.savez(path, x=np.zeros((4, 8, 8, 1), np.uint8), y=np.array([0, 1, 2, 1000]))
     [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
     assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is none of 10 classes")
-    assert run.metrics["accuracy"] is None
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.metrics.accuracy is None
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
 
 
 def test_samples_that_do_not_fit_are_refused_before_the_measurement(
@@ -310,8 +316,8 @@ def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
     assert reason in rules(run)["agreement"][1]
     assert rules(run)["accuracy_floor"][0] == "fail", "it was asked for"
     assert reason in rules(run)["accuracy_floor"][1]
-    assert run.metrics["latency_ns"]["count"] > 0
-    assert (run.metrics["accuracy"], run.metrics["agreement"]) == (None, None)
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
+    assert (run.metrics.accuracy, run.metrics.agreement) == (None, None)
     assert agent.status().spooled_count == 0
 
 
@@ -327,23 +333,18 @@ def test_stop_in_the_checks_keeps_the_measurement_as_complete(
     at = At(Phase.CHECKING, press_ctrl_c)
     with pytest.raises(Interrupted) as caught:
         bench(paired, "digits_fp32.tflite", "litert", accuracy=many_images(tmp_path), watcher=at)
-    assert caught.value.document is not None
-    run = paired.lab.run(caught.value.document["run_id"])
+    assert caught.value.run is not None
+    run = paired.lab.run(caught.value.run.run_id)
     assert rules(run)["complete"] == ("pass", "run completed")
     assert rules(run)["agreement"][0] == "unknown"
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
     assert verify(paired.lab.store, run.id) == []
     assert agent.status().running is None
 
 
-@pytest.mark.parametrize(
-    ("engine", "after_s", "max_query_count"),
-    # LoadGen makes its queries first: few enough to be issuing by then on a busy machine as well,
-    # and enough to be issuing still on a fast one.
-    [("native", 1.0, 1_000_000), ("loadgen", 3.0, 300_000)],
-)
+@pytest.mark.parametrize("engine", ["native", "loadgen"])
 def test_stop_of_a_measurement_keeps_what_there_is(
-    agent: AgentProcess, paired: Host, engine: str, after_s: float, max_query_count: int
+    agent: AgentProcess, paired: Host, engine: str
 ) -> None:
     """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
     need_runtime("ai-edge-litert")
@@ -351,7 +352,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         need_loadgen()
 
     def stop_soon() -> None:
-        threading.Timer(after_s, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
+        threading.Timer(3.0, os.kill, (worker_pid(agent), signal.SIGTERM)).start()
 
     at = At(Phase.MEASURING, stop_soon)
     [run] = bench(
@@ -359,13 +360,17 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         "digits_fp32.tflite",
         "litert",
         engine=engine,
+        # By a schedule, so that no machine is through with it by then: LoadGen makes all queries
+        # before the first, and must not have a number that takes it long.
+        scenario="server",
+        target_qps=QPS,
+        target_latency_s=5.0,
         duration_s=60.0,
-        max_query_count=max_query_count,
         watcher=at,
     )
     assert rules(run)["complete"] == ("fail", "run interrupted")
     assert run.verdict == "invalid"
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
 
 
 def test_stop_before_anything_was_measured_says_so(agent: AgentProcess, paired: Host) -> None:
@@ -443,7 +448,7 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
     began = rows["start_ns"].between(begin_ns, end_ns)
     assert began.sum() <= 1
     assert int((rows["end_to_end_ns"] > 5_000_000).sum()) >= len(stalled)
-    assert run.metrics["end_to_end_ns"]["max"] >= 0.9 * (
+    assert run.document["metrics"]["end_to_end_ns"]["max"] >= 0.9 * (
         end_ns - int(stalled["scheduled_ns"].min())
     )
 
@@ -469,5 +474,6 @@ def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> 
     failed = broken_rules(run.document)
     assert run.verdict in ("suspect", "invalid")
     assert failed & {"background_load", "cpu_pressure"}
-    if Path("/proc/stat").exists():
+    # It is a share of all CPUs, and here may be only some of them.
+    if Path("/proc/stat").exists() and 2 * len(os.sched_getaffinity(0)) >= (os.cpu_count() or 1):
         assert "background_load" in failed

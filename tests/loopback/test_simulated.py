@@ -19,7 +19,7 @@ from support.watchers import At
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
@@ -58,7 +58,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         agent.kill()
 
 
-def sustain(host: Host, board: str, length: str) -> tuple[Run, subprocess.CompletedProcess[str]]:
+def sustain(
+    host: Host, board: str, length: str
+) -> tuple[StoredRun, subprocess.CompletedProcess[str]]:
     """One run of this length, which `verify` computes again."""
     result = host.run("bench", MODEL, "--on", f"{board}-simulated", *BENCH, "--sustained", length)
     assert result.returncode in (0, 3), result.stderr
@@ -67,7 +69,7 @@ def sustain(host: Host, board: str, length: str) -> tuple[Run, subprocess.Comple
     return run, result
 
 
-def shown(run: Run, sensor: str) -> list[float]:
+def shown(run: StoredRun, sensor: str) -> list[float]:
     """What the sampler read of a sensor while the model was measured."""
     rows = run.telemetry
     begin_ns, end_ns = run.queries["start_ns"].min(), run.queries["end_ns"].max()
@@ -76,7 +78,7 @@ def shown(run: Run, sensor: str) -> list[float]:
     return found
 
 
-def rules(run: Run) -> dict[str, tuple[str, str]]:
+def rules(run: StoredRun) -> dict[str, tuple[str, str]]:
     """Outcome and detail of each rule."""
     return {one["id"]: (one["outcome"], one["detail"]) for one in run.document["verdict"]["rules"]}
 
@@ -135,7 +137,7 @@ def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
     assert set(shown(run, "cpufreq.policy0.freq_hz")) == {2.4e9}, "the kernel does not know"
     temps = shown(run, "thermal.cpu-thermal.0.temp_c")
     assert temps[0] < 60 < 80 < max(temps) < 88
-    thermal = run.metrics["thermal"]
+    thermal = run.document["metrics"]["thermal"]
     assert (thermal["verdict"], thermal["is_certain"]) == ("throttled:thermal", True)
     found = rules(run)
     assert found["thermal"][0] == "fail"
@@ -144,9 +146,9 @@ def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
     assert_is_labelled(host, run, result.stdout)
 
 
-def assert_tells_what_was_kept_up(run: Run, printed: str) -> None:
+def assert_tells_what_was_kept_up(run: StoredRun, printed: str) -> None:
     """Twenty minutes are measured, and the median of all of them is printed."""
-    spec, thermal = run.document["spec"], run.metrics["thermal"]
+    spec, thermal = run.document["spec"], run.document["metrics"]["thermal"]
     assert (spec["is_sustained"], spec["duration_s"]) == (True, 25.0)
     assert run.document["conditions"]["ambient_c"] == 21.5
     peak, sustained = thermal["peak_latency_ns"], thermal["sustained_latency_ns"]
@@ -157,7 +159,7 @@ def assert_tells_what_was_kept_up(run: Run, printed: str) -> None:
         assert "of the speed kept" in printed
 
 
-def assert_is_labelled(host: Host, run: Run, printed: str) -> None:
+def assert_is_labelled(host: Host, run: StoredRun, printed: str) -> None:
     """Nobody can take the run for one of a real device."""
     assert run.document["simulated"] is True
     assert rules(run)["real_device"][0] == "fail"
@@ -178,7 +180,11 @@ def test_board_with_a_cooler_is_not(start: Start) -> None:
     assert set(shown(run, "rpi.throttled_bits")) == {0.0}
     assert max(shown(run, "thermal.cpu-thermal.0.temp_c")) < 78
     # A busy machine makes it interference, or takes most of it as a warm-up: neither is heat.
-    assert run.metrics["thermal"]["verdict"] in ("not_throttled", "interference", "unknown")
+    assert run.document["metrics"]["thermal"]["verdict"] in (
+        "not_throttled",
+        "interference",
+        "unknown",
+    )
     assert rules(run)["thermal"][0] in ("pass", "unknown")
 
 
@@ -193,5 +199,5 @@ def test_board_that_protects_itself_by_nothing_is_stopped(start: Start) -> None:
     assert "limit is 88 °C" in result.stdout + result.stderr
     assert (run.verdict, result.returncode) == ("invalid", 3)
     assert max(shown(run, "thermal.cpu-thermal.0.temp_c")) >= 88
-    assert run.metrics["latency_ns"]["count"] > 0, "what was measured is kept"
+    assert run.document["metrics"]["latency_ns"]["count"] > 0, "what was measured is kept"
     assert (agent.status().running, agent.status().spooled_count) == (None, 0)

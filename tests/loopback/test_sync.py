@@ -10,6 +10,7 @@ import pytest
 from support.commands import METERED
 from support.energy_trial import DEVICE, Bench, bench
 from support.ppk2 import Faults, Ppk2Emulator
+from support.undisturbed import undisturbed
 
 pytestmark = pytest.mark.alone
 
@@ -21,8 +22,24 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def measured(wired: Bench, method: str, *, delay_s: float = 0.0) -> tuple[int, str, dict[str, Any]]:
-    """Exit code, standard error and document of a run with this way."""
+Outcome = tuple[int, str, dict[str, Any]]
+"""Exit code, standard error and document."""
+
+
+def disturbance(outcome: Outcome) -> str | None:
+    """What another process did to the code, the pulses or the rate; None: nothing."""
+    refused = outcome[2]["metrics"]["energy"]["refused"]
+    reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
+    return refused if refused is not None and refused.startswith(reasons) else None
+
+
+def measured(wired: Bench, method: str, *, delay_s: float = 0.0) -> Outcome:
+    """A run with this way that nothing disturbed."""
+    return undisturbed(lambda: run_of(wired, method, delay_s), disturbance)
+
+
+def run_of(wired: Bench, method: str, delay_s: float) -> Outcome:
+    """A run with this way."""
     wired.activity.begin(rest_a=2e-3, work_a=20e-3, noise_a=0.0, seed=1)
     unit = Ppk2Emulator(faults=Faults(delay_s=delay_s))
     unit.waveform = lambda time_s: wired.activity.waveform(unit, time_s)

@@ -14,7 +14,7 @@ from support.tools import need_runtime
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
-from edgebench.host.lab import Run
+from edgebench.host.lab import StoredRun
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
@@ -46,13 +46,13 @@ def host(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
     return made
 
 
-def rule(run: Run, name: str) -> tuple[str, str]:
+def rule(run: StoredRun, name: str) -> tuple[str, str]:
     """Outcome and detail of one rule."""
     (found,) = [one for one in run.document["verdict"]["rules"] if one["id"] == name]
     return found["outcome"], found["detail"]
 
 
-def bench(host: Host, **settings: Any) -> Run:
+def bench(host: Host, **settings: Any) -> StoredRun:
     """One run, which `verify` computes again."""
     [run] = host.lab.bench(MODEL, on=["board"], runtime="litert", **(SETTINGS | settings))
     assert verify(host.lab.store, run.id) == []
@@ -102,7 +102,7 @@ def test_run_is_watched_and_tells_what_that_cost(host: Host) -> None:
     assert len(listener.heard) >= 2, "about once a second"
     assert rule(run, "telemetry")[0] in ("pass", "fail")
     assert "sensors at 10 Hz" in rule(run, "telemetry")[1]
-    assert run.metrics["thermal"]["verdict"].split(":")[0] in (
+    assert run.document["metrics"]["thermal"]["verdict"].split(":")[0] in (
         *("throttled", "frequency_limited", "interference", "not_throttled", "unknown"),
     )
 
@@ -113,7 +113,7 @@ def test_sampler_that_is_killed_costs_its_telemetry_and_no_latency(
     """A sensor that crashes its reader costs an hour of measurement, or nobody learns of it."""
     listener = Listener(lambda: os.kill(sampler_pid(agent), signal.SIGKILL))
     run = bench(host, watcher=listener)
-    assert run.metrics["latency_ns"]["count"] > 0
+    assert run.document["metrics"]["latency_ns"]["count"] > 0
     outcome, detail = rule(run, "telemetry")
     assert (outcome, detail) == ("fail", "no telemetry: the sampler ended with status -9")
     assert run.verdict in ("suspect", "invalid")
@@ -126,4 +126,4 @@ def test_nobody_looks_when_nobody_is_asked_to(host: Host) -> None:
     run = bench(host, watcher=listener, telemetry_rate_hz=0.0)
     assert listener.heard == []
     assert run.document["conditions"]["telemetry"]["sensors"] == []
-    assert rule(run, "telemetry") == ("unknown", "nobody was asked to look")
+    assert rule(run, "telemetry") == ("not_applicable", "nobody was asked to look")

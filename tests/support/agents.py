@@ -28,7 +28,7 @@ from edgebench.protocol.identity import (
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.protocol.paths import CONTROL_SOCKET
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Host:
         )
 
     def run(
-        self, *words: str, timeout_s: float = 120, prefix: Sequence[str] = ()
+        self, *words: str, timeout_s: float = 170, prefix: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run `edgebench` with these words."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def end_local_agent(host: Host) -> None:
         os.kill(asyncio.run(ask(socket, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
-def wait_until(condition: Any, what: str, timeout_s: float = 30.0) -> None:
+def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:
     """Wait for something that another process does; fails the test when it does not happen."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():

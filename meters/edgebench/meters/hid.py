@@ -33,7 +33,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HidDevice:
-    """One that the kernel knows of."""
+    """Device that the kernel has a hidraw node for."""
 
     path: str
     vendor: int
@@ -81,14 +81,14 @@ class HidTransport:
             raise TargetError(f"the USB tester at {self._path} is gone") from exc
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Close; may be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
-    """All that the kernel has now, in order of their paths.
+    """All hidraw devices, in order of their paths.
 
     Args:
         root: Of the file system, which a test chooses.

@@ -131,7 +131,7 @@ class MeterNotServed(UsageError):
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
         super().__init__(text)
         self.meter = meter
-        """As `edgebench-agent serve --meter` takes it."""
+        """Meter, as `edgebench-agent serve --meter` takes it."""
         self.meant = meant
         """The only served one whose text begins like this."""
 
@@ -245,7 +245,7 @@ class AgentRunning(TargetError):
     def __init__(self, text: str, pid: int | None = None) -> None:
         super().__init__(text)
         self.pid = pid
-        """Its process; None where it did not tell."""
+        """Process id of the agent; None where it did not tell."""
 
 
 class TransportError(EdgebenchError):

@@ -17,7 +17,7 @@ from support.simulated import WORKER_PID, keep_busy, machine, make_worker, speed
 
 from edgebench.agent.expectation import expect
 from edgebench.agent.simulated import find_simulator
-from edgebench.agent.system import identity
+from edgebench.agent.system import device_identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
 from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace
@@ -165,7 +165,7 @@ def judged(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("platform.machine", lambda: machine(device.board))
-        expected = expect(match_profile(identity(device.root)), device.root)
+        expected = expect(match_profile(device_identity(device.root)), device.root)
     return Watched(expected, telemetry, find_throttling(timeline, telemetry, expected))
 
 

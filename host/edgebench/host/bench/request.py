@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PAIRS = 10
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
+_ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile on their own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +92,7 @@ class BenchRequest:
         if len(self.models) != 1:
             raise UsageError(f"--against compares one model with another, got {len(self.models)}")
         if self.accuracy or self.spec.is_profiled:
-            raise UsageError(
-                "--against compares latencies; measure accuracy and profile on their own"
-            )
+            raise UsageError(_ONLY_LATENCIES)
         if against.pair_count < 1:
             raise UsageError(f"pairs must be >= 1, got {against.pair_count}")
         check_keys(against.allowed)
@@ -127,6 +126,8 @@ def new_request(
     """
     opened = [find_model(str(name)) for name in models] or builtin_models()
     if reference is not None and not accuracy:
+        if against is not None:
+            raise UsageError(_ONLY_LATENCIES)
         raise UsageError("a reference model needs a data set that both answer: --accuracy")
     devices = (on,) if isinstance(on, str) else tuple(on)
     asked = None
