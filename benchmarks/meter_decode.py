@@ -50,7 +50,7 @@ from ppk2lab.calibration import RangeCalibration, SpikeFilter
 from ppk2lab.protocol.samples import SampleBlock, SampleStreamParser
 
 from edgebench.meters.base import Packet
-from edgebench.meters.ppk2.decoder import Ppk2Decoder
+from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.metadata import Calibration
 
 CHUNK_BYTES = 40_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.agents import AgentProcess, Host
 
-from edgebench.agent.agent import Settings
+from edgebench.agent.agent import AgentSettings
 from edgebench.agent.cli import main
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.identity import parse_pairing_string
@@ -91,7 +91,7 @@ def test_none_counts_for_more_than_the_environment(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device whose account names meters for every agent cannot have one without."""
-    started: list[Settings] = []
+    started: list[AgentSettings] = []
     monkeypatch.setattr("edgebench.agent.daemon.run_daemon", started.append)
     monkeypatch.setenv("EDGEBENCH_METERS", "rapl")
     monkeypatch.setenv("EDGEBENCH_SYNC_LINE", "gpio:/nonexistent")
@@ -108,7 +108,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
     command: str,
 ) -> None:
     """On a device that was deployed to, --simulate ends in a traceback, or so does --help."""
-    monkeypatch.setattr("edgebench.agent.simulated.entry_points", lambda group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     words = ("--state", str(tmp_path / "s"), command, "--simulate", "imx8mp-evk")
     assert run(capsys, *words) == (
         1,

@@ -10,6 +10,8 @@ from support.commands import QUICK, Measured
 from support.onnx_bytes import addition
 from support.tools import need_runtime
 
+from edgebench.host.result.document import from_document, to_document
+
 
 def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> None:
     """A script that reads stdout chokes on a progress line."""
@@ -29,6 +31,12 @@ def test_printed_document_is_the_stored_one(measured: Measured) -> None:
     store = measured.host.folder / "data" / "edgebench"
     (path,) = store.glob("runs/*/run.json")
     assert json.loads(path.read_text()) == measured.document
+
+
+def test_document_that_is_read_and_written_again_is_the_same_text(measured: Measured) -> None:
+    """Whoever tags a run turns a count into 64.0, and `verify` calls the run changed."""
+    again = to_document(from_document(measured.document))
+    assert json.dumps(again) == json.dumps(measured.document)
 
 
 def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(

@@ -15,6 +15,7 @@ from support.metered import store_metered_run
 from support.records import RUN_ID
 from support.tools import need_runtime
 
+from edgebench.host.result.document import from_document, to_document
 from edgebench.host.store.layout import Store
 
 MODEL = "digits_int8.tflite"
@@ -86,7 +87,8 @@ def test_refused_energy_has_the_same_keys(tmp_path: Path, metered: Measured) -> 
     refused = store.document(RUN_ID)["metrics"]["energy"]
     assert refused.keys() == metered.document["metrics"]["energy"].keys()
     told = {name for name, value in refused.items() if value is not None}
-    assert told == {"meter", "settings_sha256", "checks", "refused"}
+    assert told == {"meter", "settings_sha256", "checks", "refused", "refused_by"}
+    assert refused["refused_by"] == "meter"
     assert refused["refused"] == "complete: serial port /dev/ttyACM0 is gone"
 
 
@@ -97,6 +99,12 @@ def test_document_is_plain_json(metered: Measured) -> None:
         raise AssertionError(text)
 
     json.loads(metered.out, parse_constant=refuse)
+
+
+def test_document_that_is_read_and_written_again_is_the_same_text(metered: Measured) -> None:
+    """Whoever tags a metered run changes its numbers, and `verify` says so."""
+    again = to_document(from_document(metered.document))
+    assert json.dumps(again) == json.dumps(metered.document)
 
 
 def test_battery_is_in_the_document_and_on_the_page(metered: Measured) -> None:

@@ -21,9 +21,9 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def disturbance(outcomes: list[Found]) -> str | None:
-    """What another process did to the code or to the rate, in one run of fifty; None: nothing."""
+    """What another process did to the code, the pulses or the rate; None: nothing."""
     refused = [one.refused for one in outcomes if one.refused is not None]
-    reasons = "synchronisation: coded_load: ", "rate: "
+    reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
     assert all(reason.startswith(reasons) for reason in refused), refused
     return refused[0] if refused else None
 

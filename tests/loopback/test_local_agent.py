@@ -15,6 +15,8 @@ from support.agents import Host, end_local_agent
 
 from edgebench.host.client import Client
 from edgebench.host.transports import local
+from edgebench.host.transports.base import Endpoint
+from edgebench.host.transports.link import Link
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.paths import CONTROL_SOCKET
 
@@ -47,9 +49,14 @@ def agent_state(host: Host) -> Path:
     return host.folder / "data" / "edgebench" / "agent"
 
 
+def connect(state: Path) -> Link:
+    """A connection to the agent on this machine, which may have to be started."""
+    return local.LocalTransport(state).connect(Endpoint("local", "", (), 0))
+
+
 def say_hello(state: Path) -> str:
     """Connect and say hello; the name of the device."""
-    with Client(local.connect(state)) as client:
+    with Client(connect(state)) as client:
         return client.device.name
 
 
@@ -101,4 +108,4 @@ def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.Monkey
     monkeypatch.setattr(local, "START_TIMEOUT_S", 3.0)
     (agent_state(host) / "agent.lock").mkdir()
     with pytest.raises(TargetError, match=r"^agent on this machine does not start: .*directory"):
-        local.connect(agent_state(host))
+        connect(agent_state(host))

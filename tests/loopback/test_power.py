@@ -91,7 +91,7 @@ def disturbance(result: subprocess.CompletedProcess[str], counter: Counter) -> s
     """
     energy = document_of(result)["metrics"]["energy"]
     if energy["refused"] is None:
-        late_limit_s = 0.02 * min(energy["duration_s"], IDLE_S)
+        late_limit_s = 0.03 * min(energy["duration_s"], IDLE_S)
         late = counter.late_s > late_limit_s
         return f"counter stood still for {counter.late_s:.3f} s" if late else None
     is_of_the_machine = re.match("loss: |window of .* is too short", energy["refused"])

@@ -364,6 +364,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         # before the first, and must not have a number that takes it long.
         scenario="server",
         target_qps=QPS,
+        target_latency_s=5.0,
         duration_s=60.0,
         watcher=at,
     )

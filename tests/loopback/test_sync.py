@@ -27,9 +27,9 @@ Outcome = tuple[int, str, dict[str, Any]]
 
 
 def disturbance(outcome: Outcome) -> str | None:
-    """What another process did to the code or to the rate; None: nothing."""
+    """What another process did to the code, the pulses or the rate; None: nothing."""
     refused = outcome[2]["metrics"]["energy"]["refused"]
-    reasons = "synchronisation: coded_load: ", "rate: "
+    reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
     return refused if refused is not None and refused.startswith(reasons) else None
 
 

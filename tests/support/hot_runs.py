@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.protocol.thermal import Expectation, ExpectedZone
 from edgebench.simulation.controllers import STICKY_SHIFT, Controller, Effect
@@ -63,7 +63,7 @@ class HotRun:
     """One run."""
 
     timeline: Timeline
-    telemetry: Telemetry
+    telemetry: TelemetryTrace
 
 
 def always(_: float) -> float:
@@ -120,7 +120,7 @@ def _telemetry(
     shares: Floats,
     is_little: NDArray[np.bool_],
     draw: np.random.Generator,
-) -> Telemetry:
+) -> TelemetryTrace:
     time_ns = (np.arange(len(temps)) * STEP_S * 1e9).astype(np.int64)
     series: dict[str, Series] = {}
 
@@ -155,4 +155,4 @@ def _telemetry(
     if events.any():
         add("hwmon.soctherm_oc.0.oc3.event_count", events)
     masks = {"cpufreq.policy0.cpu_mask": 15.0, "cpufreq.policy4.cpu_mask": 240.0}
-    return Telemetry(series, masks | device.constants)
+    return TelemetryTrace(series, masks | device.constants)

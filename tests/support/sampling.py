@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
-from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
@@ -47,14 +47,14 @@ def facts_of(directory: Path) -> TelemetryFacts:
     return from_plain(json.loads((directory / FACTS_FILE).read_text()), TelemetryFacts)
 
 
-def sampled(directory: Path) -> Telemetry:
+def sampled(directory: Path) -> TelemetryTrace:
     """Every reading, on the clock of this machine."""
     data = (directory / TELEMETRY_FILE).read_bytes()
     count = row_count(len(data), TELEMETRY_COLUMNS)
     time_ns, sensor = np.frombuffer(data, "<i8", 2 * count).reshape(2, count)
     value = np.frombuffer(data, "<f8", count, 16 * count)
     facts = facts_of(directory)
-    return Telemetry(split_by_sensor(time_ns, sensor, value, facts.sensors), facts.constants)
+    return TelemetryTrace(split_by_sensor(time_ns, sensor, value, facts.sensors), facts.constants)
 
 
 def last_values(directory: Path) -> dict[str, float]:

@@ -20,7 +20,12 @@ from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.run import Runner
 from edgebench.agent.simulated import find_simulator
 from edgebench.agent.spool import Spool
-from edgebench.agent.system import describe_device, describe_environment, identity, is_emulated
+from edgebench.agent.system import (
+    describe_device,
+    describe_environment,
+    device_identity,
+    is_emulated,
+)
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """Settings with which an agent is started."""
 
     config: Path
@@ -49,7 +54,7 @@ class Settings:
     """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
 
 
-def _simulated(settings: Settings) -> Simulation | None:
+def _simulated(settings: AgentSettings) -> Simulation | None:
     """The simulated device, made anew in a directory of its own."""
     if settings.simulate is None:
         return None
@@ -61,7 +66,7 @@ def _simulated(settings: Settings) -> Simulation | None:
 class Agent:
     """The state of one agent."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         self._started_s = time.monotonic()
         self.trust = Trust(settings.config) if settings.listen else None
         self.simulated = _simulated(settings)
@@ -70,7 +75,7 @@ class Agent:
         if settings.simulate:  # a simulated device says so wherever its name is shown
             name = f"{name or settings.simulate.partition(':')[0]}-simulated"
         self.device = describe_device(settings.state, name, root)
-        profile = match_profile(identity(root))
+        profile = match_profile(device_identity(root))
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes

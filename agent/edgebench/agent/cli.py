@@ -167,13 +167,13 @@ def _state(options: argparse.Namespace) -> Path:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from edgebench.agent.agent import Settings
+    from edgebench.agent.agent import AgentSettings
     from edgebench.agent.daemon import run_daemon
 
     wiring = _wiring(options)
     _warn(wiring)
     run_daemon(
-        Settings(
+        AgentSettings(
             config=(options.config or Path(_paths(options).agent_config)).absolute(),
             state=_state(options),
             name=options.name,

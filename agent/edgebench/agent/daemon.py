@@ -9,21 +9,21 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
-from edgebench.agent.agent import Agent, Settings
+from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.agent.server import (
+    ConnectionHandler,
     Connections,
     CountedConnection,
     LocalConnection,
-    Session,
     connection_class,
 )
 from edgebench.protocol.codec import MAX_FRAME_BYTES
@@ -35,13 +35,13 @@ MAX_SOCKET_PATH = 107
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 SHUT_SUFFIX = ".shut"
-"""The local socket has this name while nobody may come in any more."""
+"""Suffix of the local socket's name while the door is shut."""
 ACCEPT_TURNS = 3
 """Turns of the event loop after which a connection that was waiting counts: one in which it is
 accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
 `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 5.0
-"""Who says nothing gives its place to somebody who does."""
+"""Time for the TLS handshake, after which a silent peer gives up its slot."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,  # models do not compress, and a bomb must not expand
@@ -57,7 +57,7 @@ _WEBSOCKET_OPTIONS: dict[str, Any] = {
 logger = logging.getLogger(__name__)
 
 
-def run_daemon(settings: Settings) -> None:
+def run_daemon(settings: AgentSettings) -> None:
     """Serve until SIGTERM or SIGINT, or until idle for long enough.
 
     Raises:
@@ -70,7 +70,7 @@ def run_daemon(settings: Settings) -> None:
         asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
     agent = Agent(settings)
     for run_id in agent.spool.sweep():
         logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
@@ -83,7 +83,7 @@ async def _serve(settings: Settings, clock: Callable[[], float] = time.monotonic
     async def converse(connection: ServerConnection) -> None:
         assert isinstance(connection, CountedConnection)
         with connections.conversation():
-            await Session(agent, connection).serve()
+            await ConnectionHandler(agent, connection).serve()
 
     options = _WEBSOCKET_OPTIONS | {"handler": converse}
     async with contextlib.AsyncExitStack() as doors:
@@ -102,7 +102,7 @@ async def _serve(settings: Settings, clock: Callable[[], float] = time.monotonic
 
 @asynccontextmanager
 async def _local_door(
-    settings: Settings, connections: Connections, options: dict[str, Any]
+    settings: AgentSettings, connections: Connections, options: dict[str, Any]
 ) -> AsyncIterator[Path]:
     path = settings.state / CONTROL_SOCKET
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
@@ -130,12 +130,12 @@ def _remove_socket(path: Path) -> None:
 
 @asynccontextmanager
 async def _tls_door(
-    settings: Settings, agent: Agent, connections: Connections, options: dict[str, Any]
+    settings: AgentSettings, agent: Agent, connections: Connections, options: dict[str, Any]
 ) -> AsyncIterator[None]:
     assert settings.listen is not None
     host, port = settings.listen
     trust = agent.require_trust()
-    # Called, never looked at as the class that its type asks for.
+    # `serve` only calls it, though its type asks for a class.
     connection: Any = partial(connection_class(trust), connections)
     try:
         server = await serve(
@@ -153,14 +153,14 @@ async def _tls_door(
     try:
         yield
     finally:
-        server.close()  # before anything is awaited: nobody else comes in
+        server.close()  # before anything is awaited, so that no peer comes in
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
         await server.wait_closed()
 
 
-async def _advertise(settings: Settings, agent: Agent) -> None:
+async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
     # Imported when the doors are open: it takes a tenth of the start, and 4 MB of memory.
@@ -178,7 +178,11 @@ async def _advertise(settings: Settings, agent: Agent) -> None:
 
 
 async def _until_done(
-    settings: Settings, agent: Agent, connections: Connections, local: Path, stop: asyncio.Event
+    settings: AgentSettings,
+    agent: Agent,
+    connections: Connections,
+    local: Path,
+    stop: asyncio.Event,
 ) -> None:
     if (limit_s := settings.idle_exit_s) is None:
         await stop.wait()
@@ -197,13 +201,13 @@ async def _until_done(
 
 
 async def _shut(path: Path, is_idle: Callable[[], bool]) -> bool:
-    """Shut the local door; open it again, and say so, if somebody had come in by then.
+    """Shut the local door; if a host has come in by then, open it again and return False.
 
-    The last look comes after the door is shut. In the other order, a host that connects between
-    the two is dropped. Who comes after finds no agent, and starts one.
+    The last check comes after the door is shut. In the other order, a host that connects between
+    the two is dropped. A host that comes later finds no agent, and starts one.
     """
     shut = path.with_name(path.name + SHUT_SUFFIX)
-    with contextlib.suppress(FileNotFoundError):  # somebody removed it: nobody can come in
+    with contextlib.suppress(FileNotFoundError):  # it was removed: no host can come in
         path.rename(shut)
     for _ in range(ACCEPT_TURNS):
         await asyncio.sleep(0)
@@ -215,26 +219,19 @@ async def _shut(path: Path, is_idle: Callable[[], bool]) -> bool:
 
 
 @contextlib.contextmanager
-def _only_one(state: Path) -> Any:
+def _only_one(state: Path) -> Iterator[None]:
+    """Lock the state directory; the file names the process that holds the lock."""
     with (state / "agent.lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
+            file.seek(0)
+            text = file.read(MAX_PID_DIGITS).strip()
+            pid = int(text) if text.isascii() and text.isdecimal() else None
             what = f"another agent is running with the state in {state}"
-            raise AgentRunning(what, _holder(file)) from exc
-        _sign(file)
+            raise AgentRunning(what, pid) from exc
+        with contextlib.suppress(OSError):  # on a full disk, a second agent learns no pid
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
         yield
-
-
-def _sign(file: TextIO) -> None:
-    """Say who holds the lock, for whoever comes second."""
-    with contextlib.suppress(OSError):  # a full disk: then nobody says it
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-
-
-def _holder(file: TextIO) -> int | None:
-    file.seek(0)
-    text = file.read(MAX_PID_DIGITS).strip()
-    return int(text) if text.isascii() and text.isdecimal() else None

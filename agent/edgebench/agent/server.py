@@ -1,10 +1,10 @@
-"""Connections and what is said on them.
+"""Connections and their messages.
 
-Theory of operation. There are two doors. The TLS door lets in only who owns the key of a pinned
-certificate; anybody else is cut off during or right after the TLS handshake and reads nothing.
-The unix socket lets in processes of the same user. Behind either, a connection says `Hello`,
-then asks one thing after another; each message type has one handler in the table below.
-Messages of one connection are handled in order, so a flood slows down only its sender.
+Theory of operation. There are two doors. The TLS door lets in only peers with the key of a pinned
+certificate; any other is cut off during or right after the TLS handshake and reads nothing. The
+unix socket lets in processes of the same user. Behind either, a connection sends `Hello`, then one
+request after another; each message type has one handler in the tables below. Messages of one
+connection are handled in order, so a flood slows down only its sender.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.record import Phase
 
 MAX_CONNECTIONS = 64
-"""Each open TLS connection costs 350 KiB; more hosts than this is an attack or a mistake."""
+"""Most open TLS connections, at 350 KiB each; more hosts than this are an attack or a mistake."""
 
 COLLECT_EVERY_S = 1.0
-"""A flood of connections must not keep the agent collecting."""
+"""Least interval of garbage collections, so that a flood of connections cannot keep it busy."""
 
 logger = logging.getLogger(__name__)
 
@@ -64,21 +64,21 @@ class Connections:
         return 0.0 if self._count else self._clock() - self._active_s
 
     def active(self) -> None:
-        """Something happens now."""
+        """Note activity now."""
         self._active_s = self._clock()
 
     def enter(self) -> None:
-        """A connection is open, or one of its requests is being handled."""
+        """Count a connection that opens, or a conversation that begins."""
         self._count += 1
 
     def leave(self) -> None:
-        """What entered has ended."""
+        """Count one that ends."""
         self._count -= 1
         self.active()
 
     @contextmanager
     def conversation(self) -> Iterator[None]:
-        """A handler may outlast its connection."""
+        """Count a conversation: its handler may outlast the connection."""
         self.enter()
         try:
             yield
@@ -87,7 +87,7 @@ class Connections:
 
 
 class CountedConnection(ServerConnection):
-    """A connection that counts before anything has been said on it."""
+    """A connection that counts before its first message."""
 
     peer: Peer
 
@@ -125,13 +125,13 @@ class PinnedConnection(CountedConnection):
 
     @staticmethod
     def _forget_dead() -> None:
-        """A connection whose handshake failed is a cycle that an idle agent would never collect."""
+        """Collect failed handshakes: each is a cycle that an idle agent would never collect."""
         if time.monotonic() >= PinnedConnection._collect_after_s:
             gc.collect()
             PinnedConnection._collect_after_s = time.monotonic() + COLLECT_EVERY_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Look at the certificate as soon as the TLS handshake is done."""
+        """Check the certificate as soon as the TLS handshake is done."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         peer = self._trust.peer(tls.getpeercert(binary_form=True)) if tls else None
@@ -143,7 +143,7 @@ class PinnedConnection(CountedConnection):
 
 
 def connection_class(trust: Trust) -> type[PinnedConnection]:
-    """The class of the connections that this trust decides about."""
+    """The class of the connections whose peers this trust decides about."""
 
     class Connection(PinnedConnection):
         _trust = trust
@@ -164,8 +164,8 @@ class LocalConnection(CountedConnection):
         self.peer = Peer(f"local:{uid}", f"user {uid} on this machine", is_local=True)
 
 
-class Session:
-    """One connection's conversation."""
+class ConnectionHandler:
+    """Handles the messages of one connection."""
 
     def __init__(self, agent: Agent, connection: CountedConnection) -> None:
         self._agent = agent
@@ -179,7 +179,7 @@ class Session:
         self._sends: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Answer until the other side is gone."""
+        """Handle messages until the other side is gone."""
         # A handler may still be at work when the host is gone: do not wait for it.
         gone = asyncio.ensure_future(self._connection.wait_closed())
         gone.add_done_callback(lambda _: self._agent.leave(self._holder))
@@ -364,46 +364,46 @@ class Session:
 
 
 def _is_known(notice: Notice, protocol: int) -> bool:
-    """Whether a host of this version has words for it; one that has not ends the conversation."""
+    """Whether a host of this version knows the message; one that does not would disconnect."""
     is_cooling = isinstance(notice, m.Progress) and notice.phase is Phase.COOLING
     is_new = is_cooling or isinstance(notice, m.Telemetry)
     return protocol >= m.TELEMETRY_SINCE or not is_new
 
 
-Handler = Callable[[Session, Frame], Awaitable[None]]
+Handler = Callable[[ConnectionHandler, Frame], Awaitable[None]]
 _T = TypeVar("_T")
 
 
-def _handler(method: Callable[[Session, Frame, _T], Awaitable[None]]) -> Handler:
-    """Hand the frame's message on as its own type; the table below pairs the two."""
-    return lambda session, frame: method(session, frame, cast(_T, frame.message))
+def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) -> Handler:
+    """Pass the frame's message on as its own type; the tables below pair the two."""
+    return lambda handler, frame: method(handler, frame, cast(_T, frame.message))
 
 
 _REMOTE: dict[type[m.Message], Handler] = {
-    m.Hello: _handler(Session._hello),
-    m.Describe: _handler(Session._describe),
-    m.Probe: _handler(Session._probe),
-    m.Acquire: _handler(Session._acquire),
-    m.Release: _handler(Session._release),
-    m.ModelOffer: _handler(Session._model_offer),
-    m.ModelChunk: _handler(Session._model_chunk),
-    m.ModelCommit: _handler(Session._model_commit),
-    m.RunStart: _handler(Session._run_start),
-    m.RunCancel: _handler(Session._run_cancel),
-    m.RunList: _handler(Session._run_list),
-    m.RunOpen: _handler(Session._run_open),
-    m.FileRead: _handler(Session._file_read),
-    m.RunAcknowledge: _handler(Session._run_acknowledge),
+    m.Hello: _handler(ConnectionHandler._hello),
+    m.Describe: _handler(ConnectionHandler._describe),
+    m.Probe: _handler(ConnectionHandler._probe),
+    m.Acquire: _handler(ConnectionHandler._acquire),
+    m.Release: _handler(ConnectionHandler._release),
+    m.ModelOffer: _handler(ConnectionHandler._model_offer),
+    m.ModelChunk: _handler(ConnectionHandler._model_chunk),
+    m.ModelCommit: _handler(ConnectionHandler._model_commit),
+    m.RunStart: _handler(ConnectionHandler._run_start),
+    m.RunCancel: _handler(ConnectionHandler._run_cancel),
+    m.RunList: _handler(ConnectionHandler._run_list),
+    m.RunOpen: _handler(ConnectionHandler._run_open),
+    m.FileRead: _handler(ConnectionHandler._file_read),
+    m.RunAcknowledge: _handler(ConnectionHandler._run_acknowledge),
 }
-"""What a paired host may ask."""
+"""Messages of a paired host."""
 _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
-    m.PairingOpen: _handler(Session._pairing_open),
-    m.StatusAsk: _handler(Session._status),
-    m.RunStop: _handler(Session._run_stop),
+    m.PairingOpen: _handler(ConnectionHandler._pairing_open),
+    m.StatusAsk: _handler(ConnectionHandler._status),
+    m.RunStop: _handler(ConnectionHandler._run_stop),
 }
-"""What a process of the same user may ask."""
+"""Messages of a process of the same user."""
 _PAIRING: dict[type[m.Message], Handler] = {
-    m.Hello: _handler(Session._hello),
-    m.PairHost: _handler(Session._pair_host),
+    m.Hello: _handler(ConnectionHandler._hello),
+    m.PairHost: _handler(ConnectionHandler._pair_host),
 }
-"""What somebody may ask who knows a pairing secret."""
+"""Messages of a host that knows a pairing secret."""

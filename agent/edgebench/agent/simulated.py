@@ -6,7 +6,6 @@ This is the only place of the agent that looks for them, and only when `--simula
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 from edgebench.protocol.errors import SimulationMissing
@@ -19,6 +18,9 @@ def find_simulator() -> Simulator:
     Raises:
         SimulationMissing: none is.
     """
+    # Imported here: `status` and `pair` need it only for a simulated board.
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=ENTRY_POINT_GROUP):
         simulator: Simulator = point.load()()
         return simulator

@@ -1,4 +1,4 @@
-"""What this machine is: identity, processor, memory, operating system, virtualisation.
+"""This machine: identity, processor, memory, operating system, virtualisation.
 
 Everything is read from files under an injectable root, so that tests can show it any board.
 Absent is normal: a field that cannot be read is None or "unknown", never a guess.
@@ -13,10 +13,12 @@ import re
 import socket
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from edgebench.device_profiles.match import Identity, match_profile
+from edgebench.agent.telemetry.source import read_text
+from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
 
 PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxruntime")
@@ -33,34 +35,34 @@ _FEATURES = {
     "i8mm": "i8mm",
     "sve": "sve",
 }
-"""Instruction sets that runtimes choose the kernels of quantised models by: the kernel's name, and
-the one that documentation uses. Source: Linux, arch/x86/include/asm/cpufeatures.h and
+"""Instruction sets by which runtimes choose the kernels of quantised models: the kernel's name, and
+the common one. Source: Linux, arch/x86/include/asm/cpufeatures.h and
 Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
 def describe_device(
     state: Path, name: str | None = None, root: Path = Path("/")
 ) -> DeviceDescription:
-    """Who this device is; `state` keeps a random identity where the system has none."""
-    arch = platform.machine()
+    """The description of this device; `state` keeps a random id where the system has none."""
     compatible = _strings(root / "proc/device-tree/compatible")
     return DeviceDescription(
         id=_device_id(state, root),
         name=name or socket.gethostname(),
-        profile=match_profile(identity(root)).id,
-        arch=arch,
-        soc=_soc(root, compatible),
+        profile=match_profile(device_identity(root)).id,
+        arch=platform.machine(),
+        # The last entry of the root node's `compatible` names the chip, the first the board.
+        soc=compatible[-1] if compatible else _cpu_model(root),
         os=_os_name(root),
     )
 
 
-def identity(root: Path = Path("/")) -> Identity:
-    """What this machine shows of itself."""
-    model = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    return Identity(
+def device_identity(root: Path = Path("/")) -> DeviceIdentity:
+    """Names and ids that this machine shows, for the choice of a profile."""
+    model = re.search(r"^model name\s*:\s*(.+)$", read_text(root / "proc/cpuinfo"), re.MULTILINE)
+    return DeviceIdentity(
         machine=platform.machine(),
         dt_compatible=_strings(root / "proc/device-tree/compatible"),
-        dmi_product=_text(root / "sys/class/dmi/id/product_name"),
+        dmi_product=read_text(root / "sys/class/dmi/id/product_name"),
         cpuinfo_model=model[1].strip() if model else "",
     )
 
@@ -70,9 +72,11 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
 
     Args:
         root: Stands for / in tests.
-        clocks: Where the clocks are; not in `root` for a simulated device, whose models run here.
+        clocks: Directory with the clocks, if it is not `root`: models of a simulated device run
+            here, on clocks of its own.
     """
-    memory = _memory(root)
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo"), re.MULTILINE)
+    memory = {name: int(kib) * 1024 for name, kib in lines}
     return Environment(
         cpu=_cpu(root, clocks or root),
         memory_total_bytes=memory.get("MemTotal", 0),
@@ -108,14 +112,14 @@ def virtualization(root: Path = Path("/")) -> str | None:
         return emulator
     if (container := _container(root)) is not None:
         return container
-    cpuinfo = _text(root / "proc/cpuinfo")
-    vendor = _text(root / "sys/class/dmi/id/sys_vendor")
-    product = _text(root / "sys/class/dmi/id/product_name")
+    cpuinfo = read_text(root / "proc/cpuinfo")
+    vendor = read_text(root / "sys/class/dmi/id/sys_vendor")
+    product = read_text(root / "sys/class/dmi/id/product_name")
     for vendor_mark, product_mark, name in _DMI_MARKS:
         if vendor_mark in vendor and product_mark in product:
             return name
-    if _text(root / "sys/hypervisor/type"):
-        return _text(root / "sys/hypervisor/type")
+    if read_text(root / "sys/hypervisor/type"):
+        return read_text(root / "sys/hypervisor/type")
     if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE):
         return "unknown hypervisor"
     return None
@@ -137,9 +141,9 @@ Microsoft carry the vendor's name alone."""
 
 def _emulator(root: Path) -> str | None:
     # A user-mode emulator is the program that the kernel really runs; its name shows in maps.
-    if "/qemu-" in _text(root / "proc/self/maps"):
+    if "/qemu-" in read_text(root / "proc/self/maps"):
         return "qemu-user"
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = read_text(root / "proc/cpuinfo")
     return "QEMU TCG" if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo else None
 
 
@@ -148,14 +152,14 @@ def _container(root: Path) -> str | None:
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    return _text(root / "run/systemd/container") or None
+    return read_text(root / "run/systemd/container") or None
 
 
 def _device_id(state: Path, root: Path) -> str:
-    machine = _text(root / "etc/machine-id")
+    machine = read_text(root / "etc/machine-id")
     if not machine:
         kept = state / "device-id"
-        machine = _text(kept)
+        machine = read_text(kept)
         if not machine:
             machine = uuid.uuid4().hex
             kept.write_text(machine)
@@ -166,19 +170,21 @@ def _device_id(state: Path, root: Path) -> str:
 def _cpu(root: Path, clocks: Path) -> CpuDescription:
     cpufreq = clocks / "sys/devices/system/cpu/cpufreq"
     policies = sorted(cpufreq.glob("policy*"))
-    freqs_khz = [int(text) for p in policies if (text := _text(p / "cpuinfo_max_freq")).isdecimal()]
+    freqs_khz = [
+        int(text) for p in policies if (text := read_text(p / "cpuinfo_max_freq")).isdecimal()
+    ]
     return CpuDescription(
         model=_cpu_model(root),
         logical_count=os.cpu_count() or 1,
         usable_count=len(os.sched_getaffinity(0)),
         freq_hz_max=max(freqs_khz) * 1000 if freqs_khz else None,
-        governor=next((_text(p / "scaling_governor") or None for p in policies), None),
+        governor=next((read_text(p / "scaling_governor") or None for p in policies), None),
         features=_cpu_features(root),
     )
 
 
 def _cpu_model(root: Path) -> str:
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = read_text(root / "proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     if named:
         return named[1].strip()
@@ -187,8 +193,8 @@ def _cpu_model(root: Path) -> str:
 
 
 def _cpu_features(root: Path) -> tuple[str, ...] | None:
-    """Features that every CPU has; a worker may run on any of them."""
-    cpuinfo = _text(root / "proc/cpuinfo")
+    """Features that every CPU has, as a worker may run on any of them."""
+    cpuinfo = read_text(root / "proc/cpuinfo")
     of_each = re.findall(r"^(?:flags|Features)[ \t]*:(.*)$", cpuinfo, re.MULTILINE)
     if not of_each:
         return None
@@ -196,29 +202,19 @@ def _cpu_features(root: Path) -> tuple[str, ...] | None:
     return tuple(name for flag, name in _FEATURES.items() if flag in common)
 
 
-def _soc(root: Path, compatible: tuple[str, ...]) -> str:
-    # The last entry of the root node's `compatible` names the chip, the first the board.
-    return compatible[-1] if compatible else _cpu_model(root)
-
-
 def _os_name(root: Path) -> str:
-    pretty = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(root / "etc/os-release"), re.MULTILINE)
+    pretty = re.search(
+        r'^PRETTY_NAME="?([^"\n]+)', read_text(root / "etc/os-release"), re.MULTILINE
+    )
     return pretty[1] if pretty else platform.system()
 
 
-def _memory(root: Path) -> dict[str, int]:
-    pairs = re.findall(r"^(\w+):\s+(\d+) kB$", _text(root / "proc/meminfo"), re.MULTILINE)
-    return {name: int(kib) * 1024 for name, kib in pairs}
-
-
 def _packages(names: Iterable[str]) -> dict[str, str]:
-    found = {}
+    versions: dict[str, str] = {}
     for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def _strings(path: Path) -> tuple[str, ...]:
@@ -229,10 +225,3 @@ def _strings(path: Path) -> tuple[str, ...]:
         )
     except OSError:
         return ()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip("\0 \n")
-    except OSError:
-        return ""

@@ -10,7 +10,7 @@ from edgebench.device_profiles.schema import Match, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class DeviceIdentity:
     """Names and ids that a device shows; empty where it shows none."""
 
     machine: str = ""
@@ -26,7 +26,7 @@ class Identity:
     mbed_id: str = ""
 
 
-def match_profile(identity: Identity, profiles: Sequence[Profile] | None = None) -> Profile:
+def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None = None) -> Profile:
     """The profile for a device; generic profiles match everything, least specifically.
 
     Args:
@@ -42,7 +42,7 @@ def match_profile(identity: Identity, profiles: Sequence[Profile] | None = None)
     return max(fits, key=lambda fit: fit[:3])[3]
 
 
-def fits_device(condition: Match, identity: Identity) -> bool:
+def fits_device(condition: Match, identity: DeviceIdentity) -> bool:
     """Whether every condition holds."""
     usb = {(one.vid, one.pid) for one in condition.usb}
     return all(

@@ -1,4 +1,4 @@
-"""When and how fast samples arrive by the host's clock.
+"""Arrival of samples on the host's clock: when, and how fast.
 
 Bytes wait in buffers and never come early, so of all arrivals the earliest ones, relative to the
 meter's own timeline, tell its rate: a loss that no counter shows is seen here. The line under them
@@ -21,7 +21,7 @@ _BIN_NS = 250_000_000
 
 
 class ArrivalRate:
-    """Collects arrivals of a uniform stream."""
+    """Rate of a uniform stream, by its earliest arrivals."""
 
     def __init__(self, rate_hz: float) -> None:
         self._period_ns = 1e9 / rate_hz
@@ -30,7 +30,7 @@ class ArrivalRate:
         self._first_ns: int | None = None
 
     def add(self, rx_ns: int, sample_count: int) -> None:
-        """So many samples, with the lost ones that are known of, had come by this host time."""
+        """Note that so many samples, known losses included, had arrived by this host time."""
         if self._first_ns is None:
             self._first_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
@@ -39,7 +39,7 @@ class ArrivalRate:
             self._bins[number] = (delay_ns, rx_ns)
 
     def error_ppm(self) -> float | None:
-        """Meter's rate over the host's, minus one, millionths; negative: samples are missing."""
+        """Meter's rate over the host's, minus one, in ppm; negative: samples are missing."""
         found = self._ends()
         if found is None:
             return None
@@ -47,7 +47,7 @@ class ArrivalRate:
         return -1e6 * (last_delay_ns - first_delay_ns) / (last_ns - first_ns)
 
     def span_s(self) -> float | None:
-        """How long the rate was looked at."""
+        """Time over which the rate was determined."""
         found = self._ends()
         return None if found is None else (found[1][1] - found[0][1]) / 1e9
 
@@ -70,24 +70,24 @@ class ArrivalLine:
     slope: float
     """Host seconds per meter second, minus one; 0 where the recording is too short to tell."""
     residual_ns: float
-    """By which the earliest arrival of a typical second lies above the line."""
+    """Distance of a typical second's earliest arrival from the line, upwards."""
 
 
 @dataclass(slots=True)
 class ArrivalEnvelope:
-    """Collects the earliest arrival of each second, whatever the meter."""
+    """Earliest arrival of each second, for any meter."""
 
     _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """By second of the meter: host minus meter time, and the meter's time."""
+    """Host minus meter time, and the meter's time, by second of the meter."""
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
-        """The sample of this time of the meter had come by this time of the host."""
+        """Note that the sample of this meter time had arrived by this host time."""
         found = rx_ns - meter_ns, meter_ns
         second = meter_ns // 1_000_000_000
         self._earliest[second] = min(found, self._earliest.get(second, found))
 
     def line(self) -> ArrivalLine | None:
-        """The edge of the lower convex hull below the middle; None without an arrival.
+        """Edge of the lower convex hull below the middle; None without an arrival.
 
         Source: Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
         measurements, INFOCOM 1999: of all lines below the delays, the one with the least sum of

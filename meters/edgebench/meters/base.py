@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntFlag
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.meters.uncertainty import CurrentLimit, UncertaintyTerm
+from edgebench.protocol.errors import Permission
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ USB_ARRIVAL_S = 2e-3
 
 
 class Flag(IntFlag):
-    """What is wrong with a sample; none of them may be ignored when energy is computed."""
+    """Defects of a sample; none may be ignored when energy is computed."""
 
     NONE = 0
     MISSING = 1
@@ -50,74 +50,76 @@ class Flag(IntFlag):
 
 
 LossDetection = Literal["counter", "mod64", "device_timestamps", "wallclock", "none"]
-"""How a driver can know that samples are missing."""
+"""Means by which a driver can know that samples are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One thing that a meter measures, and where."""
+    """Quantity that a meter measures, and where."""
 
     name: str
     boundary: str
-    """What is inside: package, platform, board, rail, wall, battery."""
+    """Boundary of what is measured: package, platform, board, rail, wall, battery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What an opened meter can do."""
+    """Capability of an open meter."""
 
     driver: str
     channels: tuple[Channel, ...]
     rate_hz: float
     """Samples a second and channel in a session."""
     is_averaging: bool
-    """A value is the mean since the last sample, not an instant."""
+    """Values are means since the last sample, not instants."""
     clock_domain: str
     is_uniform: bool = False
     """Samples come at exactly that rate of the meter's clock."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
-    """The meter's own averaging; None: not known, or as long as a sample."""
+    """Time constant of the meter's own averaging; None: not known, or as long as a sample."""
     digital_count: int = 0
     """Digital inputs, sampled with every value."""
     loss_detection: LossDetection = "none"
     min_window_s: float = 0.0
-    """Energy over less than this says nothing."""
+    """Shortest window whose energy says anything."""
     arrival_error_s: float | None = USB_ARRIVAL_S
-    """By which even the earliest samples may come late; None: arrivals say nothing of time."""
+    """Delay that even the earliest samples may have; None: arrivals say nothing of time."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Of its ranges, lowest first, or of its channels; empty where nobody knows."""
+    """Limits of its ranges, lowest first, or of its channels; empty where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterInfo:
-    """Which meter this is."""
+    """Identity of a meter."""
 
     vendor: str
     model: str
     serial: str = ""
     firmware: str = ""
     raw_metadata: str = ""
-    """What the meter said of itself, as it said it."""
+    """Metadata as the meter sent it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbsentMeter:
-    """The meter cannot be used here, and why; one line."""
+    """Reason why a meter cannot be used here; one line."""
 
     reason: str
+    permission: Permission | None = None
+    """Permission that the user lacks, where that is why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Everything that a decoder needs besides the raw bytes; the first line of a recording."""
+    """First line of a recording: everything that a decoder needs besides the raw bytes."""
 
     driver: str
     info: MeterInfo
     capability: Capability
     uncertainty: tuple[UncertaintyTerm, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The driver's own: calibration, settings."""
+    """Facts of the driver's own: calibration, settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,15 +135,15 @@ class SampleBlock:
     power_w: Floats
     flags: NDArray[np.uint8]
     begin_ns: NDArray[np.int64] | None = None
-    """Where each interval begins, of a meter that averages."""
+    """Begin of each interval, where the meter averages."""
     current_a: Floats | None = None
     voltage_v: Floats | None = None
     digital: NDArray[np.uint8] | None = None
     """A bit for each digital input."""
     ranges: NDArray[np.uint8] | None = None
-    """The range it was measured in, where their errors differ."""
+    """Range of each sample, where their errors differ."""
     spike_w: Floats | None = None
-    """What the driver's own filter took away, 0 nearly everywhere; None: it has no filter."""
+    """Power that the driver's own filter removed, 0 nearly everywhere; None: it has no filter."""
     came_ns: int | None = None
     """Host clock: when the last sample came, where the decoder held it back; None: just now."""
 
@@ -161,25 +163,25 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossReport:
-    """What a session should have recorded, and what it did."""
+    """Completeness of a recording."""
 
     received_count: int
     lost_count: int = 0
-    """Known to be lost."""
+    """Samples known to be lost."""
     is_ambiguous: bool = False
     """More may be lost: the meter's counter cannot tell."""
     desync_count: int = 0
-    """How often the stream lost its framing."""
+    """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
     rate_error_ppm: float | None = None
-    """Received against the host's clock; None: too short to tell."""
+    """Rate of arrival against the host's clock; None: too short to tell."""
     rate_span_s: float | None = None
-    """How long that was looked at."""
+    """Time over which that was seen."""
     trouble: str | None = None
-    """What ended the recording early; one line."""
+    """Reason why the recording ended early; one line."""
     torn_bytes: int = 0
-    """At its end, that are no whole packet of the meter's: the host crashed there."""
+    """Bytes at the end that are no whole packet: the host crashed there."""
 
     @property
     def lost_ratio(self) -> float:
@@ -195,49 +197,44 @@ class Packet:
     first_rx_ns: int
     """Host clock (monotonic): when the read began to wait."""
     last_rx_ns: int
-    """When it returned."""
+    """Host clock: when the read returned."""
     data: bytes
 
 
 class Decoder(Protocol):
-    """Raw bytes to samples; holds what is left of one packet for the next."""
+    """Turns raw bytes into samples; keeps the rest of one packet for the next."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         ...
 
     def finish(self) -> list[SampleBlock]:
-        """What was held back for more bytes."""
+        """Samples that were held back for more bytes."""
         ...
 
     def loss(self) -> LossReport:
-        """How complete the recording is, so far."""
+        """Completeness of the recording so far."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a session recorded: raw, with a header, in one file."""
+    """File of a session: a header and raw bytes."""
 
     path: Path
     header: Header
     trouble: str | None = None
-    """What ended it early."""
+    """Reason why it ended early."""
 
 
 class MeterSession(Protocol):
-    """One recording: begins with `with`, and stops the meter however the block ends."""
+    """One recording: starts with `with`, and stops the meter however the block ends."""
 
     def __enter__(self) -> MeterSession:
         """Start recording."""
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop recording."""
         ...
 
@@ -247,7 +244,7 @@ class MeterSession(Protocol):
         ...
 
     def recording(self) -> Recording:
-        """What was recorded; after the block has ended."""
+        """Recording of the session; after the block has ended."""
         ...
 
 
@@ -260,20 +257,20 @@ class Meter(Protocol):
         ...
 
     def open(self) -> Header | AbsentMeter:
-        """Find the meter and ask it what it is; reports, never raises."""
+        """Find the meter and identify it; reports, never raises."""
         ...
 
     def session(self, path: Path) -> MeterSession:
-        """A recording of an opened meter, into this file."""
+        """Recording of an open meter into this file."""
         ...
 
     def close(self) -> None:
-        """Let go of it; may be called twice."""
+        """Release the meter; may be called twice."""
         ...
 
 
 def blocks_of(decoder: Decoder, packets: Iterable[Packet]) -> Iterator[SampleBlock]:
-    """Decode packets as they come."""
+    """Decode packets in order."""
     for packet in packets:
         yield from decoder.feed(packet)
     yield from decoder.finish()

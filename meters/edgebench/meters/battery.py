@@ -96,7 +96,7 @@ class BatteryMeter(FileMeter):
 
 
 def make_meter(options: Options) -> BatteryMeter:
-    """From nothing or the supply's name, and what the user knows of it."""
+    """Meter by the supply's name, if any, and the user's hints."""
     root, supply = options.where()
     hints = GaugeHints(
         sign=options.text("sign"), unit=options.text("unit"), is_loaded=options.switch("loaded")
@@ -106,16 +106,16 @@ def make_meter(options: Options) -> BatteryMeter:
 
 
 class BatteryDecoder(PolledDecoder):
-    """Current, voltage and status to watts that the battery gives."""
+    """Turns current, voltage and status into the watts that the battery delivers."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._scale = from_plain(header.facts, GaugeScale)
         self._last: tuple[int, int, int] | None = None
-        """When the gauge last had something new, and what it was."""
+        """Time of the gauge's last new value, and the value."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """One point in every round."""
+        """One point per round."""
         time_ns, scale = readings[0][0], self._scale
         count, voltage = number(readings[0][1]), number(readings[1][1])
         is_discharging = (readings[2][1] or b"").strip() == DISCHARGING.encode()

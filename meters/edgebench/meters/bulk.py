@@ -8,15 +8,15 @@ from contextlib import suppress
 from typing import Any
 
 from edgebench.meters.options import install
-from edgebench.meters.transport import NO_TESTER_PERMISSION
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.meters.transport import DENIED
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 
 MESSAGE_MAX_BYTES = 4096
 INSTALL = install("usb")
 _WRITE_MS = 1000
 _REFUSALS = {
-    errno.EACCES: NO_TESTER_PERMISSION + " {name}",
-    errno.EPERM: NO_TESTER_PERMISSION + " {name}",
+    errno.EACCES: "no permission to use the USB tester at {name}",
+    errno.EPERM: "no permission to use the USB tester at {name}",
     errno.EBUSY: "the USB tester {name} is in use by another program",
     errno.ENODEV: "the USB tester {name} is gone",
 }
@@ -46,7 +46,7 @@ class BulkTransport:
             usb.util.claim_interface(device, interface)
         except usb.core.USBError as exc:
             self.close()
-            raise TargetError(self._why(exc)) from exc
+            raise self._refusal(exc) from exc
 
     def read(self, timeout_s: float) -> bytes:
         """One message, or b"" where none came in time."""
@@ -56,14 +56,14 @@ class BulkTransport:
         except self._usb.core.USBTimeoutError:
             return b""
         except self._usb.core.USBError as exc:
-            raise TargetError(self._why(exc)) from exc
+            raise self._refusal(exc) from exc
 
     def write(self, data: bytes) -> None:
         """Send one message."""
         try:
             self._device.write(self._out, data, _WRITE_MS)
         except self._usb.core.USBError as exc:
-            raise TargetError(self._why(exc)) from exc
+            raise self._refusal(exc) from exc
 
     def close(self) -> None:
         """Let go, and let the kernel's driver have it again; may be called twice."""
@@ -81,9 +81,13 @@ class BulkTransport:
         except (ValueError, self._usb.core.USBError):
             return "", ""
 
-    def _why(self, exc: Any) -> str:
+    def _refusal(self, exc: Any) -> TargetError:
         refusal = _REFUSALS.get(exc.errno or 0)
-        return refusal.format(name=self._name) if refusal else f"USB tester {self._name}: {exc}"
+        if refusal is None:
+            return TargetError(f"USB tester {self._name}: {exc}")
+        text = refusal.format(name=self._name)
+        is_denied = exc.errno in DENIED
+        return NotPermitted(text, Permission.USB_TESTER) if is_denied else TargetError(text)
 
 
 def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: Any = None) -> Any:

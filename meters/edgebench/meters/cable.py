@@ -1,4 +1,4 @@
-"""Testers that sit in a USB cable measure both directions, and can be put in the wrong way round.
+"""USB cable testers: they measure both directions, and can be inserted the wrong way round.
 
 A device only takes power, so power that flows backwards is a cable the other way round, not a
 device that gives some.
@@ -13,7 +13,7 @@ BACKWARDS_W = 0.01
 
 
 def sign_of(is_reversed: bool) -> int:
-    """By which to multiply, so that what the device takes is positive."""
+    """Factor that makes the power which the device takes positive."""
     return -1 if is_reversed else 1
 
 

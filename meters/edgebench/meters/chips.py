@@ -1,4 +1,4 @@
-"""Power-monitor chips on I2C: what the numbers of their Linux drivers are worth.
+"""Power-monitor chips on I2C: resolution and accuracy of what their Linux drivers report.
 
 Limits are those that the maker guarantees at 25 °C, where a data sheet was read; the others are
 assumed, on the wide side, and say so. What they come to on a board, fitted_chip.py says.
@@ -23,7 +23,7 @@ class Chip:
 
     shunt_step_v: float
     highest_code: int
-    """Of the current that is read, in such steps, as the kernel sets the chip up."""
+    """Highest value of the current that is read, in such steps, as the kernel sets the chip up."""
     power_factor_v: float
     """Step of power over step of current."""
     gain_ratio: float
@@ -35,21 +35,21 @@ class Chip:
     reference: str
     origin: Origin = Origin.DATASHEET
     shunt_ohm: float | None = None
-    """Of the one that is built in."""
+    """Resistance of a shunt that is built in."""
     full_gain: int | None = None
-    """By ti,shunt-gain, of one whose steps shrink with less; None: the kernel sets no other."""
+    """Value of ti,shunt-gain with full steps; less shrinks them; None: there is no other."""
     least_gain: float | None = None
-    """By in_voltage0_hardwaregain, of one with an amplifier; at more, it has fewer steps."""
+    """Least in_voltage0_hardwaregain of one with an amplifier; at more, it has fewer steps."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
-    """That the kernel takes where nobody tells; the least, where kernels differ."""
+    """Shunt that the kernel assumes where none is given; the least, where kernels differ."""
     power_step_w: float | None = None
-    """The same with any shunt."""
+    """Step of power that does not depend on the shunt."""
     kernel_steps: int = 1
-    """Of current, that new kernels keep together as whole uA, and divide without a rest."""
+    """Steps of current that new kernels keep together as whole uA, and divide without a rest."""
     old_kernel_steps: int | None = None
-    """That are whole mA with old ones, by a calibration that is a whole number."""
+    """Steps that are whole mA with old kernels, by a calibration that is a whole number."""
     voltage_file: str = "in1_input"
-    """Of hwmon, for the voltage of the rail."""
+    """File of hwmon with the voltage of the rail."""
 
 
 _INA219 = Chip(
@@ -168,4 +168,4 @@ CHIPS: dict[str, Chip] = {
         reference="TI SBOS576A, electrical characteristics",
     ),
 }
-"""By the name that /sys/class/hwmon/hwmon*/name and .../iio:device*/name show, in small letters."""
+"""Chips by the name in /sys/class/hwmon/hwmon*/name or .../iio:device*/name, in small letters."""

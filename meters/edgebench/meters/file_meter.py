@@ -1,4 +1,4 @@
-"""What meters have in common that are files: opened once, read round by round."""
+"""Meters that are files: opened once, read round by round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NS_PER_S = 1e9
 
 
 class FileMeter(InstrumentMeter[Files]):
-    """Keeps files open; a driver says which, and what they mean."""
+    """Meter that keeps files open; a driver says which, and what they mean."""
 
     def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
         super().__init__(lambda: Files(self._find(), clock_ns))
@@ -47,7 +47,7 @@ class FileMeter(InstrumentMeter[Files]):
 
 
 def text_of(path: Path) -> str:
-    """What a small file says; nothing where it cannot be read."""
+    """Text of a small file; empty where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip().strip("\0")
     except OSError:
@@ -55,12 +55,12 @@ def text_of(path: Path) -> str:
 
 
 def number_of(path: Path) -> int | None:
-    """The integer that it holds, if it does."""
+    """Integer in a file; None where there is none."""
     return number(text_of(path).encode())
 
 
 def is_there(path: Path) -> bool:
-    """Whether it exists, as far as may be seen; behind a closed folder Path.exists() raises."""
+    """Whether a path exists, as far as we may see; in a closed folder Path.exists() raises."""
     try:
         return path.exists()
     except OSError:
@@ -68,7 +68,7 @@ def is_there(path: Path) -> bool:
 
 
 def why_unreadable(paths: Iterable[Path]) -> str:
-    """What a refusal adds, of the first of these that is there and cannot be read; else nothing."""
+    """Words about the first of these that exists and cannot be read; else empty."""
     for path in paths:
         try:
             if path.is_dir():
@@ -84,12 +84,12 @@ def why_unreadable(paths: Iterable[Path]) -> str:
 
 
 def bases_of(root: Path, *patterns: str) -> list[Path]:
-    """Where folders of these patterns are looked for."""
+    """Folders in which these patterns are searched."""
     return [root / pattern[: pattern.index("*")].rpartition("/")[0] for pattern in patterns]
 
 
 def folders_of(root: Path, *patterns: str) -> list[Path]:
-    """Folders of these patterns in order of their numbers, each once whatever links lead there."""
+    """Folders that match, in order of their numbers, each once however many links lead there."""
     found: dict[Path, Path] = {}
     for pattern in patterns:
         for folder in sorted(root.glob(pattern), key=lambda path: (len(path.name), path.name)):

@@ -23,7 +23,7 @@ from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, te
 _POWERS_PER_ENERGY = 16
 """Steps of power in one of energy: energy_lsb of linux ina238.c."""
 SHUNT_TOLERANCE_RATIO = 0.01
-"""Of the resistor that a board has; NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14:
+"""Tolerance of a board's resistor; NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14:
 0.005 Ω, 1 %."""
 SYSFS_CURRENT_STEP_A = 1e-3
 """curr*_input holds whole mA, whatever the chip resolves."""
@@ -37,7 +37,7 @@ _SHUNT = term(Kind.GAIN, SHUNT_TOLERANCE_RATIO, "tolerance of the shunt resistor
 
 
 def voltage_when_on(voltage_v: float) -> float:
-    """Of a rail, to turn amperes of error into watts; one that is off now is taken for 5 V."""
+    """Voltage that turns amperes of error into watts; a rail that is off now is taken for 5 V."""
     return voltage_v if voltage_v > _OFF_V else _ASSUMED_V
 
 
@@ -48,17 +48,17 @@ class FittedChip:
     chip: Chip
     shunt_ohm: float
     voltage_v: float
-    """Of the rail, when the meter was opened: turns amperes of error into watts."""
+    """Voltage of the rail when the meter was opened: turns amperes of error into watts."""
     is_shunt_told: bool = True
 
     @property
     def limit_a(self) -> float | None:
-        """From where on a current is at the converter's end, in its steps; None: not known."""
+        """Current from which on the converter is at its end; None: not known."""
         return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
 
     @property
     def sysfs_limit_a(self) -> float | None:
-        """The same of curr*_input.
+        """Current from which on curr*_input shows a converter at its end; None: not known.
 
         Of kernels that round and that cut off, and of what they make of a step, the one that shows
         the least counts.
@@ -71,13 +71,13 @@ class FittedChip:
 
     @property
     def sysfs_limit_v(self) -> float:
-        """The same of the voltage across the shunt, in whole mV: it tells without the shunt."""
+        """Voltage across the shunt, in whole mV, at which the converter is at its end."""
         highest_v = self.chip.highest_code * self.chip.shunt_step_v
         return (math.floor(round(highest_v / SYSFS_VOLTAGE_STEP_V, 6)) - 0.5) * SYSFS_VOLTAGE_STEP_V
 
     @property
     def energy_step_j(self) -> float:
-        """Of the counter of energy, where the chip has one."""
+        """Step of the counter of energy, where the chip has one."""
         return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
 
     def _kernel_steps_a(self) -> Iterator[float]:
@@ -91,7 +91,7 @@ class FittedChip:
 
     @property
     def current_step_a(self) -> float:
-        """As the chip resolves it."""
+        """Step of the current, as the chip resolves it."""
         return self.chip.shunt_step_v / self.shunt_ohm
 
     def power_step_w(self, seen_w: float) -> float:
@@ -106,11 +106,11 @@ class FittedChip:
     def terms(
         self, step: float, unit: Unit = Unit.WATT, *, note: str = ""
     ) -> tuple[UncertaintyTerm, ...]:
-        """Everything but time.
+        """Uncertainty of the values, but not of their time.
 
         Args:
-            step: Of the values that are read.
-            unit: Of the step: W, or J of a counter, which is off by one at each end of a window.
+            step: Step of the values that are read.
+            unit: Unit of the step: W; J of a counter, which is off by one at each end of a window.
             note: What else is to be said of it.
         """
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
@@ -152,5 +152,5 @@ def with_amplifier(chip: Chip, gain: float) -> Chip:
 
 
 def _nearest(value: float) -> int:
-    """As the kernel's DIV_ROUND_CLOSEST."""
+    """Whole number nearest to this, as the kernel's DIV_ROUND_CLOSEST has it."""
     return math.floor(value + 0.5)

@@ -1,4 +1,4 @@
-"""How the gauge of a battery counts: what its files mean, before anything of them is recorded.
+"""Sign and unit of a battery's gauge, determined before anything is recorded.
 
 Theory of operation. By the kernel's rules current is in uA and negative while the battery
 discharges. Makers differ in both, and a gauge that is believed blindly gives energy of the wrong
@@ -30,10 +30,10 @@ LOAD_MIN_A = 0.010
 CURRENT_MAX_A = 20.0
 """More than the battery of a phone or a laptop gives."""
 VOLTAGE_LIMITS_V = (2.5, 60.0)
-"""From one empty cell to what is still extra-low voltage."""
+"""Lowest is one empty cell, highest is what is still extra-low voltage."""
 STATUS, DISCHARGING = "status", "Discharging"
 NO_VALUE = -(2**31)
-"""What some gauges tell for no value (home-assistant/android#4977)."""
+"""Number that some gauges give for no value (home-assistant/android#4977)."""
 _CURRENT, _POWER, _VOLTAGE = "current_now", "power_now", "voltage_now"
 _SIGNS = {"negative": -1, "positive": 1}
 _UNITS = {"ua": 1e-6, "ma": 1e-3}
@@ -42,7 +42,7 @@ _WATTS = {"uw": 1e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeHints:
-    """What the user knows of a battery."""
+    """User's knowledge of a battery."""
 
     sign: str | None = None
     """Sign of a current, or of a power, that discharges."""
@@ -64,7 +64,7 @@ class GaugeHints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeScale:
-    """How a battery counts; stored with the recording."""
+    """Sign and units of a gauge's counts; stored with the recording."""
 
     sign: int
     """Sign of a current, or of a power, that discharges."""
@@ -85,11 +85,11 @@ class Gauge:
     files: tuple[str, str, str]
     """Names of the files of current or power, of voltage, and of status."""
     how: str
-    """How it is known how it counts, and at what value: another one each time."""
+    """Origin of sign and unit, and the value they were seen at: another one each time."""
 
 
 def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
-    """Look at a battery, and find how it counts.
+    """Determine how a battery's gauge counts.
 
     Raises:
         TargetError: it does not discharge, does not measure, or cannot be understood.
@@ -167,7 +167,7 @@ def _unit_of_power(count: int, voltage_v: float, hints: GaugeHints) -> str:
 
 
 def unit_of(current: int, is_loaded: bool) -> str | None:
-    """What a current while discharging is counted in; None: it cannot be known.
+    """Unit of a discharging current, by its size; None: ambiguous.
 
     >>> unit_of(-423125, False), unit_of(-423, True), unit_of(-423, False)
     ('ua', 'ma', None)

@@ -16,14 +16,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.meters.transport import NO_TESTER_PERMISSION
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.meters.transport import DENIED
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 
 REPORT_BYTES = 64
 _NO_NUMBER = b"\0"
 _REFUSALS = {
-    errno.EACCES: NO_TESTER_PERMISSION + " {path}",
-    errno.EPERM: NO_TESTER_PERMISSION + " {path}",
+    errno.EACCES: "no permission to use the USB tester at {path}",
+    errno.EPERM: "no permission to use the USB tester at {path}",
     errno.ENOENT: "no such device: {path}",
     errno.ENODEV: "no such device: {path}",
     errno.ENXIO: "no such device: {path}",
@@ -33,7 +33,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HidDevice:
-    """One that the kernel knows of."""
+    """Device that the kernel has a hidraw node for."""
 
     path: str
     vendor: int
@@ -50,7 +50,10 @@ class HidTransport:
             self._file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as exc:
             refusal = _REFUSALS.get(exc.errno or 0, f"{{path}} cannot be opened: {exc.strerror}")
-            raise TargetError(refusal.format(path=path)) from exc
+            text = refusal.format(path=path)
+            if exc.errno in DENIED:
+                raise NotPermitted(text, Permission.USB_TESTER) from exc
+            raise TargetError(text) from exc
         self._path = path
         if not stat.S_ISCHR(os.fstat(self._file).st_mode):
             self.close()
@@ -78,14 +81,14 @@ class HidTransport:
             raise TargetError(f"the USB tester at {self._path} is gone") from exc
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Close; may be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
-    """All that the kernel has now, in order of their paths.
+    """All hidraw devices, in order of their paths.
 
     Args:
         root: Of the file system, which a test chooses.

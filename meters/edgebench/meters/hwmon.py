@@ -60,7 +60,7 @@ class HwmonMeter(RailMeter):
 
 
 def make_meter(options: Options) -> HwmonMeter:
-    """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
+    """Meter of all rails, or by name of a chip or rail, or by the chip's address on its bus."""
     root, choice = options.where()
     options.finish()
     return HwmonMeter(root, choice)
@@ -80,8 +80,8 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
         files, plan = _watched(folder, fitted, power, "power")
         terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
     elif is_there(current) and is_there(voltage):
-        files, plan = (current, voltage), _product(fitted)
-        terms = _product_terms(fitted)
+        files = (current, voltage)
+        plan, terms = _product(fitted)
     else:
         return None
     return _rail(folder, text_of(folder / "label") or name, files, plan, terms)
@@ -108,7 +108,7 @@ def _rail_of_three(folder: Path, n: int) -> Rail | None:
     if is_off or label == NOT_CONNECTED or not all(map(is_there, files)):
         return None
     fitted = _fitted(folder, CHIPS["ina3221"], f"shunt{n}_resistor", f"in{n}_input")
-    return _rail(folder, label or f"ina3221.{n}", files, _product(fitted), _product_terms(fitted))
+    return _rail(folder, label or f"ina3221.{n}", files, *_product(fitted))
 
 
 def _rail(
@@ -120,25 +120,24 @@ def _rail(
 ) -> Rail:
     chip = text_of(folder / "name").lower()
     device = folder / "device"
+    interval_ms = number_of(folder / "update_interval") or 0
     return Rail(
         name=name,
         chip=chip,
         address=device.resolve().name if is_there(device) else folder.name,
         files=files,
         plan=plan,
-        update_s=_update_s(folder, CHIPS[chip]),
+        update_s=interval_ms * MILLI if interval_ms > 0 else CHIPS[chip].update_s,
         terms=terms,
     )
 
 
-def _product(fitted: FittedChip) -> RailPlan:
-    return RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
-
-
-def _product_terms(fitted: FittedChip) -> tuple[UncertaintyTerm, ...]:
+def _product(fitted: FittedChip) -> tuple[RailPlan, tuple[UncertaintyTerm, ...]]:
+    """Current times voltage: how it is read, and what it is worth."""
+    plan = RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
     # The step of the voltage is a thousandth of it at most, and less than its gain.
     step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)
-    return fitted.terms(step_a * fitted.voltage_v)
+    return plan, fitted.terms(step_a * fitted.voltage_v)
 
 
 def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> FittedChip:
@@ -165,8 +164,3 @@ def _cell(path: Path) -> int | None:
     except OSError:
         return None
     return int.from_bytes(content, "big") if len(content) == 4 else None
-
-
-def _update_s(folder: Path, chip: Chip) -> float:
-    interval_ms = number_of(folder / "update_interval")
-    return interval_ms * MILLI if interval_ms and interval_ms > 0 else chip.update_s

@@ -48,7 +48,7 @@ class IioMeter(RailMeter):
 
 
 def make_meter(options: Options) -> IioMeter:
-    """From nothing, or the name of a chip or of a rail, or the chip's address on its bus."""
+    """Meter of all rails, or by name of a chip or rail, or by the chip's address on its bus."""
     root, choice = options.where()
     options.finish()
     return IioMeter(root, choice)
@@ -56,38 +56,34 @@ def make_meter(options: Options) -> IioMeter:
 
 def _raw_rail(folder: Path, name: str) -> Rail | AbsentMeter:
     shunt, bus = folder / "in_voltage0_raw", folder / "in_voltage1_raw"
-    shunt_mv, bus_mv = (_scale_of(path) for path in (shunt, bus))
+    shunt_mv, bus_mv = (_number_or_0(folder / f"in_voltage{n}_scale") for n in (0, 1))
     shunt_ohm = _shunt_ohm(folder / _SHUNT)
     bus_raw = number_of(bus)
     if bus_raw is None or not (shunt_mv and bus_mv and shunt_ohm):
-        return _lacking(folder, name, "shunt" if shunt_ohm is None else "voltages")
+        what, lacking = ("shunt", [_SHUNT]) if shunt_ohm is None else ("voltages", _VOLTAGES)
+        why = why_unreadable(folder / file for file in lacking)
+        which = f"{name} {_address(folder)} does not tell its {what}"
+        return AbsentMeter(f"{which} ({', '.join(lacking)}){why}")
     fitted = FittedChip(
         chip=with_amplifier(CHIPS[name], _number_or_0(folder / "in_voltage0_hardwaregain")),
         shunt_ohm=shunt_ohm,
         voltage_v=voltage_when_on(bus_raw * bus_mv * MILLI),
     )
     scales = [shunt_mv * MILLI / fitted.shunt_ohm, bus_mv * MILLI]
+    frequency_hz = number_of(folder / "in_sampling_frequency") or 0
     return Rail(
         name=text_of(folder / "label") or name,
         chip=name,
         address=_address(folder),
         files=(shunt, bus),
         plan=RailPlan(kind="product", scales=scales, limit_a=fitted.limit_a),
-        update_s=_update_s(folder, fitted),
+        update_s=1 / frequency_hz if frequency_hz > 0 else fitted.chip.update_s,
         terms=fitted.terms(scales[0] * fitted.voltage_v),
     )
 
 
-def _lacking(folder: Path, name: str, what: str) -> AbsentMeter:
-    shunt, *voltages = (folder / file for file in (_SHUNT, *_VOLTAGES))
-    files = [shunt] if what == "shunt" else voltages
-    names = ", ".join(path.name for path in files)
-    why = why_unreadable(files)
-    return AbsentMeter(f"{name} {_address(folder)} does not tell its {what} ({names}){why}")
-
-
 def _shunt_ohm(path: Path) -> float | None:
-    """Of the resistor, which old kernels tell in whole uohm, and others in ohms.
+    """Resistance of the shunt, which old kernels give in whole uohm, and others in ohms.
 
     Source: Documentation/ABI/testing/sysfs-bus-iio; ina2xx-adc.c, ina2xx_shunt_resistor_show
     """
@@ -122,21 +118,11 @@ def _jetson_rail(folder: Path, n: int) -> Rail | None:
     )
 
 
-def _scale_of(raw: Path) -> float:
-    """What one count is, in thousandths; 0: not told."""
-    return _number_or_0(raw.with_name(raw.name.replace("_raw", "_scale")))
-
-
 def _number_or_0(path: Path) -> float:
     try:
         return float(text_of(path))
     except ValueError:
         return 0.0
-
-
-def _update_s(folder: Path, fitted: FittedChip) -> float:
-    frequency_hz = number_of(folder / "in_sampling_frequency")
-    return 1 / frequency_hz if frequency_hz and frequency_hz > 0 else fitted.chip.update_s
 
 
 def _address(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What every driver does around its own words: connect, describe, record when open, let go.
+"""Life cycle that all drivers share: connect, describe, record when open, release.
 
     open      connect, then describe; what is raised on the way is the reason of an `AbsentMeter`
     session   refused unless the meter is open
@@ -16,14 +16,14 @@ from typing import Generic, Protocol, TypeVar
 
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.recorder import Recorder
-from edgebench.protocol.errors import EdgebenchError, MeasurementError
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, NotPermitted
 
 
 class Connection(Protocol):
-    """What an open meter holds: a port, a link, open files."""
+    """Resource of an open meter: a port, a link, open files."""
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Release it; may be called twice."""
         ...
 
 
@@ -47,18 +47,19 @@ class InstrumentMeter(ABC, Generic[C]):
         self._header: Header | None = None
 
     def open(self) -> Header | AbsentMeter:
-        """Connect, and ask the meter what it is; reports, never raises."""
+        """Connect, and identify the meter; reports, never raises."""
         self.close()
         try:
             self._connection = self._connect()
             self._header = self._describe(self._connection)
         except EdgebenchError as exc:
             self.close()
-            return AbsentMeter(str(exc))
+            permission = exc.permission if isinstance(exc, NotPermitted) else None
+            return AbsentMeter(str(exc), permission)
         return self._header
 
     def session(self, path: Path) -> Recorder:
-        """A recording into this file.
+        """Recording into this file.
 
         Raises:
             MeasurementError: the meter is not open.
@@ -68,14 +69,14 @@ class InstrumentMeter(ABC, Generic[C]):
         return self._record(self._connection, self._header, path)
 
     def close(self) -> None:
-        """Let go of the connection; may be called twice."""
+        """Release the connection; may be called twice."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._release(connection)
 
     @abstractmethod
     def _describe(self, connection: C) -> Header:
-        """What the meter is and can do; questions only, a session is what sets it up.
+        """Identity and capability; by questions only: a session is what sets the meter up.
 
         Raises:
             EdgebenchError: it does not answer, or the user has to say something first.
@@ -83,7 +84,7 @@ class InstrumentMeter(ABC, Generic[C]):
 
     @abstractmethod
     def _record(self, connection: C, header: Header, path: Path) -> Recorder:
-        """A session of the open meter."""
+        """Session of the open meter."""
 
     def _release(self, connection: C) -> None:
         """Give back what was taken, and close the connection."""

@@ -1,4 +1,4 @@
-"""Names of power rails on NVIDIA Jetson modules, and which of them add up to all of it.
+"""Power rails of NVIDIA Jetson modules, and which of them add up to the total.
 
 Source: energymon, jetson/energymon-jetson.c (rails from NVIDIA's device trees, L4T 32.6);
 rbonghi/jetson_stats#51, #344 and #900; NVIDIA forum 200883 ("VDD_IN is the total power of module").
@@ -21,10 +21,10 @@ NOT_CONNECTED = "NC"
 
 
 def total_of(names: Collection[str]) -> tuple[str, ...]:
-    """The rails to add up for the total; none: not known."""
+    """Rails that add up to the total; empty: not known."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
 
 
 def boundary_of(name: str) -> str:
-    """What is inside."""
+    """Boundary of a rail: what it feeds."""
     return _BOUNDARIES.get(name, "rail")

@@ -63,7 +63,7 @@ class ChipCounters:
 
 
 def counters_in(content: bytes | None) -> ChipCounters | None:
-    r"""What the file of a chip says; None where it is not whole.
+    r"""Counters in the file of a chip; None where it is not whole.
 
     >>> counters_in(b"t=5\nCH0(T=5)[S1M_VDD_MIF], 12\n")
     ChipCounters(time_ns=5000000, energy_uj={'S1M_VDD_MIF': 12})

@@ -57,18 +57,9 @@ def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: st
     if supply_v is None or low_v <= supply_v <= high_v:
         return
     text = f"{what} {low_v} to {high_v} V, asked for {supply_v:g} V"
-    raise UsageError(text + in_millivolts(supply_v))
-
-
-def in_millivolts(supply_v: float) -> str:
-    """Words behind a refusal, where the number looks like one of mV; else none.
-
-    >>> in_millivolts(3300), in_millivolts(9)
-    ('; write volts, not mV: supply=3.3', '')
-    """
-    if supply_v <= MILLIVOLTS_FROM:
-        return ""
-    return f"; write volts, not mV: supply={supply_v / 1000:g}"
+    if supply_v > MILLIVOLTS_FROM:
+        text += f"; write volts, not mV: supply={supply_v / 1000:g}"
+    raise UsageError(text)
 
 
 @dataclass(slots=True)

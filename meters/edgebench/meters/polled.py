@@ -1,7 +1,7 @@
-"""Meters that are read by asking: small files, one thread, one mean rate.
+"""Polled meters: one thread asks for readings at one mean rate.
 
-What is kept is what the files said and when; a packet holds one round of readings. Numbers are
-made of them later, by the driver's decoder.
+A packet holds one round of readings: what the files said, and when. The driver's decoder turns
+them into numbers later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgebench.meters.recorder import Recorder
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
-"""Of the mean interval, between which each is drawn, where values are instants: asked in step with
+"""Bounds of an interval, as a share of the mean one, where values are instants: asked in step with
 the inferences, a meter would see the same moment of each. Intervals that are spread over as much as
 their mean have no step, whatever the period.
 
@@ -39,12 +39,12 @@ _INTEGER_END = 1 << 64
 Reading = tuple[int, bytes | None]
 """Host clock in nanoseconds, and what a file said; None: it could not be read."""
 Read = Callable[[], list[Reading]]
-"""One round; raises TargetError where the meter is gone."""
+"""Reader of one round; raises TargetError where the meter is gone."""
 Clock = Callable[[], int]
 
 
 def timed(ask: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
-    """What is answered, at the middle of the time that it took."""
+    """Answer, at the middle of the time that it took."""
     before_ns = clock_ns()
     content = ask()
     return (before_ns + clock_ns()) // 2, content
@@ -73,7 +73,7 @@ class Files:
         return [self._one(descriptor) for descriptor in self._descriptors]
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Close; may be called twice."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -148,7 +148,7 @@ class Point(NamedTuple):
 
 
 class PolledDecoder(ABC):
-    """Puts points together to blocks; a driver says what the points of a round are."""
+    """Groups points into blocks; a driver says what the points of a round are."""
 
     def __init__(self, header: Header) -> None:
         capability = self._capability = header.capability
@@ -163,10 +163,10 @@ class PolledDecoder(ABC):
 
     @abstractmethod
     def points(self, readings: list[Reading]) -> list[Point]:
-        """What one round says; the first of a counter says nothing."""
+        """Points of one round; the first of a counter has none."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         readings = [(int(time_ns), data) for time_ns, data in msgpack.unpackb(packet.data)]
         self._watch(packet.first_rx_ns)
         for point in self.points(readings):
@@ -175,13 +175,13 @@ class PolledDecoder(ABC):
         return self.finish() if self._rounds % _ROUNDS == 0 else []
 
     def finish(self) -> list[SampleBlock]:
-        """What was held back for more."""
+        """Samples that were held back for a larger block."""
         blocks = [self._block(c, points) for c, points in enumerate(self._points) if points]
         self._points = [[] for _ in self._points]
         return blocks
 
     def loss(self) -> LossReport:
-        """Rounds that were missed, and values that could not be read, in values."""
+        """Missed rounds and unreadable values, counted in values."""
         waiting = [point for points in self._points for point in points]
         missing = self._missing + sum(Flag.MISSING in point.flags for point in waiting)
         saturated = self._saturated + sum(Flag.SATURATED in point.flags for point in waiting)
@@ -232,7 +232,7 @@ def _column(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def number(content: bytes | None) -> int | None:
-    """The integer of a file; None where it holds none that a kernel would write."""
+    """Integer in the content of a file; None where there is none that a kernel would write."""
     try:
         value = None if content is None else int(content)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the files of a power rail say, whatever driver wrote them.
+"""Decoder of power rails, whichever driver wrote their files.
 
     energy   a counter of micro-joules: a point is the mean since the last reading; after a long
              time it is missing if the current had another sign before
@@ -29,7 +29,7 @@ _SIGN_UPDATES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RailPlan:
-    """How to read the files of one rail; stored with the recording."""
+    """Meaning of the files of one rail; stored with the recording."""
 
     kind: Literal["energy", "power", "product"]
     scales: list[float]
@@ -37,49 +37,32 @@ class RailPlan:
     limit_a: float | None = None
     """Current from which on the converter is at its end."""
     limit_shunt_v: float | None = None
-    """The same of the voltage across the shunt, which is the last of the files then."""
+    """Voltage across the shunt, the last of the files then, from which on it is at its end."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
-        """Whether the converter is, by the current and by what the last file says."""
+        """Whether the converter is at its end, by the current and by the last file."""
         if self.limit_shunt_v is not None:
             return abs(last) >= self.limit_shunt_v
         return self.limit_a is not None and abs(current_a) >= self.limit_a
 
 
-class RailDecoder(PolledDecoder):
-    """Counts to watts, rail by rail."""
+@dataclass(slots=True)
+class RailState:
+    """Rail, with its last values."""
 
-    def __init__(self, header: Header) -> None:
-        super().__init__(header)
-        self._plans = [from_plain(plan, RailPlan) for plan in header.facts[RAILS]]
-        self._update_ns = int(header.facts[UPDATE_NS])
-        self._last: list[tuple[int, list[int]] | None] = [None] * len(self._plans)
-        """When the values last were new, and what they were."""
-        self._last_a = [math.nan] * len(self._plans)
-        """The current beside a counter at that moment."""
-        self._is_clipped = [False] * len(self._plans)
-        """Whether a counter's converter was seen at its end, since the last point."""
+    plan: RailPlan
+    channel: int
+    update_ns: int
+    _last: tuple[int, list[int]] | None = None
+    """Time of the last new values, and the values."""
+    _last_a: float = math.nan
+    """Current beside a counter at that moment."""
+    _is_clipped: bool = False
+    """A counter's converter was seen at its end since the last point."""
 
-    def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail; none of a counter that has nothing new."""
-        found: list[Point] = []
-        first = 0
-        for channel, plan in enumerate(self._plans):
-            mine = readings[first : first + len(plan.scales)]
-            first += len(mine)
-            time_ns = sum([reading[0] for reading in mine]) // len(mine)
-            read = [value for _, content in mine if (value := number(content)) is not None]
-            if plan.kind == "energy":
-                mean = self._mean(channel, time_ns, read if len(read) == len(mine) else [])
-                found += [] if mean is None else [mean]
-            elif len(read) < len(mine):
-                found.append(Point.missing(time_ns, channel))
-            else:
-                found.append(self._instant(channel, time_ns, read))
-        return found
-
-    def _instant(self, channel: int, time_ns: int, values: list[int]) -> Point:
-        plan = self._plans[channel]
+    def instant(self, time_ns: int, values: list[int]) -> Point:
+        """Power as shown, or as the product of current and voltage."""
+        plan = self.plan
         scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
         if plan.kind == "product":
             current_a, voltage_v = scaled
@@ -89,73 +72,78 @@ class RailDecoder(PolledDecoder):
             current_a = scaled[1] if len(scaled) > 1 else math.nan
             # The chips' register of power has no sign.
             power_w = -abs(scaled[0]) if current_a < 0 else scaled[0]
-        flags = Flag.DUPLICATE if self._is_again(channel, time_ns, values) else Flag.NONE
+        flags = Flag.DUPLICATE if self._is_again(time_ns, values) else Flag.NONE
         if plan.is_at_end(current_a, scaled[-1]):
             flags |= Flag.SATURATED
         return Point(
-            channel=channel,
-            time_ns=time_ns,
-            power_w=power_w,
-            flags=flags,
-            current_a=current_a,
-            voltage_v=voltage_v,
+            time_ns, power_w, self.channel, flags, current_a=current_a, voltage_v=voltage_v
         )
 
-    def _is_again(self, channel: int, time_ns: int, values: list[int]) -> bool:
-        last = self._last[channel]
-        if last is not None and values == last[1] and time_ns - last[0] < self._update_ns:
-            return True
-        self._last[channel] = time_ns, values
-        return False
-
-    def _mean(self, channel: int, time_ns: int, values: list[int]) -> Point | None:
-        last = self._last[channel]
+    def mean(self, time_ns: int, values: list[int]) -> Point | None:
+        """Mean power since the last value of a counter; None where there is nothing new."""
+        plan, last = self.plan, self._last
+        # A recording from before the current was read has none beside its counter.
+        end_a = values[1] * plan.scales[1] if len(values) > 1 else math.nan
         if last is None:
             if values:
-                self._last[channel] = time_ns, values[:1]
-                self._last_a[channel] = self._current_a(channel, values)
+                self._last, self._last_a = (time_ns, values[:1]), end_a
             return None
+        last_ns, [last_count] = last
         if not values:
             # Nothing is lost by that: the next reading is the mean since the last good one.
-            return Point.missing(time_ns, channel, last[0])
-        self._watch_counter(channel, values)
-        if time_ns <= last[0] or self._is_again(channel, time_ns, values[:1]):
+            return Point.missing(time_ns, self.channel, last_ns)
+        if len(values) > 1:
+            self._is_clipped |= plan.is_at_end(end_a, values[-1] * plan.scales[-1])
+        if time_ns <= last_ns or self._is_again(time_ns, values[:1]):
             return None
-        flags = Flag.SATURATED if self._is_clipped[channel] else Flag.NONE
-        self._is_clipped[channel] = False
-        sign = self._sign(channel, time_ns - last[0], values)
-        passed = values[0] - last[1][0]
+        flags = Flag.SATURATED if self._is_clipped else Flag.NONE
+        self._is_clipped = False
+        # The current is of the last conversion: in a longer time it may have turned.
+        is_long = time_ns - last_ns > _SIGN_UPDATES * self.update_ns
+        has_turned = is_long and (self._last_a < 0) != (end_a < 0)
+        self._last_a = end_a
+        passed = values[0] - last_count
         # 40 bits do not wrap in a session: where it is less, the chip began anew, and nobody
         # counted. Nothing has no direction.
-        if passed < 0 or (passed and sign is None):
-            return Point.missing(time_ns, channel, last[0])
-        energy_j = passed * (sign or 1) * self._plans[channel].scales[0]
-        return Point(
-            channel=channel,
-            time_ns=time_ns,
-            begin_ns=last[0],
-            power_w=energy_j * NS_PER_S / (time_ns - last[0]),
-            flags=flags,
-        )
+        if passed < 0 or (passed and has_turned):
+            return Point.missing(time_ns, self.channel, last_ns)
+        energy_j = passed * (-1 if end_a < 0 else 1) * plan.scales[0]
+        power_w = energy_j * NS_PER_S / (time_ns - last_ns)
+        return Point(time_ns, power_w, self.channel, flags, begin_ns=last_ns)
 
-    def _sign(self, channel: int, passed_ns: int, values: list[int]) -> int | None:
-        """That of the energy since the last value; None where nobody knows.
+    def _is_again(self, time_ns: int, values: list[int]) -> bool:
+        """The values are the last ones, and the chip can have had no new ones."""
+        last = self._last
+        if last is not None and values == last[1] and time_ns - last[0] < self.update_ns:
+            return True
+        self._last = time_ns, values
+        return False
 
-        The current is of the last conversion: in a longer time it may have turned.
-        """
-        begin_a, end_a = self._last_a[channel], self._current_a(channel, values)
-        self._last_a[channel] = end_a
-        is_long = passed_ns > _SIGN_UPDATES * self._update_ns
-        if is_long and (begin_a < 0) != (end_a < 0):
-            return None
-        return -1 if end_a < 0 else 1
 
-    def _current_a(self, channel: int, values: list[int]) -> float:
-        """Beside a counter; NaN in a recording from before it was read."""
-        return values[1] * self._plans[channel].scales[1] if len(values) > 1 else math.nan
+class RailDecoder(PolledDecoder):
+    """Turns counts into watts, rail by rail."""
 
-    def _watch_counter(self, channel: int, values: list[int]) -> None:
-        """Note whether its converter is at its end."""
-        if len(values) > 1:
-            plan, current_a = self._plans[channel], self._current_a(channel, values)
-            self._is_clipped[channel] |= plan.is_at_end(current_a, values[-1] * plan.scales[-1])
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        plans = [from_plain(plan, RailPlan) for plan in header.facts[RAILS]]
+        update_ns = int(header.facts[UPDATE_NS])
+        self._rails = [RailState(plan, place, update_ns) for place, plan in enumerate(plans)]
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """A point for each rail; none of a counter that has nothing new."""
+        points: list[Point] = []
+        first = 0
+        for rail in self._rails:
+            mine = readings[first : first + len(rail.plan.scales)]
+            first += len(mine)
+            time_ns = sum([reading[0] for reading in mine]) // len(mine)
+            values = [value for _, content in mine if (value := number(content)) is not None]
+            is_whole = len(values) == len(mine)
+            if rail.plan.kind == "energy":
+                mean = rail.mean(time_ns, values if is_whole else [])
+                points += [] if mean is None else [mean]
+            elif is_whole:
+                points.append(rail.instant(time_ns, values))
+            else:
+                points.append(Point.missing(time_ns, rail.channel))
+        return points

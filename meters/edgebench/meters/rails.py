@@ -1,4 +1,4 @@
-"""Power rails that files of the kernel show: which there are, and how often they are read.
+"""Power rails in the kernel's files: found, chosen, and read at a rate that suits their chips.
 
 A value is read twice as often as the chip has a new one; what it means, rail_decoder.py says.
 """
@@ -45,12 +45,12 @@ _END = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rail:
-    """One rail, found."""
+    """Rail of this machine."""
 
     name: str
     chip: str
     address: str
-    """Of the chip: more than one may have its name."""
+    """Address of the chip: more than one may have its name."""
     files: tuple[Path, ...]
     plan: RailPlan
     update_s: float
@@ -61,7 +61,7 @@ class Rail:
 
 
 class RailMeter(FileMeter):
-    """Every rail that a driver finds, or the ones that were chosen."""
+    """Meter of every rail that a driver finds, or of the chosen ones."""
 
     _patterns: tuple[str, ...]
     """Patterns of folders that may be those of a power monitor."""

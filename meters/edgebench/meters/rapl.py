@@ -91,12 +91,12 @@ class RaplMeter(FileMeter):
 
 
 def make_meter(options: Options) -> RaplMeter:
-    """From the root of the file system, which a test chooses."""
+    """Meter under this root of the file system, which a test chooses."""
     return RaplMeter(Path(options.finish().address or "/"))
 
 
 class RaplDecoder(PolledDecoder):
-    """Counters to mean powers, zone by zone."""
+    """Turns counters into mean powers, zone by zone."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -104,7 +104,7 @@ class RaplDecoder(PolledDecoder):
         self._last: list[tuple[int, int] | None] = [None] * len(self._ranges)
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each zone that was read before."""
+        """Point for each zone that was read before."""
         found = (self._point(channel, *reading) for channel, reading in enumerate(readings))
         return [point for point in found if point is not None]
 

@@ -1,4 +1,4 @@
-"""What every session is: a file, a thread that fills it, and why that ended early."""
+"""Base of all sessions: a file, a thread that fills it, and why that ended early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgebench.meters.base import Header, Packet, Recording
@@ -26,7 +25,7 @@ JOIN_S = 10.0
 
 
 class Recorder(ABC):
-    """A driver's kind of session says what the thread does."""
+    """Session whose kind says what its thread does."""
 
     _writer: SpoolWriter
     """While the session is open."""
@@ -38,7 +37,7 @@ class Recorder(ABC):
 
         Args:
             header: What is known of the meter.
-            path: Of the file, which there is none of yet.
+            path: Where the file will be; there is none yet.
             set_up: Sets the meter up, and says what came of that; None: nothing else is known then.
         """
         self._header = header
@@ -60,21 +59,19 @@ class Recorder(ABC):
             self._begin()
             self._thread.start()
         except BaseException:  # Ctrl-C as well: what was switched on until then is switched off
-            self._give_up()
+            try:
+                self._leave(time.monotonic() + JOIN_S)
+            finally:
+                self._path.unlink(missing_ok=True)  # nothing was recorded
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave(time.monotonic() + JOIN_S)
 
     @abstractmethod
     def _begin(self) -> None:
-        """What is done before the thread starts; if it fails, `_finish` follows all the same."""
+        """Begin, before the thread starts; if this fails, `_finish` follows all the same."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -82,17 +79,20 @@ class Recorder(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """What is done after the thread has ended, or where it never began."""
+        """Finish, after the thread has ended, or where it never began."""
 
     def recording(self) -> Recording:
-        """What was recorded; after the block has ended."""
+        """Recording of the session; after the block has ended."""
         return Recording(self._path, self._header, self.trouble)
 
     def _append(self, packet: Packet) -> None:
         try:
             self._writer.append(packet)
         except OSError as exc:
-            self._end(f"recording cannot be written: {exc.strerror}: {self._path}")
+            self._end_unwritten(exc)
+
+    def _end_unwritten(self, exc: OSError) -> None:
+        self._end(f"recording cannot be written: {exc.strerror}: {self._path}")
 
     def _end(self, why: str) -> None:
         """Nothing more is recorded; the first reason counts."""
@@ -115,13 +115,6 @@ class Recorder(ABC):
         finally:
             self._is_done.set()
 
-    def _give_up(self) -> None:
-        """Nothing was recorded: stop what was begun, and leave no file."""
-        try:
-            self._leave(time.monotonic() + JOIN_S)
-        finally:
-            self._path.unlink(missing_ok=True)
-
     def _leave(self, deadline_s: float) -> None:
         """Stop the meter, and close the file however that ends."""
         try:
@@ -133,7 +126,10 @@ class Recorder(ABC):
             if is_done:  # else the thread is still at it, and nothing else may be
                 self._attempt(self._finish)
         finally:
-            self._close()
+            try:
+                self._writer.close()  # which writes what is left
+            except OSError as exc:
+                self._end_unwritten(exc)
 
     def _join(self, deadline_s: float) -> bool:
         """Wait until the thread has done what it is at; whether it has."""
@@ -143,10 +139,3 @@ class Recorder(ABC):
         if not self._is_done.wait(max(0.0, deadline_s - time.monotonic())):
             self._end(f"the meter has not answered for {JOIN_S:g} s")
         return self._is_done.is_set()
-
-    def _close(self) -> None:
-        """Write what is left."""
-        try:
-            self._writer.close()
-        except OSError as exc:
-            self._end(f"recording cannot be written: {exc.strerror}: {self._path}")

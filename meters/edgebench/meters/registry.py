@@ -1,4 +1,4 @@
-"""The meters that there are, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
+"""Registry of meters, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
 
 An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
 """
@@ -37,18 +37,18 @@ from edgebench.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """How to come by a meter and by what it recorded."""
+    """Factories of a meter and of its decoder."""
 
     make: Callable[[Options], Meter]
     make_decoder: Callable[[Header], Decoder]
     summary: str
-    """One line for people."""
+    """Description for people, one line."""
     usage: str = ""
     """The address and the options behind the name; empty: it takes neither."""
     is_external: bool = False
-    """It has wires of its own, to whatever device; the others measure the machine they run on."""
+    """Wires of its own lead to whatever device; the others measure the machine they run on."""
     extra: str = ""
-    """Of pyproject.toml, which brings the driver's library; empty: it needs none."""
+    """Extra of pyproject.toml that brings the driver's library; empty: it needs none."""
 
 
 DRIVERS: dict[str, Driver] = {
@@ -198,7 +198,7 @@ def _driver(name: str) -> Driver:
 
 
 def find_decoder(header: Header) -> Decoder:
-    """The decoder for a recording.
+    """Decoder for a recording.
 
     Raises:
         MeasurementError: its driver is unknown here, or it is damaged.

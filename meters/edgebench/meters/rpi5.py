@@ -1,4 +1,4 @@
-"""Raspberry Pi 5: the converters in its power chip, by `vcgencmd pmic_read_adc`.
+"""Raspberry Pi 5: converters of its power chip, by `vcgencmd pmic_read_adc`.
 
 Theory of operation. The firmware prints a current and a voltage for each of twelve rails, which
 belong together by their names, not by the numbers in parentheses:
@@ -65,7 +65,7 @@ class Vcgencmd:
         """Nothing is held between two questions."""
 
     def ask(self) -> bytes | None:
-        """What `pmic_read_adc` prints; None: it failed."""
+        """Output of `pmic_read_adc`; None: it failed."""
         words = [str(self.command), "pmic_read_adc"]
         try:
             result = subprocess.run(words, capture_output=True, timeout=_TIMEOUT_S, check=False)
@@ -143,7 +143,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
 
 
 def make_meter(options: Options) -> Rpi5Meter:
-    """From nothing, or a rate."""
+    """Meter at the given rate, if any."""
     root = options.root()
     rate_hz = options.number("rate", RATE_MAX_HZ) or 0.0
     options.finish()
@@ -163,7 +163,7 @@ def pairs_of(content: bytes) -> dict[str, tuple[float, float]]:
 
 
 class Rpi5Decoder(PolledDecoder):
-    """What the command said to watts, rail by rail."""
+    """Turns the command's output into watts, rail by rail."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """A point for each rail, in every round."""

@@ -17,13 +17,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 from zlib import crc32
 
 from edgebench.meters.base import Header, Packet
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import MeasurementError, RemoteProtocolError, StoreError
+from edgebench.protocol.errors import (
+    DirectoryTaken,
+    MeasurementError,
+    RemoteProtocolError,
+    StoreError,
+)
 
 _FACTS = struct.Struct("<qqI")
 _SUMS = struct.Struct("<II")
@@ -47,7 +51,8 @@ class SpoolWriter:
             self._file = path.open("xb", buffering=_BUFFER_BYTES)
             self._begin(json.dumps(to_plain(header)).encode() + b"\n")
         except OSError as exc:
-            raise StoreError(f"recording cannot be written: {exc.strerror}: {path}") from exc
+            kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+            raise kind(f"recording cannot be written: {exc.strerror}: {path}") from exc
 
     def _begin(self, line: bytes) -> None:
         try:
@@ -62,12 +67,7 @@ class SpoolWriter:
     def __enter__(self) -> SpoolWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class SpoolWriter:
 
 
 def read_header(path: Path) -> Header:
-    """What was recorded.
+    """Header of a recording.
 
     Raises:
         MeasurementError: this is no recording.
@@ -101,22 +101,22 @@ def read_header(path: Path) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What stands before the bytes of a packet."""
+    """Head of a packet, before its bytes."""
 
     first_rx_ns: int
     last_rx_ns: int
     length: int
     checksum: int
-    """Of the bytes."""
+    """CRC-32 of the bytes."""
 
 
 class Packets:
-    """The packets of a recording in order, up to where it ends or is damaged."""
+    """Packets of a recording in order, up to where it ends or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
-        """At the end, of no whole packet, or zeros, as after a crash; when all were read."""
+        """Bytes at the end that a crash left: zeros, or no whole packet; when all were read."""
         self.damage: str | None = None
         """Why the rest cannot be read, if no crash leaves it so; one line."""
 
@@ -140,7 +140,7 @@ class Packets:
 
 
 def read_packets(path: Path) -> Packets:
-    """The packets in order, up to where the file ends or is damaged."""
+    """Packets of this file."""
     return Packets(path)
 
 

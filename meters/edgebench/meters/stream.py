@@ -1,4 +1,4 @@
-"""A session for meters that send: a thread that moves bytes to disk, and does nothing else.
+"""Session of meters that stream: a thread that moves bytes to disk, and does nothing else.
 
 Decoding waits until somebody wants samples: work beside the read is what loses bytes.
 """
@@ -14,7 +14,7 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""How long a stop may wait for the thread's read."""
+"""Time that a stop may wait for the thread's read."""
 SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
 _SILENT_SAMPLES = 3
@@ -22,10 +22,10 @@ _SILENT_SAMPLES = 3
 
 
 class ByteSource(Protocol):
-    """What a stream comes from: a transport, or what asks one."""
+    """Source of a stream: a transport, or an object that polls one."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come; waits at most its timeout for the first byte.
+        """Bytes that have arrived; waits at most its timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.

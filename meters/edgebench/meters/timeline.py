@@ -1,4 +1,4 @@
-"""The timeline of a stream that comes at one rate of the meter's own clock.
+"""Timeline of a stream that has one rate of the meter's own clock.
 
 A sample's place on it is its number since the recording began; lost samples have places, too. A
 decoder says what came and what is missing, and the timeline keeps the books:
@@ -29,7 +29,7 @@ Places = NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class UniformTimeline:
-    """Where samples stand, and how many are missing."""
+    """Places of samples, and how many are missing."""
 
     rate_hz: float
     next_index: int = 0
@@ -40,7 +40,7 @@ class UniformTimeline:
     lost_count: int = 0
     saturated_count: int = 0
     desync_count: int = 0
-    """How often the framing was lost."""
+    """Number of times that the framing was lost."""
     is_ambiguous: bool = False
     """More may be lost than is known."""
     gaps: list[Gap] = field(default_factory=list[Gap])
@@ -88,7 +88,7 @@ class UniformTimeline:
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """The same, where the decoder itself knows the times of the gap."""
+        """Leave out the places of a gap whose times the decoder itself knows."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
@@ -113,7 +113,7 @@ class UniformTimeline:
         self._arrival.add(rx_ns, self.next_index)
 
     def account(self) -> LossReport:
-        """How complete the recording is, so far; a sample without a value is a lost one."""
+        """Loss report so far; a sample without a value counts as lost."""
         return LossReport(
             received_count=self.received_count - self.missing_count,
             lost_count=self.lost_count + self.missing_count,
@@ -126,25 +126,25 @@ class UniformTimeline:
         )
 
     def _gap(self, end: int, count: int, cause: str) -> Gap:
-        """Of so many samples before the one at this place."""
+        """The gap of so many samples before the one at this place."""
         begin_ns, end_ns = (round(place * self._period_ns) for place in (end - count - 1, end))
         return Gap(max(0, begin_ns), end_ns, count, cause)
 
 
 class UniformDecoder(ABC):
-    """A decoder that places its samples on a timeline."""
+    """Decoder that places its samples on a timeline."""
 
     def __init__(self, rate_hz: float) -> None:
         self.timeline = UniformTimeline(rate_hz)
 
     @abstractmethod
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
 
     def finish(self) -> list[SampleBlock]:
-        """What was held back for more bytes: nothing, of most."""
+        """Samples that were held back for more bytes; most decoders hold none."""
         return []
 
     def loss(self) -> LossReport:
-        """How complete the recording is, so far."""
+        """Completeness of the recording so far."""
         return self.timeline.account()

@@ -1,4 +1,4 @@
-"""Byte streams to instruments: a serial port or a TCP socket; tests put their own in.
+"""Byte streams to instruments: a serial port, or what a test puts in its place.
 
 read   waits at most its timeout for the first byte, then gives what is there; b"" after that
 write  all of it
@@ -8,39 +8,41 @@ close  may be called twice
 from __future__ import annotations
 
 import errno
-import socket
+import re
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from edgebench.meters.options import install
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
-NO_PERMISSION = "no permission to use serial port"
-"""Begins the refusal that a group of the user's would mend."""
-NO_TESTER_PERMISSION = "no permission to use the USB tester at"
-"""The same, of one that a rule of udev would mend."""
+_QUIET_S = 0.1
+"""Nothing comes for so long: nothing is on its way."""
+_HEARD_MAX_BYTES = 1 << 20
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""Errors of the system that a permission would mend."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
     errno.ENXIO: "no such serial port: {path}",
-    errno.EACCES: NO_PERMISSION + " {path}",
-    errno.EPERM: NO_PERMISSION + " {path}",
+    errno.EACCES: "no permission to use serial port {path}",
+    errno.EPERM: "no permission to use serial port {path}",
     errno.EBUSY: "serial port {path} is in use by another program",
     errno.EAGAIN: "serial port {path} is in use by another program",
     errno.EISDIR: "not a serial port: {path}",
     errno.ENOTTY: "not a serial port: {path}",
 }
-"""By what the system says; EAGAIN is another program's lock."""
+"""Refusals by what the system says; EAGAIN is another program's lock."""
 
 
 class Transport(Protocol):
-    """A connection to an instrument."""
+    """Connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come.
+        """Bytes that have arrived; waits at most its timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.
@@ -56,7 +58,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         ...
 
 
@@ -64,18 +66,18 @@ Connect = Callable[[], Transport]
 
 
 class SerialTransport:
-    """A serial port, by pyserial."""
+    """Serial port, by pyserial."""
 
     def __init__(self, path: str, baud_rate: int) -> None:
         serial = _pyserial()
         try:
             self._port: Any = serial.Serial(path, baud_rate, timeout=0, exclusive=True)
         except (OSError, ValueError) as exc:
-            raise TargetError(_refusal(path, exc)) from exc
+            raise _refusal(path, exc) from exc
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
+        """Bytes that have arrived."""
         try:
             self._port.timeout = timeout_s
             first = self._port.read(1)
@@ -96,48 +98,53 @@ class SerialTransport:
             raise TargetError(f"serial port {self._path} is gone") from exc
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._port.close()
 
 
-class TcpTransport:
-    """A socket."""
+class Dialog:
+    """Transport with an instrument's protocol on top; what it does not override goes through."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 5.0) -> None:
-        self._name = f"{host}:{port}"
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as exc:
-            raise TargetError(f"no instrument answers at {self._name}: {_reason(exc)}") from exc
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
-        self._socket.settimeout(timeout_s)
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except (TimeoutError, BlockingIOError):
-            return b""
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
-        if not data:
-            raise TargetError(f"instrument {self._name} closed the connection")
-        return data
+        """Bytes that have arrived."""
+        return self._transport.read(timeout_s)
 
     def write(self, data: bytes) -> None:
         """Send in one piece."""
-        self._socket.settimeout(5.0)
-        try:
-            self._socket.sendall(data)
-        except OSError as exc:
-            raise TargetError(f"instrument {self._name} is gone: {_reason(exc)}") from exc
+        self._transport.write(data)
 
     def close(self) -> None:
-        """Let go."""
-        self._socket.close()
+        """Close the connection."""
+        self._transport.close()
+
+
+def read_until(
+    transport: Transport, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
+) -> bytes:
+    """Bytes heard before, and those that come until the end is found in them or time is up."""
+    deadline_s = time.monotonic() + limit_s
+    while not end.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
+        heard = (heard + transport.read(left_s))[-_HEARD_MAX_BYTES:]
+    return heard
+
+
+def run_dry(transport: Transport, complaint: str, limit_s: float) -> None:
+    """Read what is still on its way, until nothing comes; some instruments never fall silent.
+
+    Raises:
+        TargetError: with the complaint, where it goes on for longer than the limit.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while transport.read(_QUIET_S):
+        if time.monotonic() > deadline_s:
+            raise TargetError(complaint)
 
 
 def find_port(vendor: int, product: int) -> str:
-    """The serial port of the only instrument with this USB id; of several, the first interface.
+    """Serial port of the only instrument with this USB id; of several interfaces, the first.
 
     Raises:
         UsageError: there is none, or there are several.
@@ -165,14 +172,13 @@ def _pyserial() -> Any:
     return serial
 
 
-def _refusal(path: str, exc: Exception) -> str:
-    """One line for people; pyserial hides the number of some errors in the one before."""
+def _refusal(path: str, exc: Exception) -> TargetError:
+    """Why a port is not opened; pyserial hides the number of some errors in the one before."""
     for cause in (exc, exc.__context__):
         found = cause.args[0] if cause is not None and cause.args else None
         if found in _REFUSALS:
-            return _REFUSALS[found].format(path=path)
-    return f"serial port {path} cannot be opened: {_reason(exc)}"
-
-
-def _reason(exc: Exception) -> str:
-    return one_line(getattr(exc, "strerror", None) or exc)
+            text = _REFUSALS[found].format(path=path)
+            is_denied = found in DENIED
+            return NotPermitted(text, Permission.SERIAL_PORT) if is_denied else TargetError(text)
+    reason = one_line(getattr(exc, "strerror", None) or exc)
+    return TargetError(f"serial port {path} cannot be opened: {reason}")

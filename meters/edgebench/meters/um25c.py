@@ -47,7 +47,7 @@ _ANSWER_S = 1.0
 _QUIET_S = 0.05
 """Nothing more comes, after so much was heard that it should be a record."""
 _SILENT_ANSWERS = 5
-"""So many questions without an answer: the tester is gone, or out of reach."""
+"""Questions without an answer after which the tester is gone, or out of reach."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
 """Voltage of USB; at more, digits are a smaller share."""
@@ -58,7 +58,7 @@ too small; if its range ends earlier, values that it clips have no flag."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Um25cModel:
-    """What differs between the three."""
+    """Differences between the three models."""
 
     name: str
     volt: float
@@ -93,7 +93,7 @@ MODELS = {
 
 
 def model_of(record: bytes) -> Um25cModel:
-    """Whose whole record this is.
+    """Model of a whole record.
 
     Raises:
         TargetError: nobody's: it is too short, damaged, or of another instrument.
@@ -185,7 +185,7 @@ class Um25c(InstrumentMeter[Transport]):
 
 
 class Um25cDecoder(PolledDecoder):
-    """A record to a point; a damaged one is missing."""
+    """One record per point; a damaged one is missing."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """The one record of a round."""
@@ -209,7 +209,7 @@ class Um25cDecoder(PolledDecoder):
 
 
 def make_meter(options: Options) -> Um25c:
-    """From the path of a serial port, which the user has bound to the tester."""
+    """Meter by the path of a serial port that is bound to the tester."""
     rate_hz = options.number("rate", RATE_HZ) or 0.0
     if not 0.1 <= rate_hz <= RATE_MAX_HZ:
         raise UsageError(

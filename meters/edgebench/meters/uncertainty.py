@@ -1,4 +1,4 @@
-"""How far a meter's values may be from the truth, term by term, as its maker or the user says.
+"""Uncertainty of a meter's values, term by term.
 
 A term is a half-width or a standard uncertainty of one kind of error. How terms combine over a
 window, and which of them cancel between two runs, is computed where energy is.
@@ -13,14 +13,14 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What is uncertain."""
+    """Kind of error."""
 
     GAIN = "gain"
     """Ratio of the reading."""
     OFFSET = "offset"
     """Amperes, volts or watts, whatever the signal."""
     RESOLUTION = "resolution"
-    """One step of the converter."""
+    """Step of the converter."""
     NOISE = "noise"
     """Standard deviation of a sample."""
     TIMEBASE = "timebase"
@@ -34,7 +34,7 @@ class Kind(Enum):
 
 
 class Distribution(Enum):
-    """How a term is spread."""
+    """Distribution of a term."""
 
     RECTANGULAR = "rectangular"
     """Value is the half-width."""
@@ -43,7 +43,7 @@ class Distribution(Enum):
 
 
 class Origin(Enum):
-    """Who says so."""
+    """Origin of a term's value."""
 
     DATASHEET = "datasheet"
     TYPICAL = "typical"
@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class Unit(Enum):
-    """Of a term's value."""
+    """Unit of a term's value."""
 
     RATIO = "ratio"
     AMPERE = "A"
@@ -64,7 +64,7 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertaintyTerm:
-    """One term."""
+    """Term of the uncertainty."""
 
     kind: Kind
     value: float
@@ -75,10 +75,10 @@ class UncertaintyTerm:
     range: int | None = None
     """The range it applies to; None: all."""
     is_common: bool = True
-    """The same in every run with this meter: cancels where two runs are compared."""
+    """Error is equal in every run with this meter, and cancels where two runs are compared."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Where the value stands."""
+    """Place where the value stands."""
 
     @property
     def standard(self) -> float:
@@ -108,15 +108,15 @@ def term(
     of_range: int | None = None,
     origin: Origin = Origin.ASSUMED,
 ) -> UncertaintyTerm:
-    """A half-width, with the unit that its kind always has, and the correlation.
+    """Rectangular term with the unit of its kind; common to all runs unless it is new each time.
 
     Args:
-        kind: What is uncertain.
+        kind: Kind of error.
         value: Half-width, in the term's unit.
         reference: Where the value stands.
         unit: Unit of a kind that has none of its own: offset, resolution, noise.
         of_range: The range it applies to; None: all.
-        origin: Who says so.
+        origin: Origin of a term's value.
     """
     return UncertaintyTerm(
         kind=kind,
@@ -131,7 +131,7 @@ def term(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLimit:
-    """How high a current may be; of the highest range, beyond it values are not to be believed."""
+    """Upper end of a range; beyond that of the highest, values are not to be believed."""
 
     limit_a: float
     range: int | None = None
@@ -140,4 +140,4 @@ class CurrentLimit:
     """The channel it holds for; None: all."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Where the value stands."""
+    """Place where the value stands."""

@@ -1,4 +1,4 @@
-"""What is wired to a device: its owner says so where its agent is started, and no run may.
+"""Wiring of a device: its owner states it where the agent is started, and no run may.
 
 `edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same words.
 Drivers are imported when there is a meter to check: an idle agent has no use for them.
@@ -13,20 +13,20 @@ from pathlib import PurePosixPath
 from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
-"""In the place of a meter or a line: there is none, whatever was said before."""
+"""Word in the place of a meter or a line: there is none, whatever was said before."""
 _AGENT_PREFIX = "agent:"
-"""Of `bench --meter`, where a meter of the host would be meant without."""
+"""Prefix of `bench --meter`, where a meter of the host would be meant without."""
 LINE_KINDS = ("gpio", "uart")
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Said when the agent is started."""
+    """What is wired to a device, as its agent was told at its start."""
 
     sync_line: str | None = None
-    """To a meter's digital input: `gpio:PATH` or `uart:PATH`."""
+    """Line to a meter's digital input: `gpio:PATH` or `uart:PATH`."""
     meters: tuple[str, ...] = ()
-    """That runs may ask for."""
+    """Meters that runs may ask for."""
 
 
 def check_meters(texts: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a device says about itself."""
+"""A device's description of itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CpuDescription:
     """CPUs that this process may run on (affinity, cgroup cpuset)."""
     freq_hz_max: int | None = None
     governor: str | None = None
-    """Of the first frequency policy; None where the kernel offers none."""
+    """Governor of the first frequency policy; None where the kernel offers none."""
     features: tuple[str, ...] | None = None
     """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
     avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None where the device does not tell."""
@@ -82,10 +82,10 @@ class SystemDescription:
     environment: Environment
     runtimes: tuple[RuntimeReport, ...]
     emulated: bool = False
-    """The CPU itself is emulated: times mean nothing there."""
+    """Whether the CPU itself is emulated, so that times mean nothing."""
     simulated: bool = False
-    """The device is made up, for tests and demos."""
+    """Whether the device is simulated, for tests and demonstrations."""
     meters: tuple[str, ...] = ()
-    """That the agent serves, as `RunSpec.meter` takes them."""
+    """Meters that the agent serves, as `RunSpec.meter` takes them."""
     sync_line: str | None = None
-    """To a meter's digital input, if one is wired."""
+    """Line to a meter's digital input, if one is wired."""

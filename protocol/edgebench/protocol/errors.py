@@ -18,6 +18,7 @@
     │   ├── TooHot                   it is above the temperature at which a run has to end
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── MeterLost                an energy meter that was there is gone
+    │   ├── NotPermitted             the system keeps the user from an instrument
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   ├── PythonMissing            no Python there that edgebench runs on
@@ -36,9 +37,11 @@
     │   ├── LocalProtocolError       we said something wrong
     │   └── RemoteProtocolError      they said something wrong
     ├── MeasurementError         the number cannot be trusted
-    │   └── NotMetered           energy of a run that was made without a meter
+    │   ├── NotMetered           energy of a run that was made without a meter
+    │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
-        └── RunDamaged               a file of a stored run is missing or not readable
+        ├── RunDamaged               a file of a stored run is missing or not readable
+        └── DirectoryTaken           something else is there already
 
 The text of an error is one line: what failed, the value, the limit. What to do next is written
 by the command-line layer, not here. Errors that cross the wire carry an `ErrorCode`.
@@ -47,7 +50,7 @@ by the command-line layer, not here. Errors that cross the wire carry an `ErrorC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 from edgebench.protocol.text import one_line
 
@@ -79,6 +82,15 @@ class ErrorCode(IntEnum):
         return cls.UNKNOWN
 
 
+class Permission(Enum):
+    """What the user has to be allowed, to use an instrument."""
+
+    SERIAL_PORT = "serial_port"
+    """A serial port: a group of users has it."""
+    USB_TESTER = "usb_tester"
+    """A USB tester: a rule of udev gives it."""
+
+
 class EdgebenchError(Exception):
     """Root of every error that edgebench raises on purpose."""
 
@@ -103,6 +115,11 @@ class NoSuchDevice(UsageError):
 class NoSuchMeter(UsageError):
     """No driver has the name of a meter, or the meter is not there."""
 
+    def __init__(self, text: str, *, permission: Permission | None = None) -> None:
+        super().__init__(text)
+        self.permission = permission
+        """Permission that is missing, where the meter is there all the same."""
+
 
 class WrongMeterOption(UsageError):
     """What stands behind a meter's name is not what its driver takes."""
@@ -114,7 +131,7 @@ class MeterNotServed(UsageError):
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
         super().__init__(text)
         self.meter = meter
-        """As `edgebench-agent serve --meter` takes it."""
+        """Meter, as `edgebench-agent serve --meter` takes it."""
         self.meant = meant
         """The only served one whose text begins like this."""
 
@@ -185,6 +202,14 @@ class MeterLost(TargetError):
     """An energy meter that was open does not begin another recording."""
 
 
+class NotPermitted(TargetError):
+    """The system does not let the user use an instrument."""
+
+    def __init__(self, text: str, permission: Permission) -> None:
+        super().__init__(text)
+        self.permission = permission
+
+
 class LeaseHeld(TargetError):
     """Another host holds the device."""
 
@@ -220,7 +245,7 @@ class AgentRunning(TargetError):
     def __init__(self, text: str, pid: int | None = None) -> None:
         super().__init__(text)
         self.pid = pid
-        """Its process; None where it did not tell."""
+        """Process id of the agent; None where it did not tell."""
 
 
 class TransportError(EdgebenchError):
@@ -285,12 +310,20 @@ class NotMetered(MeasurementError):
     """Energy is asked for of a run that was made without a meter."""
 
 
+class WindowTooShort(MeasurementError):
+    """A window is shorter than the meter, with what the clocks leave open, can resolve."""
+
+
 class StoreError(EdgebenchError):
     """The result store cannot be read or written."""
 
 
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
+
+
+class DirectoryTaken(StoreError):
+    """Something else is already where a recording is to be written."""
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:

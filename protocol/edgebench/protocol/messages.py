@@ -33,7 +33,7 @@ TELEMETRY_SINCE = 4
 """Hosts of this version are told how the device is, and that it cools down."""
 
 MAX_LISTED_RUNS = 500
-"""As many ids as surely fit into one frame."""
+"""Ids that surely fit into one frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Progress:
     run_id: str
     phase: Phase
     expected_s: float | None = None
-    """How long the phase should take, where that is known."""
+    """Time that the phase should take, where that is known."""
     detail: str = ""
 
 
@@ -169,9 +169,9 @@ class Telemetry:
     time_ns: int
     """Device monotonic clock."""
     temp_c: float | None = None
-    """Of the hottest zone."""
+    """Temperature of the hottest zone."""
     freq_hz: float | None = None
-    """Of the fastest CPU."""
+    """Clock of the fastest CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class Status:
     models_quota_bytes: int
     paired_hosts: tuple[str, ...]
     meters: tuple[str, ...] = ()
-    """That it serves."""
+    """Meters that it serves."""
     sync_line: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""What an agent records of one run; the host computes everything else from it and the traces."""
+"""The agent's record of one run; the host computes all results from it and the traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""A run id becomes a directory on both sides; neither may choose where for the other."""
+"""Form of a run id: it names a directory on both sides, and must not lead out of it."""
 
 
 class Outcome(Enum):
@@ -19,26 +19,26 @@ class Outcome(Enum):
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
-    """Stopped on request; the queries until then are kept."""
+    """Stopped on request; the queries before that are kept."""
     FAILED = "failed"
 
 
 class Phase(Enum):
-    """Where a run is; the order is the order of life."""
+    """Phases of a run, in their order."""
 
     COOLING = "cooling"
     """The device is too warm to start."""
     IDLE = "idle"
-    """Nothing is done, so that a meter sees what the device takes then: before and after."""
+    """The device is idle, before and after the worker, so that a meter sees its idle power."""
     STARTING = "starting"
     LOADING = "loading"
     SYNCING = "syncing"
-    """Marks are made that a meter sees: before the warm-up and after the timed loop."""
+    """The worker makes marks that a meter sees, before the warm-up and after the timed loop."""
     WARMING_UP = "warming_up"
     MEASURING = "measuring"
     SPOOLING = "spooling"
     CHECKING = "checking"
-    """The measurement is on disk; now the model's answers are looked at."""
+    """The measurement is on disk; now the model's outputs are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +49,21 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str
     scale: float | None = None
-    """Of a quantised tensor: value = scale · (number − zero_point)."""
+    """Scale of a quantised tensor: value = scale · (number − zero_point)."""
     zero_point: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedOperands:
-    """Element types of what quantised operators multiply."""
+    """Element types that a quantised operator multiplies."""
 
     activation: str
     weight: str
     weight_bits: int
-    """Bits that the widest weight takes: 8, or 7 where the range was reduced."""
+    """Bits of the widest weight: 8, or 7 where the range was reduced."""
     is_qdq: bool
-    """Written as operators on floats between DequantizeLinear and QuantizeLinear, so that the
-    runtime decides how to compute them."""
+    """Whether it is an operator on floats between DequantizeLinear and QuantizeLinear, so that the
+    runtime decides how to compute it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class ModelFacts:
     format: str
     size_bytes: int
     precision: str | None = None
-    """int8, uint8, fp32, …, or None where the file does not tell."""
+    """Precision: int8, uint8, fp32, …; None where the file does not tell."""
     quantized: tuple[QuantizedOperands, ...] | None = None
-    """Each kind once; None where the file does not tell."""
+    """Types that its quantised operators multiply, each once; None where the file does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """The runtime that ran it, and what it did with the delegate that was asked for."""
+    """The runtime, with the delegates that were requested and used."""
 
     name: str
     version: str
@@ -92,7 +92,7 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Time to the first answer, in its three parts, nanoseconds."""
+    """Time to the first inference in its three parts, nanoseconds."""
 
     import_ns: int
     load_ns: int
@@ -107,11 +107,11 @@ class MemoryFacts:
     model_bytes: int
     """Growth of the resident set from before the load to after the first inference."""
     steady_rss_bytes: int | None = None
-    """After the timed loop."""
+    """Resident set after the first inference."""
     steady_pss_bytes: int | None = None
-    """The same, with shared pages divided among those who share them."""
+    """Steady memory, with shared pages divided among those who share them."""
     arena_bytes: int | None = None
-    """What the runtime says that its tensors take; None where it does not tell."""
+    """Memory that the runtime planned for its tensors; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +119,23 @@ class HarnessFacts:
     """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
     p50_ns: int
-    """Median of what the loop reports as the latency of an invocation that does nothing."""
+    """Median latency, as the loop reports it, of an invocation that does nothing."""
     per_query_ns: float
-    """Wall time of the loop per query whose calls do nothing."""
+    """Wall time of the loop per query of calls that do nothing."""
     end_to_end_p50_ns: int = 0
-    """Median of what the loop reports from start to end of such a query."""
+    """Median time from start to end of such a query, as the loop reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFacts:
-    """What the model answered."""
+    """Digest and finiteness of the model's outputs."""
 
     sha256: str
-    """Digest over the bytes of all outputs after the timed loop."""
+    """Digest over the bytes of the outputs of the first inference."""
     is_finite: bool
-    """No NaN and no infinity in any output, before and after the timed loop."""
+    """Whether no output holds a NaN or an infinity, before and after the timed loop."""
     sample_count: int = 1
-    """Samples whose answers were looked at."""
+    """Samples whose outputs were checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Moment:
     swapped_page_count: int | None = None
     """Pages that the whole system moved to and from swap."""
     cpu_stall_s: float | None = None
-    """Time during which somebody waited for a CPU."""
+    """Time during which some task waited for a CPU."""
     memory_stall_s: float | None = None
     io_stall_s: float | None = None
     freq_hz: tuple[int, ...] = ()
@@ -172,15 +172,15 @@ class Scheduling:
     cpus: tuple[int, ...]
     """CPUs that it was allowed to use."""
     policy: str
-    """other, fifo, rr, batch, idle, deadline."""
+    """Scheduling policy: other, fifo, rr, batch, idle, deadline."""
     nice: int
     refused: tuple[str, ...] = ()
-    """What was asked for and not allowed, one line each."""
+    """Requests that the kernel refused, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlacement:
-    """Where the operators of one kind ran."""
+    """The place where operators of one kind ran, and their number."""
 
     place: str
     """A delegate or execution provider by its name, or `builtin`: the runtime's own kernels."""
@@ -201,40 +201,40 @@ class OperatorTime:
     name: str
     """The model's own name of this operator; empty where the runtime does not tell."""
     place: str
-    """As in `OperatorPlacement`."""
+    """Place, as in `OperatorPlacement`."""
     count: int
-    """How often it ran."""
+    """Number of times that it ran."""
     total_ns: int
-    """Over all `count` times."""
+    """Sum over all `count` times."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """What was done about the answers, and why something was not; the answers are a file."""
+    """Checks of the outputs, with the reasons of those that failed; the outputs are a file."""
 
     sample_count: int = 0
-    """Prepared samples that were answered again, by the measured model and by the reference."""
+    """Prepared samples on which the measured model and the reference ran again."""
     reference: str | None = None
-    """The kernels that answered as well."""
+    """Name of the reference kernels."""
     reference_error: str | None = None
     """Why there is no reference, one line."""
     dataset_sample_count: int = 0
     dataset_error: str | None = None
-    """Why the data set was not answered, one line."""
+    """Why there are no outputs for the data set, one line."""
     operators: tuple[OperatorTime, ...] = ()
-    """The profile, if one was asked for."""
+    """Time per operator, if a profile was asked for."""
     profile_run_count: int = 0
     profile_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCode:
-    """A code of work and rest as it was played, on the device's monotonic clock."""
+    """A code of active and idle chips as it was played, on the device's monotonic clock."""
 
     edges_ns: tuple[int, ...]
-    """Where each chip began, and where the last one ended."""
+    """Times at which each chip began, and at which the last one ended."""
     is_busy: tuple[bool, ...]
-    """Of each chip; one less than there are edges."""
+    """State of each chip; one less than there are edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +242,9 @@ class Pulse:
     """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
 
     before_ns: int
-    """When the line was told to fall …"""
+    """Time at which the line was told to fall …"""
     after_ns: int
-    """… and when that was done: the edge is between them, or `SyncFacts.latency_ns` later."""
+    """Timestamp after it: the edge is between the two, or at most `SyncFacts.latency_ns` later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +254,9 @@ class SyncFacts:
     codes: tuple[LoadCode, ...] = ()
     pulses: tuple[Pulse, ...] = ()
     line: str | None = None
-    """What the pulses were sent by, as `gpio:/sys/class/gpio/gpio17/value`."""
+    """Line of the pulses, as `gpio:/sys/class/gpio/gpio17/value`."""
     latency_ns: int = 0
-    """By which an edge may be later than its pulse says; bound."""
+    """Bound of how much later an edge may be than its pulse says."""
     error: str | None = None
     """Why there is no pulse though the agent has a line, one line of text."""
 
@@ -274,30 +274,30 @@ class WorkerRecord:
     harness: HarnessFacts
     output: OutputFacts
     warmup_query_count: int
-    """The first so many rows of the query trace are warm-up."""
+    """Rows of the query trace that are warm-up, at its beginning."""
     query_count: int
     """Rows of the query trace, warm-up included."""
     is_interrupted: bool
     before: Moment
-    """At the start of the timed loop."""
+    """Moment at the start of the timed loop."""
     after: Moment
     scheduling: Scheduling
     sample_count: int
-    """Different inputs that were prepared."""
+    """Prepared samples."""
     placement: tuple[OperatorPlacement, ...] = ()
-    """Empty where the runtime does not tell."""
+    """Places of the operators; empty where the runtime does not tell."""
     check: CheckFacts = field(default_factory=CheckFacts)
     sync: SyncFacts = field(default_factory=SyncFacts)
 
 
 TOO_HOT = "too_hot"
-"""Kind of the event by which the guard of the highest temperature ends a run, and why."""
+"""Kind of the event by which the temperature guard ends a run; its detail is the reason."""
 UNWATCHED = "unwatched"
-"""Kind of the event after which nobody looks at the device any more."""
+"""Kind of the event after which nothing watches the device's temperature."""
 METER_TROUBLE = "meter_trouble"
-"""Kind of the event that says, behind everything else, why a recording ended early."""
+"""Kind of the last event of a run whose recording ended early; its detail is the reason."""
 IDLE_ENDED = "idle_ended"
-"""Kind of the event that ends a time of `Phase.IDLE`; its detail says whether it was cut short."""
+"""Kind of the event that ends a window of `Phase.IDLE`; its detail tells if it was cut short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ class Event:
     """One line of a run's history."""
 
     time_ns: int
-    """Device monotonic clock."""
+    """Time on the device's monotonic clock."""
     kind: str
     detail: str = ""
 
@@ -320,15 +320,15 @@ class AbsentSensor:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryFacts:
-    """What was sampled beside a run, what was not there, and what the sampling cost."""
+    """The sensors sampled beside a run, the absent ones, and the cost of the sampling."""
 
     sensors: tuple[str, ...] = ()
     """Names with their unit as suffix; `sensor` in the trace is an index into them."""
     constants: dict[str, float] = field(default_factory=dict[str, float])
-    """What does not change during a run, named like sensors: trip points, highest frequencies."""
+    """Values that do not change during a run, named like sensors: trip points, highest clocks."""
     absent: tuple[AbsentSensor, ...] = ()
     rate_hz: float = 0.0
-    """Of the fast sources; slow ones were read less often."""
+    """Rate of the fast sources; slow ones were read less often."""
     reading_count: int = 0
     cpu_s: float = 0.0
     """CPU time of the sampler, and of the commands that it started."""
@@ -337,12 +337,12 @@ class TelemetryFacts:
 
 @dataclass(frozen=True, slots=True)
 class MeterFacts:
-    """What the agent says of the recording that it made beside a run."""
+    """The agent's recording beside a run."""
 
     meter: str
-    """As it was asked for."""
+    """Meter, as it was asked for."""
     trouble: str | None = None
-    """What ended the recording early, or why there is none; one line."""
+    """Why the recording ended early, or why there is none; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,17 +358,17 @@ class RunRecord:
     environment: Environment
     outcome: Outcome
     worker: WorkerRecord | None = None
-    """None when the run failed before it measured anything."""
+    """Record of the worker; None when the run failed before it measured anything."""
     error_code: int = 0
     error: str | None = None
-    """One line, when the outcome is failed, or when the device itself ended the run."""
+    """Reason on one line, when the outcome is failed, or the device itself ended the run."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
-    """What the device's profile says, when the run was made."""
+    """Expectations of the device's profile at the time of the run."""
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
     metered: MeterFacts | None = None
-    """Of the meter beside the device, if the run asked for one."""
+    """Facts of the meter beside the device, if the run asked for one."""
     emulated: bool = False
     simulated: bool = False

@@ -3,9 +3,9 @@
 A driver is one file that implements `Runtime`. It imports its library inside its methods, never
 at the top, so that an agent starts without it. The life of a model is
 `load → set_inputs → invoke… → outputs → close`; the timed loop calls nothing but the callables
-that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy the answer out.
-What a model tells beside its answers (`placement`, `profile`, `arena_bytes`) is asked outside the
-timed loop, and never by a load. "Does not tell" is an empty tuple or None, never a guess.
+that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy the outputs out.
+Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the timed loop, and
+never by a load. "Does not tell" is an empty tuple or None, never a guess.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UsableRuntime:
-    """The runtime works here."""
+    """A runtime that works here."""
 
     version: str
     delegates: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class UsableRuntime:
 
 @dataclass(frozen=True, slots=True)
 class MissingRuntime:
-    """The runtime does not work here: one line why, and the command that would mend it."""
+    """A runtime that does not work here: the reason, and the command that would install it."""
 
     reason: str
     install: str | None = None
@@ -41,15 +41,16 @@ class MissingRuntime:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is to be loaded."""
+    """Options of a load."""
 
     threads: int
     delegate: str | None = None
     is_reference: bool = False
-    """Plain kernels, one thread, no delegate, nothing optimised: slow, and what the answers of
-    every other way to load the model are held against. `threads` and `delegate` do not count."""
+    """Whether to load the reference: plain kernels, one thread, no delegate, nothing optimised. It
+    is slow, and the outputs of all other loads are compared with it. `threads` and `delegate` do
+    not count."""
     is_profiled: bool = False
-    """Prepare for `LoadedModel.profile`; such a load is never timed, it runs slower."""
+    """Whether to prepare for `LoadedModel.profile`; such a load runs slower and is never timed."""
 
 
 class LoadedModel(Protocol):
@@ -85,13 +86,13 @@ class LoadedModel(Protocol):
         ...
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """For each sample, the thinnest callable that copies it into the model's inputs.
+        """The thinnest callables that copy the samples into the model's inputs, one per sample.
 
         The samples are kept, not copied, and never written to; the caller must not change them.
         The callables are valid until `prepare` or `set_inputs` is called with other shapes.
 
         Args:
-            samples: Each has one tensor for each input, in the order of `inputs`.
+            samples: One tensor per input each, in the order of `inputs`.
         """
         ...
 
@@ -102,9 +103,9 @@ class LoadedModel(Protocol):
     def reader(self) -> Callable[[], Any]:
         """The thinnest callable that copies all outputs of the last inference into numpy arrays.
 
-        Ask for it after the first inference: before, some runtimes can only give a slower one
-        that checks. What it returns differs between runtimes; `read_outputs` gives the same
-        arrays as a list.
+        Call this after the first inference: before, some runtimes can only give a slower one that
+        checks. Its return value differs between runtimes; `read_outputs` gives the same arrays as
+        a list.
         """
         ...
 
@@ -121,18 +122,18 @@ class LoadedModel(Protocol):
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Which operators run where; empty where the runtime does not tell.
+        """Places of the operators; empty where the runtime does not tell.
 
-        These are the operators of the file, or what the runtime made of them before it divided
-        them up. Sorted by place, then operator.
+        These are the operators of the file, or those that the runtime made of them before it
+        assigned them. Sorted by place, then operator.
         """
         ...
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Run `run_count` times with the inputs that are set; the time of each operator.
+        """Time per operator over `run_count` runs with the current inputs, in order of execution.
 
         Only for a model that was loaded with `is_profiled`, and only once; the times include the
-        profiler's own cost. In order of execution.
+        profiler's own cost.
 
         Raises:
             ModelRefused: the runtime has no profiler, or cannot profile this model.
@@ -158,7 +159,7 @@ class Runtime(Protocol):
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """File formats that it loads: tflite, onnx."""
+        """File formats that the runtime loads: tflite, onnx."""
         ...
 
     @property
@@ -167,14 +168,14 @@ class Runtime(Protocol):
         ...
 
     def probe(self) -> UsableRuntime | MissingRuntime:
-        """Whether the library can be used here; imports it, so call this in a throw-away process.
+        """Whether the library can be used here; never raises.
 
-        Reports, never raises.
+        It imports the library, so call this in a throw-away process.
         """
         ...
 
     def import_library(self) -> str:
-        """Import the library, so that the time of that is not part of the load; its version.
+        """Import the library, which is timed apart from the load; its version.
 
         Raises:
             RuntimeUnavailable: it is absent or broken.

@@ -109,7 +109,7 @@ class Priority(Enum):
 
 
 MIN_MEMORY_BYTES = 128 * 2**20
-"""With less, Python and a runtime hardly start, and fail in odd places."""
+"""Least memory: with less, Python and a runtime hardly start, and fail in odd places."""
 MAX_MEMORY_BYTES = 2**44
 
 
@@ -184,7 +184,7 @@ class RunSpec:
     dataset_sha256: str | None = None
     """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
     telemetry_rate_hz: float = 10.0
-    """How often the device is looked at beside the run; 0: not at all, but for the guard of its
+    """Rate at which the device is watched beside the run; 0: not at all, but for the guard of its
     highest temperature, where its profile has one."""
     is_sustained: bool = False
     """Looks for what the device can keep up: the time is asked for, not a count of queries."""
@@ -328,7 +328,7 @@ MAX_TELEMETRY_HZ = 100.0
 DEFAULT_PRESET = "default"
 MLPERF_PRESET = "mlperf"
 CHANGED = ", changed"
-"""Behind the name of a preset whose values were not all kept."""
+"""Suffix of the name of a preset whose values were not all kept."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     # MLPerf Mobile's single-stream minimum: 1024 queries and 60 s.

@@ -1,6 +1,6 @@
-"""What a device's profile expects of its temperatures; kept with a run, so that it can be verified.
+"""Expectations of a device's profile, kept with a run so that it can be verified.
 
-A later profile may know better; a stored run is judged by what was known when it was made.
+A later profile may know better; a stored run is judged by the knowledge of its time.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from enum import Enum
 
 FREQ_REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
-"""Sources that are the kernel's own bookkeeping of what it asked for."""
+"""Sources that are the kernel's own account of the frequencies that it requested."""
 SLOWING_PREFIXES = (
     *("cpufreq", "thermal-cpufreq"),
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
     *("cpuidle", "thermal-idle", "idle"),
 )
-"""Clocks that are capped, and CPUs that are made to idle; a number or a device's name follows."""
+"""Type prefixes of devices that cap a clock or make CPUs idle; a number or a name follows."""
 SLOWING_TYPES = frozenset({"Processor", "intel_powerclamp"})
-"""ACPI's throttling of a processor, and Intel's idle injection."""
+"""Types of ACPI's throttling of a processor, and of Intel's idle injection."""
 
 
 def slows_down(kind: str) -> bool:
     """Whether a cooling device of this type slows the device down in a state above 0.
 
-    A list of those that do: names of fans, and of what else cools, are up to each board's maker.
+    The types that do are listed: those of fans and other coolers are up to each board's maker.
     `intel_powerclamp` is in state -1 while it does nothing.
 
     Source: type strings in torvalds/linux, drivers/thermal/{cpufreq,cpuidle,devfreq}_cooling.c,
@@ -41,12 +41,12 @@ class ExpectedZone:
     """Type of the thermal zone."""
     throttle_c: float | None = None
     trips_in_sysfs: bool = False
-    """The kernel's own trip points beat `throttle_c`."""
+    """Whether the kernel's own trip points override `throttle_c`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCluster:
-    """What a cpufreq policy should run at."""
+    """The frequency that a cpufreq policy should have."""
 
     policy: int
     freq_hz_max: int
@@ -54,10 +54,10 @@ class ExpectedCluster:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A device is not as its profile says."""
+    """A difference between a device and its profile."""
 
     key: str
-    """As in the profile: `soc.cluster.0.freq_hz_max`."""
+    """Key, as in the profile: `soc.cluster.0.freq_hz_max`."""
     expected: str
     actual: str
 
@@ -75,32 +75,32 @@ class CooldownOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CooldownFacts:
-    """What came of it."""
+    """The wait for a cool device."""
 
     outcome: CooldownOutcome = CooldownOutcome.NOT_ASKED
     waited_s: float = 0.0
     start_c: float | None = None
     reached_c: float | None = None
     target_c: float | None = None
-    """None: nothing is known of this device, and every temperature will do."""
+    """Target of the gate; None where nothing is known and every temperature will do."""
     slope_c_per_min: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the matched profile says."""
+    """Expectations of the matched profile, and the device's differences from them."""
 
     profile: str = "generic-linux"
     zones: tuple[ExpectedZone, ...] = ()
-    """Empty for generic profiles."""
+    """Zones that matter; none for generic profiles."""
     is_freq_a_request: bool = False
-    """`scaling_cur_freq` is what was asked for, not what the CPU runs at."""
+    """Whether `scaling_cur_freq` is the requested frequency, not the real one."""
     freq_truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
     """Sources of the frequency, the best first."""
     clusters: tuple[ExpectedCluster, ...] = ()
-    """Empty where the nominal frequency is what the kernel allows at the start."""
+    """Nominal frequencies; none where the kernel's limit at the start is the nominal frequency."""
     indicators: tuple[str, ...] = ()
-    """Kinds of indicators, the most telling first."""
+    """Kinds of indicators, the most reliable first."""
     cooling_exclude: tuple[str, ...] = ()
     """Types of cooling devices that cool without slowing down."""
     thermal_now: int = 0
@@ -114,7 +114,7 @@ class Expectation:
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Of `freq_truth`, without what was only asked for where that is known to be so."""
+        """Sources of `freq_truth`, without what was only asked for where that is known to be so."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 

@@ -11,7 +11,7 @@ from websockets.asyncio.client import unix_connect
 from websockets.exceptions import WebSocketException
 
 from edgebench.agent import daemon
-from edgebench.agent.agent import Settings
+from edgebench.agent.agent import AgentSettings
 from edgebench.agent.server import Connections
 from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
@@ -60,7 +60,7 @@ def come_in(path: Path) -> socket.socket | None:
 
 async def started(state: Path, time: Time) -> asyncio.Task[None]:
     """An agent that waits for its first host."""
-    settings = Settings(config=state / "config", state=state, idle_exit_s=LIMIT_S)
+    settings = AgentSettings(config=state / "config", state=state, idle_exit_s=LIMIT_S)
     serving = asyncio.create_task(daemon._serve(settings, time))
     while not (state / CONTROL_SOCKET).exists():
         assert not serving.done(), serving

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from edgebench.device_profiles.match import Identity, match_profile
+from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.device_profiles.schema import Match, Profile, UsbId
 
-PI_5 = Identity(machine="aarch64", dt_compatible=("raspberrypi,5-model-b", "brcm,bcm2712"))
+PI_5 = DeviceIdentity(machine="aarch64", dt_compatible=("raspberrypi,5-model-b", "brcm,bcm2712"))
 
 
 def profile(name: str, *matches: Match) -> Profile:
@@ -31,11 +31,11 @@ PI_ARM = profile("pi-arm", Match(machine="aarch64", dt_compatible=("raspberrypi,
         ((ANY, ARM, PI_ARM), replace(PI_5, machine="armv7l"), "any"),
         ((ANY, PI), replace(PI_5, machine="armv7l"), "pi"),
         ((ANY, ARM, PI), replace(PI_5, dt_compatible=("khadas,vim3",)), "arm"),
-        ((ANY, ARM, PI), Identity(machine="riscv64"), "any"),
+        ((ANY, ARM, PI), DeviceIdentity(machine="riscv64"), "any"),
     ],
 )
 def test_most_specific_profile_that_fits_wins(
-    profiles: tuple[Profile, ...], identity: Identity, expected: str
+    profiles: tuple[Profile, ...], identity: DeviceIdentity, expected: str
 ) -> None:
     """A board is taken for another one, depending on the order of files."""
     assert match_profile(identity, profiles).id == expected
@@ -44,31 +44,31 @@ def test_most_specific_profile_that_fits_wins(
 def test_one_of_several_alternatives_is_enough() -> None:
     """A profile for two boards fits neither."""
     both = profile("both", Match(machine="armv7l"), Match(machine="aarch64"))
-    assert match_profile(Identity(machine="aarch64"), (ANY, both)).id == "both"
+    assert match_profile(DeviceIdentity(machine="aarch64"), (ANY, both)).id == "both"
 
 
 def test_priority_decides_between_equally_specific_matches() -> None:
     """The order of files decides which of two profiles a board has."""
     first = profile("z", Match(machine="aarch64"))
     second = profile("a", Match(machine="aarch64", priority=1))
-    assert match_profile(Identity(machine="aarch64"), (ANY, first, second)).id == "a"
+    assert match_profile(DeviceIdentity(machine="aarch64"), (ANY, first, second)).id == "a"
 
 
 @pytest.mark.parametrize(
     ("condition", "fitting"),
     [
-        (Match(cpuinfo_model_contains="N100"), Identity(cpuinfo_model="Intel(R) N100")),
-        (Match(dmi_product="Board 7"), Identity(dmi_product="Board 7")),
-        (Match(adb_device="shiba"), Identity(adb_device="shiba")),
-        (Match(usb=(UsbId(vid=1, pid=2), UsbId(vid=3, pid=4))), Identity(usb=(3, 4))),
-        (Match(mbed_id="0776"), Identity(mbed_id="0776")),
+        (Match(cpuinfo_model_contains="N100"), DeviceIdentity(cpuinfo_model="Intel(R) N100")),
+        (Match(dmi_product="Board 7"), DeviceIdentity(dmi_product="Board 7")),
+        (Match(adb_device="shiba"), DeviceIdentity(adb_device="shiba")),
+        (Match(usb=(UsbId(vid=1, pid=2), UsbId(vid=3, pid=4))), DeviceIdentity(usb=(3, 4))),
+        (Match(mbed_id="0776"), DeviceIdentity(mbed_id="0776")),
     ],
 )
-def test_every_condition_decides(condition: Match, fitting: Identity) -> None:
+def test_every_condition_decides(condition: Match, fitting: DeviceIdentity) -> None:
     """A condition of a profile is read and never looked at."""
     one = profile("one", condition)
     assert match_profile(fitting, (ANY, one)).id == "one"
-    assert match_profile(Identity(machine="x86_64"), (ANY, one)).id == "any"
+    assert match_profile(DeviceIdentity(machine="x86_64"), (ANY, one)).id == "any"
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_every_condition_decides(condition: Match, fitting: Identity) -> None:
 )
 def test_every_machine_has_a_profile(machine: str, expected: str) -> None:
     """An agent does not start on a machine that nobody thought of."""
-    assert match_profile(Identity(machine=machine)).id == expected
+    assert match_profile(DeviceIdentity(machine=machine)).id == expected

@@ -183,7 +183,7 @@ class Console:
 def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPS on the wrong port is drained for ever, and the command hangs."""
     console = Console()
-    monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
+    monkeypatch.setattr("edgebench.meters.transport.time", console)
     answer = Ppk2(lambda: console, setup=Ppk2Setup(supply_v=AMPERE)).open()
     assert isinstance(answer, AbsentMeter)
     assert answer.reason.startswith("no PPK2 answers: this port still sends 2 s after")
@@ -200,7 +200,7 @@ def test_unit_that_does_not_stop_ends_its_session(
         opened(meter)
         console = Console()
         with meter.session(tmp_path / "recording") as session:
-            monkeypatch.setattr("edgebench.meters.ppk2.device.time", console)
+            monkeypatch.setattr("edgebench.meters.transport.time", console)
             monkeypatch.setattr(meter._connection, "read", console.read)
             monkeypatch.setattr(meter._connection, "write", console.write)
         meter.close()

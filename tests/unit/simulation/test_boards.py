@@ -17,10 +17,10 @@ from support.simulated import WORKER_PID, keep_busy, machine, make_worker, speed
 
 from edgebench.agent.expectation import expect
 from edgebench.agent.simulated import find_simulator
-from edgebench.agent.system import identity
+from edgebench.agent.system import device_identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.host.result.thermal import ThermalResult
@@ -111,7 +111,7 @@ class Watched:
     """A board after a run."""
 
     expected: Expectation
-    telemetry: Telemetry
+    telemetry: TelemetryTrace
     found: ThermalResult
 
 
@@ -148,7 +148,7 @@ def let_pass(devices: dict[str, SimulatedDevice]) -> tuple[list[int], dict[str, 
 
 
 def judged(
-    device: SimulatedDevice, told: Telemetry, ticks_ns: list[int], speeds: list[float]
+    device: SimulatedDevice, told: TelemetryTrace, ticks_ns: list[int], speeds: list[float]
 ) -> Watched:
     """What the detector makes of it, with inferences as fast as the device was."""
     seconds_ns = np.arange(TICKS) * 1e9
@@ -156,7 +156,7 @@ def judged(
         name: Series(np.interp(one.time_ns, ticks_ns, seconds_ns).astype(np.int64), one.value)
         for name, one in told.series.items()
     }
-    telemetry = Telemetry(series, told.constants)
+    telemetry = TelemetryTrace(series, told.constants)
     invoke_s = [np.full(int(now / INVOKE_S), INVOKE_S / now) for now in speeds]
     starts_s = [tick + np.arange(len(one)) * one for tick, one in enumerate(invoke_s)]
     timeline = Timeline(
@@ -165,7 +165,7 @@ def judged(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("platform.machine", lambda: machine(device.board))
-        expected = expect(match_profile(identity(device.root)), device.root)
+        expected = expect(match_profile(device_identity(device.root)), device.root)
     return Watched(expected, telemetry, find_throttling(timeline, telemetry, expected))
 
 

@@ -11,7 +11,7 @@ from support.simulated import keep_busy, machine
 
 from edgebench.agent.cooldown import find_thermometer
 from edgebench.agent.expectation import expect
-from edgebench.agent.system import identity
+from edgebench.agent.system import device_identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
 from edgebench.protocol.errors import UsageError
@@ -162,7 +162,7 @@ def test_real_parts_read_the_tree(
     board, seed = find_board(f"{name}:7")
     monkeypatch.setattr("platform.machine", lambda: machine(board))
     device = SimulatedDevice(board, seed, tmp_path / "root")
-    profile = match_profile(identity(device.root))
+    profile = match_profile(device_identity(device.root))
     assert not profile.id.startswith("generic-")
     assert expect(profile, device.root).mismatches == ()
     thermometer = find_thermometer(profile, device.root)

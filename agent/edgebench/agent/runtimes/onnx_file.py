@@ -1,9 +1,9 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
 Theory of operation. An ONNX file is one protobuf message. Only those parts are read that decide
-whether a measurement makes sense: quantised operators and weight types (precision), what these
-operators multiply (on some CPUs a runtime computes some pairs of types wrongly), references to
-other files (only one file travels to the device), and the depth of control flow (a runtime
+whether a measurement makes sense: quantised operators and weight types (precision), the types that
+these operators multiply (on some CPUs a runtime computes some pairs of types wrongly), references
+to other files (only one file travels to the device), and the depth of control flow (a runtime
 recurses over it). A file that is not protobuf at all is left to the runtime, whose message is
 better.
 
@@ -35,7 +35,7 @@ _DYNAMIC = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
 _FLOAT32, _FLOAT16 = 1, 10
 _FOUR_BITS = {21: "uint4", 22: "int4"}
 _TYPE_NAMES = {2: "uint8", 3: "int8"}
-"""TensorProto.DataType of weights that make a model a quantised one."""
+"""TensorProto.DataType of the weights of a quantised model."""
 _UINT8, _INT8 = 2, 3
 _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 """Operators that a runtime computes in integers where both inputs are dequantised ones."""
@@ -45,10 +45,10 @@ _QUANTIZED_INPUTS = {
     "ConvInteger": (0, 1),
     "MatMulInteger": (0, 1),
 }
-"""Which inputs of an operator on integers are the activation and the weight.
+"""Positions of activation and weight among the inputs of an operator on integers.
 Source: onnx, docs/Operators.md."""
 _ZERO_POINTS = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7}
-"""Which input of an operator is its output's zero point, and has its type."""
+"""Position of the output's zero point, which has its type, among the inputs of an operator."""
 _REDUCED = bytes(range(65)) + bytes(range(192, 256))
 """Bytes of int8 weights from -64 to 64: 7 bits, and one to spare."""
 
@@ -63,7 +63,7 @@ class OnnxFacts:
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """What quantised operators multiply, always in one order; None where none was found."""
+        """Types that quantised operators multiply, in a fixed order; None where none is found."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
@@ -188,7 +188,7 @@ def _read_initializer(message: memoryview) -> _Tensor:
 def _operands(
     node: _Node, makers: dict[str, _Node], tensors: dict[str, _Tensor]
 ) -> QuantizedOperands | None:
-    """What this operator multiplies, where the file tells that both are 8-bit integers."""
+    """Types that this operator multiplies, where the file tells that both are 8-bit integers."""
     is_qdq = node.operator in _FLOAT_OPERATORS
     if not is_qdq and node.operator not in _QUANTIZED_INPUTS:
         return None

@@ -17,7 +17,7 @@ from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.host.analysis.outputs import accuracy, agreement
-from edgebench.host.analysis.thermal.telemetry import Telemetry
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.host.result.facts import HostFacts
@@ -42,7 +42,7 @@ class Traces:
     facts: HostFacts = field(default_factory=HostFacts)
     loadgen_log: str | None = None
     """LoadGen's detail log, when it issued the queries."""
-    telemetry: Telemetry = field(default_factory=Telemetry)
+    telemetry: TelemetryTrace = field(default_factory=TelemetryTrace)
     power: PowerTrace | None = None
 
 

@@ -30,7 +30,7 @@ from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import Group
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 
@@ -50,6 +50,9 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         StoreError: a file is missing or unreadable, or of a newer schema.
     """
     document = store.document(run_id)
+    version = document.get("schema_version")
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise StoreError(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
     directory = store.directory(run_id)
     record, queries = read_record(directory), read_queries(directory)
     if record.worker is None:
@@ -60,11 +63,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     expected = record.worker.query_count, record.worker.warmup_query_count
     if rows != expected:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
-    version = store.run(run_id).schema_version
-    has_checksums = version >= CHECKSUMMED_SINCE
-    if has_checksums and (
-        trouble := spool_trouble(directory / RAW_DIRECTORY / METER_FILE, directory)
-    ):
+    spool = directory / RAW_DIRECTORY / METER_FILE
+    if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
         return [Difference("power.parquet", "as stored", trouble)]
     clock = fit_clock(read_clock(directory), record)
     try:
@@ -80,7 +80,10 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
     computed = json.loads(json.dumps(computed))
     if version < SCHEMA_VERSION:
-        document, computed = promised(document, computed, version)
+        try:
+            document, computed = promised(document, computed, version)
+        except (LookupError, TypeError, AttributeError) as exc:
+            raise RunDamaged(f"run {run_id} is damaged: it has no whole verdict") from exc
     return list(_differences("", document, computed))
 
 
@@ -97,7 +100,7 @@ def verify_session(directory: Path) -> list[Difference]:
     if not spool.exists():
         raise UsageError(f"nothing to verify: {directory} has samples without the meter's bytes")
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        computed = decode_into(Path(folder), spool)
+        computed = decode_into(Path(folder), spool).facts
         if not (directory / POWER_FILE).exists():
             samples = f"{computed.loss.received_count} samples of {METER_FILE}"
             return [Difference(POWER_FILE, None, samples)]

@@ -1,4 +1,4 @@
-"""Sessions of an energy meter: its opening, its recording, and the directory of that."""
+"""Sessions of an energy meter on their own: opened, recorded, and kept in a directory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from edgebench.host.store.recording import write_power
 from edgebench.meters.base import AbsentMeter, Header, Meter, MeterSession
 from edgebench.meters.registry import DRIVERS, find_meter
 from edgebench.protocol.errors import (
+    DirectoryTaken,
     EdgebenchError,
     NoSuchMeter,
     StoreError,
@@ -54,7 +55,8 @@ def open_meter(text: str) -> tuple[Meter, Header]:
         _release(meter)
         raise
     if isinstance(header, AbsentMeter):
-        raise NoSuchMeter(f"meter {meter.name} cannot be used: {header.reason}")
+        text = f"meter {meter.name} cannot be used: {header.reason}"
+        raise NoSuchMeter(text, permission=header.permission)
     return meter, header
 
 
@@ -138,16 +140,18 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
 
 @contextmanager
 def new_recording(directory: Path) -> Iterator[None]:
-    """The directory of a recording that begins; it is removed again where nothing was recorded.
+    """Directory of a recording that begins, made if need be; removed where nothing was recorded.
 
-    A directory that holds anything else is refused: the recording would be taken for a part of it.
+    One that holds a recording or a run is refused: what is recorded would be taken for a part of
+    that.
 
     Raises:
-        StoreError: it holds a recording or a run, or cannot be written.
+        DirectoryTaken: it holds a recording or a run, or is a file.
+        StoreError: it cannot be written.
     """
     for name, what in _TAKEN_BY.items():
         if os.path.lexists(taken := directory / name):
-            raise StoreError(f"there is {what} already: {taken}")
+            raise DirectoryTaken(f"there is {what} already: {taken}")
     is_new = not os.path.lexists(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -158,7 +162,8 @@ def new_recording(directory: Path) -> Iterator[None]:
             if is_new:
                 directory.rmdir()
         if isinstance(exc, OSError):
-            raise StoreError(f"recording cannot be written: {_reason(exc)}: {directory}") from exc
+            kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+            raise kind(f"recording cannot be written: {_reason(exc)}: {directory}") from exc
         raise
 
 

@@ -118,7 +118,7 @@ def stored_session(directory: Path) -> Iterator[StoredSession]:
         else:
             folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
             samples = Path(stack.enter_context(folder))
-            facts = decode_into(samples, directory / METER_FILE)
+            facts = decode_into(samples, directory / METER_FILE).facts
         yield replace(judge(samples, facts), directory=directory, samples_directory=samples)
 
 

@@ -73,9 +73,9 @@ class Metric:
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
     @property
-    def name(self) -> str:
-        """The last part of its path, as p50."""
-        return self.path.rpartition(".")[2]
+    def label(self) -> str:
+        """The last part of its path without the unit: p50, throughput."""
+        return self.path.rpartition(".")[2].removesuffix(f"_{self.quantity.value}")
 
 
 class NoSuchPath(LookupError):

@@ -69,7 +69,7 @@ def promised(
     """What an older version promised of a run, as it was stored and as it is computed today.
 
     Left out are keys that came later, keys whose definition changed later, and the words of a
-    rule. A rule that came later does not change the verdict that was given.
+    line, of which only whether there is one counts. A rule that came later does not change the verdict that was given.
     """
     rules = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
     severities = {rule["id"]: rule["severity"] for rule in computed["verdict"]["rules"]}
@@ -117,6 +117,10 @@ of busy CPUs without the counters that it came from.
 """
 
 
+_WORDS = frozenset({"refused", "net_refused", "reason", "detail", "trouble", "error"})
+"""Keys of lines for people."""
+
+
 def _drop(plain: Any, path: list[str]) -> None:
     for name in path[:-1]:
         plain = plain.get(name) if isinstance(plain, dict) else None
@@ -126,7 +130,13 @@ def _drop(plain: Any, path: list[str]) -> None:
 
 def _only_keys_of(stored: Any, computed: Any) -> Any:
     if isinstance(stored, dict) and isinstance(computed, dict):
-        return {k: _only_keys_of(stored[k], v) for k, v in computed.items() if k in stored}
+        return {
+            key: stored[key]
+            if key in _WORDS and isinstance(value, str) and isinstance(stored[key], str)
+            else _only_keys_of(stored[key], value)
+            for key, value in computed.items()
+            if key in stored
+        }
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         return [_only_keys_of(one, other) for one, other in zip(stored, computed, strict=True)]
     return computed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edgebench.meters.transport import NO_PERMISSION, NO_TESTER_PERMISSION
 from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -61,6 +60,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
 
 _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
+        e.DirectoryTaken,
+        "choose another directory: edgebench meters record METER --output DIR",
+    ),
+    (
         e.StoreError,
         "see whether the disk is full: df -h; or choose another directory: edgebench meters record "
         "METER --output DIR",
@@ -74,31 +77,24 @@ REFUSED_RECORDING = (
     "selftest METER --duration 60s"
 )
 """Of one that is there, and whose energy is not printed."""
-_PORT_GROUP = (
-    "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER; "
-    "then edgebench meters"
-)
-
-_TESTER_RULE = (
-    "docs/meters.md, USB testers, has a rule of udev that allows it; add it, plug the tester in "
-    "again, then edgebench meters"
-)
+_ALLOWING: dict[e.Permission, str] = {
+    e.Permission.SERIAL_PORT: "join the group of serial ports, then log in again: sudo usermod -aG "
+    "dialout $USER; then edgebench meters",
+    e.Permission.USB_TESTER: "docs/meters.md, USB testers, has a rule of udev that allows it; add "
+    "it, plug the tester in again, then edgebench meters",
+}
+"""By the permission that the user lacks."""
 
 
 def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command, which may have its action: `meters record`."""
-    if isinstance(error, e.NoSuchMeter) and NO_PERMISSION in str(error):
-        return _PORT_GROUP
-    if isinstance(error, e.NoSuchMeter) and NO_TESTER_PERMISSION in str(error):
-        return _TESTER_RULE
+    if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
+        return _ALLOWING[error.permission]
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if type(error) is e.UsageError and command:
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
     is_of_meters = command.split()[:1] == ["meters"]
-    is_taken = any(word in str(error).lower() for word in ("exist", " already: "))
-    if is_of_meters and isinstance(error, e.StoreError) and is_taken:
-        return "choose another directory: edgebench meters record METER --output DIR"
     hints = (*_OF_METERS, *_HINTS) if is_of_meters else _HINTS
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

@@ -38,6 +38,8 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
     >>> from edgebench.host.result.metrics import METRICS
     >>> format_metric(METRICS["latency_ns.p50"], 1_234_567)
     '1.23 ms'
+    >>> format_metric(METRICS["throughput_per_s"], 18_437.9)
+    '18,438/s'
     """
     if value is None:
         return ABSENT
@@ -47,7 +49,9 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
         return format_duration(value)
     if metric.quantity is Quantity.ENERGY_J:
         return format_joules(value, half_width)
-    return format_watts(value) if metric.quantity is Quantity.POWER_W else f"{value:.5g}"
+    if metric.quantity is Quantity.POWER_W:
+        return format_watts(value)
+    return f"{value:,.5g}/s" if metric.quantity is Quantity.RATE else f"{value:.5g}"
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:

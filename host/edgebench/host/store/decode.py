@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.host.store.recording import open_recording, write_power
-from edgebench.meters.spool import DAMAGED
+from edgebench.host.store.recording import Decoded, decode, open_recording
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 RATIO_TOLERANCE = 1e-9
@@ -23,14 +21,14 @@ SINGLE_TOLERANCE = 1e-6
 """Tolerance of columns in single precision."""
 
 
-def decode_into(directory: Path, spool: Path) -> PowerFacts:
+def decode_into(directory: Path, spool: Path) -> Decoded:
     """The samples of raw bytes, into another directory.
 
     Raises:
         StoreError: the bytes cannot be read, or the samples not be written.
     """
     try:
-        return write_power(directory, open_recording(spool))
+        return decode(directory, open_recording(spool))
     except OSError as exc:
         raise StoreError(f"recording not decoded: {exc.strerror or exc}: {spool}") from exc
 
@@ -44,10 +42,10 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
     if not (spool.exists() and stored.exists()):
         return None
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
-        loss = decode_into(Path(folder), spool).loss
-        is_damaged = loss.trouble is not None and loss.trouble.startswith(DAMAGED)
-        if is_damaged and loss.trouble != read_power_facts(directory).loss.trouble:
-            return loss.trouble
+        decoded = decode_into(Path(folder), spool)
+        trouble = decoded.facts.loss.trouble
+        if decoded.is_damaged and trouble != read_power_facts(directory).loss.trouble:
+            return trouble
         if not have_same_rows(stored, Path(folder) / POWER_FILE):
             return f"not what {spool.relative_to(directory)} decodes to"
     return None

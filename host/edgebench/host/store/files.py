@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import Traces
-from edgebench.host.analysis.thermal.telemetry import Telemetry, split_by_sensor
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
@@ -153,7 +153,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
     )
 
 
-def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
+def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
     """The telemetry of a run, by sensor; empty where nothing was sampled.
 
     Raises:
@@ -162,7 +162,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
     absent = {item.sensor: item.reason for item in facts.absent}
     path = directory / TELEMETRY_FILE
     if not path.exists():
-        return Telemetry({}, facts.constants, absent)
+        return TelemetryTrace({}, facts.constants, absent)
     table = read_table(path)
     try:
         time_ns = table["time_ns"].to_numpy().astype(np.int64)
@@ -172,7 +172,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> Telemetry:
         found = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
     except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as exc:
         raise RunDamaged(f"telemetry is damaged: {' '.join(str(exc).split())[:200]}") from exc
-    return Telemetry(found, facts.constants, absent)
+    return TelemetryTrace(found, facts.constants, absent)
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:

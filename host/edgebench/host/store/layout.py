@@ -99,8 +99,9 @@ class Store:
         Raises:
             StoreError: it is not readable, or of a newer version than this one can read.
         """
+        document = self.document(run_id)
         try:
-            return from_document(self.document(run_id))
+            return from_document(document)
         except RunDamaged as exc:
             raise RunDamaged(f"{exc}: {self.directory(run_id) / RUN_FILE}") from exc
 

@@ -50,7 +50,16 @@ def open_recording(path: Path, trouble: str | None = None) -> Recording:
         return Recording(path, UNKNOWN, trouble or f"{DAMAGED}: nothing says of which")
 
 
-def write_power(directory: Path, recording: Recording) -> PowerFacts:
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The samples that a recording's bytes gave."""
+
+    facts: PowerFacts
+    is_damaged: bool
+    """Whether the bytes are not as the meter gave them, as far as they could be decoded."""
+
+
+def decode(directory: Path, recording: Recording) -> Decoded:
     """Decode a recording into power.parquet, a row group at a time.
 
     What cannot be decoded ends it there, and is its trouble: a meter's bytes cost no run.
@@ -59,9 +68,15 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
         OSError: the recording cannot be read, or the file not written.
     """
     decoding = _Decoding(recording)
-    return write_blocks(
+    facts = write_blocks(
         directory, recording.header, decoding.blocks(), decoding.loss, decoding.envelope
     )
+    return Decoded(facts, decoding.is_damaged or recording.header is UNKNOWN)
+
+
+def write_power(directory: Path, recording: Recording) -> PowerFacts:
+    """Decode a recording into power.parquet, as `decode`."""
+    return decode(directory, recording).facts
 
 
 @dataclass(slots=True)
@@ -70,6 +85,7 @@ class _Decoding:
 
     recording: Recording
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
+    is_damaged: bool = False
     _decoder: Decoder | None = None
     _damage: str | None = None
     _torn_bytes: int = 0
@@ -84,7 +100,9 @@ class _Decoding:
             yield from self._noted(partial(decoder.feed, packet), packet.last_rx_ns)
             if self._damage is not None:
                 break
-        self._damage, self._torn_bytes = self._damage or packets.damage, packets.torn_bytes
+        self._torn_bytes = packets.torn_bytes
+        if self._damage is None and packets.damage is not None:
+            self._damage, self.is_damaged = packets.damage, True
         yield from self._noted(decoder.finish, None)
 
     def loss(self) -> LossReport:
@@ -117,6 +135,7 @@ class _Decoding:
             return act()
         except Exception as exc:  # struct's, msgpack's, numpy's; ours are told apart below
             said = " ".join(str(exc).split())[:200] or type(exc).__name__
-            known = isinstance(exc, MeasurementError)
-            self._damage = self._damage or (said if known else f"{DAMAGED}: {said}")
+            if self._damage is None:
+                self.is_damaged = not isinstance(exc, MeasurementError)
+                self._damage = f"{DAMAGED}: {said}" if self.is_damaged else said
             return otherwise

@@ -1,4 +1,4 @@
-"""Reports of an FNIRSI tester to samples, on the tester's own beat."""
+"""Turns reports of an FNIRSI tester into samples on the tester's own clock."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from edgebench.protocol.codec import from_plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FnirsiSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     is_reversed: bool
     limit_v: float
     limit_a: float
-    """What the tester can measure, in either direction."""
+    """Highest current that the tester measures, in either direction."""
 
 
 class FnirsiDecoder(UniformDecoder):
-    """Places whole reports one behind the other; those that never came show in the rate."""
+    """Places whole reports in sequence; those that never came show in the rate."""
 
     def __init__(self, settings: FnirsiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -35,7 +35,7 @@ class FnirsiDecoder(UniformDecoder):
         """The first report with samples came: it holds garbage."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         blocks = []
         for report, skipped_bytes in self._framer.feed(packet.data):
             self._lose(skipped_bytes)
@@ -77,6 +77,6 @@ class FnirsiDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> FnirsiDecoder:
-    """The decoder for a recording of an FNIRSI tester."""
+    """Decoder for a recording of an FNIRSI tester."""
     settings = from_plain(header.facts, FnirsiSettings)
     return FnirsiDecoder(settings, header.capability.rate_hz)

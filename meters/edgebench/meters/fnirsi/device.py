@@ -22,7 +22,7 @@ from edgebench.meters.hid import HidDevice, HidTransport, choose_device
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.transport import Transport
+from edgebench.meters.transport import Dialog, Transport, run_dry
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -50,45 +50,33 @@ _ASSUMED = "assumed: no data sheet of FNIRSI's was at hand"
 """If a tester is worse than this, the stated uncertainty is too small."""
 
 
-class KeepAlive:
+class KeepAlive(Dialog):
     """A transport to a tester that would fall silent after a second."""
 
     def __init__(self, transport: Transport, device: HidDevice) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self.device = device
         self._told_s = 0.0
 
     def start(self) -> None:
-        """Have it send from now on."""
+        """Start the stream."""
         self.stop()
         self.write(command(INIT))
         self._tell()
 
     def stop(self) -> None:
-        """Let it fall silent."""
-        deadline_s = time.monotonic() + _ANSWER_S
-        while self._transport.read(_QUIET_S):
-            if time.monotonic() > deadline_s:
-                raise TargetError(
-                    f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
-                )
+        """Wait until the stream has run dry."""
+        complaint = f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
+        run_dry(self._transport, complaint, _ANSWER_S)
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come; tells the tester to go on."""
+        """Bytes that have arrived; tells the tester to go on."""
         if time.monotonic() - self._told_s > _AWAKE_S:
             self._tell()
-        return self._transport.read(timeout_s)
-
-    def write(self, data: bytes) -> None:
-        """Send one report."""
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Let go."""
-        self._transport.close()
+        return super().read(timeout_s)
 
     def first_power_w(self) -> float:
-        """What flows now, to see who answers at all.
+        """Power now, to see whether a tester answers at all.
 
         Raises:
             TargetError: nobody does, or it is something else.
@@ -175,7 +163,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
 
 
 def make_meter(options: Options) -> Fnirsi:
-    """From a path or a serial number, if any, and options."""
+    """Meter by path or serial number, if any, and options."""
     rate_hz = options.number("rate", RATE_HZ) or 0.0
     low_hz, high_hz = _RATE_LIMITS_HZ
     if not low_hz <= rate_hz <= high_hz:

@@ -24,7 +24,7 @@ from edgebench.meters.hid import REPORT_BYTES
 
 INIT, START = 0x81, 0x82
 SAMPLES = 4
-"""In a report."""
+"""Samples in a report."""
 _MARK, _DATA = 0xAA, 0x04
 _SAMPLE = np.dtype(
     [
@@ -63,13 +63,13 @@ def checksum(report: bytes) -> int:
 
 
 def command(number: int) -> bytes:
-    """The report that says this to the tester."""
+    """Report that carries a command to the tester."""
     report = bytes([_MARK, number]).ljust(REPORT_BYTES - 1, b"\0")
     return report + bytes([checksum(report)])
 
 
 def is_data(report: bytes) -> bool:
-    """Whether it holds samples; testers send others too."""
+    """Whether a report holds samples; testers send others too."""
     return report[1] == _DATA
 
 
@@ -81,10 +81,10 @@ def samples_of(report: bytes) -> tuple[Floats, Floats]:
 
 @dataclass(slots=True)
 class ReportFramer:
-    """Finds whole reports among the bytes; those with a wrong checksum are none."""
+    """Finds whole reports with a correct checksum in a byte stream."""
 
     _skipped_bytes: int = 0
-    """Since the last report that was found."""
+    """Bytes since the last report that was found."""
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:

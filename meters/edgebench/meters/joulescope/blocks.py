@@ -22,18 +22,18 @@ from edgebench.protocol.errors import MeasurementError
 
 CURRENT, VOLTAGE, POWER = "s/i/!data", "s/v/!data", "s/p/!data"
 KEYS = ("sample_id", "utc", "sample_rate", "decimate_factor", "time_map", "data")
-"""Of a published block, the ones that are kept."""
+"""Keys of a published block that are kept."""
 INPUT_COUNT = 4
 _MESSAGE_MAX_BYTES = 1 << 26
 
 
 def input_topic(place: int) -> str:
-    """Data of a digital input."""
+    """Topic of a digital input's data."""
     return f"s/gpi/{place}/!data"
 
 
 def control_topic(data_topic: str) -> str:
-    """What switches a signal on and off."""
+    """Topic that switches a signal on and off."""
     return data_topic.replace("!data", "ctrl")
 
 
@@ -51,7 +51,7 @@ class Block:
 
     @property
     def end_tick(self) -> int:
-        """Where the next block should begin."""
+        """Tick at which the next block should begin."""
         return self.first_tick + self.step * len(self.values)
 
 
@@ -64,13 +64,13 @@ def pack(topic: str, block: Mapping[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """Bytes of a recording to blocks, wherever they were cut."""
+    """Turns the bytes of a recording into blocks, wherever they were cut."""
 
     def __init__(self) -> None:
         self._unpacker = msgpack.Unpacker(max_buffer_size=_MESSAGE_MAX_BYTES)
 
     def feed(self, data: bytes) -> Iterator[Block]:
-        """The blocks that are complete now.
+        """Blocks that are complete now.
 
         Raises:
             MeasurementError: these are no blocks.

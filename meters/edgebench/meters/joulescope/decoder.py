@@ -1,4 +1,4 @@
-"""Blocks of a Joulescope to samples: power with the current, voltage and inputs of its moments.
+"""Turns blocks of a Joulescope into samples: power, with current, voltage and inputs at its times.
 
 Power is multiplied in the instrument, at its own rate, before it is decimated: it is the master,
 and the other signals are looked up at its ticks. They come in blocks of their own, so a block of
@@ -31,7 +31,7 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulescopeSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     input_count: int
     """Digital inputs that are recorded."""
@@ -56,7 +56,7 @@ class JoulescopeDecoder(UniformDecoder):
         self._next_tick = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         has_power = False
         for block in self._unpacker.feed(packet.data):
             if block.topic == POWER:
@@ -68,7 +68,7 @@ class JoulescopeDecoder(UniformDecoder):
         return self._ready(is_last=False)
 
     def finish(self) -> list[SampleBlock]:
-        """What waited for other signals."""
+        """Samples that waited for other signals."""
         return self._ready(is_last=True)
 
     def _take(self, block: Block, rx_ns: int) -> bool:
@@ -130,6 +130,6 @@ class JoulescopeDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> JoulescopeDecoder:
-    """The decoder for a recording of a Joulescope."""
+    """Decoder for a recording of a Joulescope."""
     settings = from_plain(header.facts, JoulescopeSettings)
     return JoulescopeDecoder(settings, header.capability.rate_hz)

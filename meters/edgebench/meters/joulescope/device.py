@@ -39,7 +39,7 @@ _ASSUMED = "assumed for any of its ranges: see the data sheet of yours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulescopeSetup:
-    """What is asked for."""
+    """Options of the user."""
 
     serial: str = ""
     """Serial number of the one that is meant; empty: the only one."""
@@ -116,7 +116,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
 
 
 def make_meter(options: Options) -> Joulescope:
-    """From `002557,rate=100k,inputs=1,power`; without a serial number, the only one there is."""
+    """Meter by `002557,rate=100k,inputs=1,power`; without a serial number, the only one."""
     rate_hz = options.rate("rate", RATE_HZ)
     if rate_hz not in RATES_HZ:
         raise UsageError(

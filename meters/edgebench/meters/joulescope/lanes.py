@@ -1,4 +1,4 @@
-"""The samples of one signal, found by their place in time: signals come in blocks of their own."""
+"""Samples of one signal, looked up by time: signals come in blocks of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Of a signal whose power does not come: no more than these are kept."""
+"""Blocks that are kept of a signal whose power does not come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,13 +20,13 @@ class Lane:
     """Blocks of a signal that are still needed."""
 
     end_tick: int | None = None
-    """Behind the last sample that came; None: nothing came."""
+    """Tick behind the last sample that came; None: nothing came."""
     _blocks: deque[Block] = field(default_factory=lambda: deque[Block](maxlen=BLOCKS_MAX))
     _last: float = 0.0
     """The last value that was given."""
 
     def add(self, block: Block) -> None:
-        """A block that came."""
+        """Append a block."""
         self._blocks.append(block)
         self.end_tick = block.end_tick
 
@@ -50,7 +50,7 @@ class Lane:
         return found
 
     def bits_at(self, wanted: Block) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """A digital input at these ticks; where it is not known, as it was before, and where."""
+        """Digital input at these ticks, and where it is unknown and therefore carried forward."""
         found = self.at(wanted)
         is_carried = np.isnan(found)
         known = np.concatenate([[self._last], found])

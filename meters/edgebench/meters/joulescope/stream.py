@@ -1,4 +1,4 @@
-"""What a Joulescope publishes, as a byte stream that a session can read.
+"""Byte stream of what a Joulescope publishes, for a session to read.
 
 The vendor's driver calls from a thread of its own; that only packs a block and puts it in line.
 A line that nobody reads ends: a lost block shows in the numbers of the next.
@@ -28,7 +28,7 @@ class JoulescopeDriver(Protocol):
     """The part of `pyjoulescope_driver.Driver` that is used."""
 
     def device_paths(self) -> list[str]:
-        """What is connected, as in u/js220/002557."""
+        """Paths of connected devices, as u/js220/002557."""
         ...
 
     def open(self, device_prefix: str, mode: Any = None, timeout: float | None = None) -> None:
@@ -71,14 +71,14 @@ class BlockStream:
         self._waiting_bytes = 0
         self._is_gone = False
         self._begun = ExitStack()
-        """What has to be undone, in the order in which it is."""
+        """Actions that undo the start, in their order."""
         self._changed = threading.Condition()
         # One object each: what is unsubscribed has to be what was subscribed.
         self._on_block: OnBlock = self._put
         self._on_removed: OnBlock = self._remove
 
     def start(self) -> None:
-        """Listen, then switch the signals on."""
+        """Subscribe, then switch the signals on."""
         with about(self._path):
             self._listen(REMOVED_TOPIC, self._on_removed)
             for topic in self._topics:
@@ -89,12 +89,12 @@ class BlockStream:
                 self._driver.publish(control, 1)
 
     def stop(self) -> None:
-        """Switch the signals off, then listen no more; of a start that failed, what it began."""
+        """Switch the signals off, then unsubscribe; of a start that failed, undo what it began."""
         with about(self._path):
             self._begun.close()  # does the rest, too, where one of them fails
 
     def read(self, timeout_s: float) -> bytes:
-        """The blocks that came."""
+        """Blocks that arrived."""
         with self._changed:
             if not self._line and not self._is_gone:
                 self._changed.wait(timeout_s)
@@ -130,7 +130,7 @@ class BlockStream:
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Errors of the vendor's driver as ours."""
+    """Translate errors of the vendor's driver into ours."""
     try:
         yield
     except (RuntimeError, OSError, ValueError) as exc:

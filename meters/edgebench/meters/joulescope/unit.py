@@ -36,7 +36,7 @@ class JoulescopeUnit:
     def __init__(self, driver: JoulescopeDriver) -> None:
         self.driver = driver
         self.path = ""
-        """Where the driver has it, as u/js220/002557; empty until it is taken."""
+        """Path by which the driver has it, as u/js220/002557; empty until it is taken."""
         self.ranges_before: dict[str, Any] = {}
         """Ranges that a recording found, by topic, and that are not put back yet."""
 
@@ -54,7 +54,7 @@ class JoulescopeUnit:
         """Open the instrument as it is.
 
         Args:
-            serial: Of the one that is meant; empty: the only one.
+            serial: Serial number of the one that is meant; empty: the only one.
 
         Raises:
             TargetError: there is none, or it cannot be opened.
@@ -114,7 +114,7 @@ class JoulescopeUnit:
                 del self.ranges_before[topic]
 
     def close(self) -> None:
-        """Give it back, and let go of USB."""
+        """Give the instrument back, and release USB."""
         with suppress(TargetError):  # a recording could not be ended
             self.put_back()
         with suppress(RuntimeError, OSError, ValueError):  # it is gone: nothing to give back

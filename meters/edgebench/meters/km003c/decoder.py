@@ -1,4 +1,4 @@
-"""Messages of a KM003C to samples: readings that were asked for, or the tester's own queue."""
+"""Turns messages of a KM003C into samples: polled readings, or the tester's own queue."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ BACKLOG_TICKS = 10 * SEQUENCE_HZ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Km003cSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     is_reversed: bool = False
     is_queue: bool = False
 
 
 class ReadingDecoder(PolledDecoder):
-    """An answer to a point."""
+    """One point per answer."""
 
     def __init__(self, header: Header, settings: Km003cSettings) -> None:
         super().__init__(header)
@@ -81,7 +81,7 @@ class QueueDecoder(UniformDecoder):
         self._last_rx_ns = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples of an answer."""
+        """Samples of an answer."""
         self._last_rx_ns = packet.last_rx_ns
         try:
             samples = samples_of(packet.data)
@@ -143,7 +143,7 @@ class QueueDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """The decoder for a recording of a KM003C."""
+    """Decoder for a recording of a KM003C."""
     settings = from_plain(header.facts, Km003cSettings)
     if settings.is_queue:
         return QueueDecoder(settings, header.capability.rate_hz)

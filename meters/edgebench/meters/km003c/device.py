@@ -1,4 +1,4 @@
-"""A KM003C: found, asked for readings, or for its own queue of them.
+"""KM003C: polled for readings, or asked for its own queue of them.
 
     readings   GET_DATA ADC for each, on the host's clock, to 500 a second
     queue      CONNECT · START_GRAPH · GET_DATA ADC_QUEUE, again and again · STOP_GRAPH
@@ -42,6 +42,7 @@ from edgebench.meters.km003c.messages import (
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading, timed
 from edgebench.meters.stream import StreamSession
+from edgebench.meters.transport import Dialog
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -56,7 +57,7 @@ _FETCH_S = 0.02
 """Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
-"""So many may be left of whoever asked before."""
+"""Messages that may be left of whoever asked before."""
 _QUIET_S = 0.02
 _ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
 """If a tester is worse than this, the stated uncertainty is too small."""
@@ -64,18 +65,18 @@ _ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Km003cSetup:
-    """What is asked for."""
+    """Options of the user."""
 
     rate_hz: float = RATE_HZ
     is_queue: bool = False
     is_reversed: bool = False
 
 
-class Km003cDialog:
-    """Questions, each with the answer that has its number."""
+class Km003cDialog(Dialog):
+    """Questions, each matched with its answer by number."""
 
     def __init__(self, transport: BulkTransport, answer_s: float) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self.texts = transport.texts
         self._answer_s = answer_s
         self._number = 0
@@ -113,11 +114,11 @@ class Km003cDialog:
             raise TargetError(f"no KM003C answers: {said} in {self._answer_s:g} s") from exc
 
     def reading(self) -> Reading:
-        """One, with the middle of the time it took."""
+        """One reading, at the middle of the time it took."""
         return timed(lambda: self.ask(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:
-        """Have it fill its queue.
+        """Let the tester fill its queue.
 
         Raises:
             TargetError: it refuses.
@@ -128,7 +129,7 @@ class Km003cDialog:
         self.ask(GET_DATA, ADC_QUEUE)  # what is left of an earlier recording
 
     def stop_graph(self) -> None:
-        """Have it stop."""
+        """Let the tester stop filling its queue."""
         self.ask(STOP_GRAPH)
 
     def read(self, timeout_s: float) -> bytes:
@@ -137,10 +138,6 @@ class Km003cDialog:
         message = self.ask(GET_DATA, ADC_QUEUE)
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
         return message if is_data else b""
-
-    def close(self) -> None:
-        """Let go."""
-        self._transport.close()
 
 
 class Km003c(InstrumentMeter[Km003cDialog]):
@@ -227,7 +224,7 @@ def _has_samples(message: bytes) -> bool:
 
 
 def make_meter(options: Options) -> Km003c:
-    """From a serial number, if any, and options."""
+    """Meter by serial number, if any, and options."""
     is_queue = options.switch("queue")
     rate_hz = options.number("rate", max(QUEUE_RATES_HZ) if is_queue else RATE_HZ) or 0.0
     if is_queue and rate_hz not in QUEUE_RATES_HZ:
@@ -243,7 +240,7 @@ def make_meter(options: Options) -> Km003c:
 
 
 def connect(serial: str = "", backend: object = None) -> BulkTransport:
-    """A transport to the only tester, or to the one with this serial number."""
+    """Transport to the only tester, or to the one with this serial number."""
     return BulkTransport(
         find_device(MODELS, serial, backend),
         interface=_INTERFACE,

@@ -24,7 +24,7 @@ from edgebench.meters.base import Floats
 CONNECT, ACCEPT, GET_DATA, START_GRAPH, STOP_GRAPH, PUT_DATA = 0x02, 0x05, 0x0C, 0x0E, 0x0F, 0x41
 ADC, ADC_QUEUE = 0x0001, 0x0002
 QUEUE_RATES_HZ = (2, 10, 50, 1000)
-"""By the number that START_GRAPH takes."""
+"""Rates of the queue, by the number that START_GRAPH takes."""
 SEQUENCE_HZ = 1000
 SEQUENCE_SIZE = 1 << 16
 MICRO = 1e-6

@@ -52,7 +52,7 @@ class AsciiReader:
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """What is whole now; of what is last, a line without an end is not."""
+        """Items that are whole now; a last line without an end is none."""
         text = self._rest + data.translate(None, b"\0\r")
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]

@@ -74,13 +74,14 @@ class BinaryReader:
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """What is whole now."""
+        """Items that are whole now."""
         items: list[Item] = []
         self._rest += data
         while not self._is_over and (start := _START.search(self._rest, self._searched)):
             place = start.start()
             record = _RECORD.match(self._rest, place)
-            if record is None and len(self._rest) - place < self._longest(place):
+            longest = _FRAME_BYTES + _PAYLOAD_BYTES.get(self._rest[place + 1], 0)
+            if record is None and len(self._rest) - place < longest:
                 self._searched = place
                 return items + (self._samples(self._rest[:place]) if is_last else [])
             items += self._samples(self._rest[:place])
@@ -104,9 +105,6 @@ class BinaryReader:
             return [Hole(len(rest) // WORD_BYTES)]
         return self._samples(rest[: len(rest) // WORD_BYTES * WORD_BYTES])
 
-    def _longest(self, place: int) -> int:
-        return _FRAME_BYTES + _PAYLOAD_BYTES.get(self._rest[place + 1], 0)
-
     def _samples(self, raw: bytes) -> list[Item]:
         if not raw:
             return []
@@ -125,7 +123,9 @@ class BinaryReader:
         if kind == 0xF1:
             return [ErrorMessage(payload.decode("ascii", "replace").strip())]
         if kind == 0xF3:
-            return [_stamp(payload)]
+            word = int.from_bytes(payload[:4], "big")
+            time_ms, is_overflow = word & ~_OVERFLOW_BIT, bool(word & _OVERFLOW_BIT)
+            return [Stamp(time_ms, payload[4] / 100, is_overflow)]
         if kind == 0xF4:
             self._is_over = True
             return [End()]
@@ -136,8 +136,3 @@ class BinaryReader:
         if kind == 0xF7:
             return [SupplyVoltage(int.from_bytes(payload, "big") / 1000)]
         return []
-
-
-def _stamp(payload: bytes) -> Stamp:
-    word = int.from_bytes(payload[:4], "big")
-    return Stamp(word & ~_OVERFLOW_BIT, payload[4] / 100, bool(word & _OVERFLOW_BIT))

@@ -1,4 +1,4 @@
-"""What a PowerShield can do, and how far its values may be from the truth.
+"""Capability and uncertainty of a PowerShield.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A, p. 23-24: ranges, accuracy, bandwidth
 and the voltage drop. The step of a value is the format's.
@@ -23,12 +23,12 @@ _FINEST = {binary.RADIX: 8, text.RADIX: 10}
 
 
 def highest_current_a(setup: Lpm01aSetup) -> float:
-    """Of the measuring range; above it the accuracy is not given."""
+    """End of the measuring range; above it the accuracy is not given."""
     return _STATIC_MAX_A if setup.is_static else _DYNAMIC_MAX_A
 
 
 def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
-    """Of a unit that is set up like this."""
+    """Capability of a unit that is set up like this."""
     return Capability(
         driver=name,
         channels=(Channel("supply", "what the meter supplies"),),

@@ -1,4 +1,4 @@
-"""Bytes of a PowerShield to samples: either format, placed by its stamps."""
+"""Turns the bytes of a PowerShield into samples: either format, placed by its stamps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lpm01aDecoder(UniformDecoder):
         """The last sample, until it is known whether an edge comes right behind it."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         blocks = self._take(self._reader.feed(packet.data))
         if self._is_begun:
             # With samples that are held back a packet looks late; the one with a stamp counts.
@@ -52,7 +52,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """What was held back for more bytes."""
+        """Samples that were held back for more bytes."""
         blocks = self._take(self._reader.feed(b"", is_last=True))
         placed = self._stamps.finish()
         blocks += self._blocks(placed) if placed else []
@@ -60,7 +60,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks + ([self._block(held, np.zeros(1, np.bool_))] if held else [])
 
     def loss(self) -> LossReport:
-        """How complete the recording is, so far."""
+        """Completeness of the recording so far."""
         return replace(super().loss(), trouble=self._trouble)
 
     def _take(self, items: list[Item]) -> list[SampleBlock]:
@@ -87,7 +87,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """What power computed with the voltage that was set is, at this one."""
+        """Flag of powers computed with the voltage that was set, at this one."""
         if self.settings.setup.is_energy:
             return Flag.NONE  # the meter multiplied by what it measures itself
         if voltage_v < self.settings.supply_v - DROP_V:
@@ -95,7 +95,7 @@ class Lpm01aDecoder(UniformDecoder):
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
     def _blocks(self, placed: PlacedValues) -> list[SampleBlock]:
-        """What is complete: the last sample is not, where the one behind it says its level."""
+        """Complete samples: the last is not, where the one behind it tells its level."""
         if self.settings.setup.events is not EventEdge.RISING:
             return [self._block(placed, placed.is_edge)]
         waiting = joined(self._held, placed)
@@ -145,5 +145,5 @@ def _trouble(item: PowerDown | ErrorMessage | End) -> str:
 
 
 def make_decoder(header: Header) -> Lpm01aDecoder:
-    """The decoder for a recording of a PowerShield."""
+    """Decoder for a recording of a PowerShield."""
     return Lpm01aDecoder(from_plain(header.facts, Lpm01aSettings))

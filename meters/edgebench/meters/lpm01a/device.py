@@ -37,7 +37,7 @@ from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
 
 USB_ID = (0x0483, 0x5740)
-"""Of every serial port that is made with ST's software, too: what answers is asked who it is."""
+"""USB id of every serial port that is made with ST's software: what answers is asked who it is."""
 BAUD_RATE = 3_686_400
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
@@ -118,7 +118,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         dialog.ask("htc")
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
-        """What is going to be set, or what the unit says that is set."""
+        """Voltage that is going to be set, or that the unit says is set."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
         self._take(dialog)

@@ -12,14 +12,12 @@ power_manager.py; zissis-pap/x-nucleo-lpm01a-gui, core/protocol.py.
 from __future__ import annotations
 
 import re
-import time
 
-from edgebench.meters.transport import Transport
+from edgebench.meters.transport import Dialog, Transport, read_until, run_dry
 from edgebench.protocol.errors import TargetError
 
 ANSWER_S = 3.0
 _QUIET_S = 0.1
-_HEARD_MAX_BYTES = 1 << 20
 _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
 
@@ -27,28 +25,20 @@ class Lpm01aRefusal(TargetError):
     """The unit answers, and says no."""
 
 
-class Lpm01aDialog:
-    """A transport that can ask, and keeps what it read behind an answer for the next read."""
+class Lpm01aDialog(Dialog):
+    """Asks, and keeps what it read behind an answer for the next read."""
 
     def __init__(self, transport: Transport, answer_s: float = ANSWER_S) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._answer_s = answer_s
         self._ahead = b""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come."""
+        """Bytes that have arrived."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
-        return self._transport.read(timeout_s)
-
-    def write(self, data: bytes) -> None:
-        """Send in one piece."""
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Let go."""
-        self._transport.close()
+        return super().read(timeout_s)
 
     def ask(self, command: str) -> str:
         """Send a command; what its acknowledgement says behind the command's own words.
@@ -60,7 +50,7 @@ class Lpm01aDialog:
         self.write(command.encode() + b"\n")
         name = re.escape(command.split()[0].encode())
         answer = re.compile(rb"(?:(ack)\s+%s|err(?:or)?)\b([^\r\n]*)\r?\n" % name)
-        heard = self._until(answer, self._answer_s)
+        heard = read_until(self._transport, answer, self._answer_s)
         match = answer.search(heard)
         if match is None:
             raise TargetError(
@@ -68,7 +58,8 @@ class Lpm01aDialog:
                 f"{self._answer_s:g} s, without ack or error"
             )
         if not match[1]:
-            raise Lpm01aRefusal(f"LPM01A refuses `{command}`: {self._detail(heard)}")
+            reason = self._reason(heard)
+            raise Lpm01aRefusal(f"LPM01A refuses `{command}`: {reason}")
         self._ahead = heard[match.end() :]
         text = match[2].decode("ascii", "replace").strip()
         return text.removeprefix(command.partition(" ")[2]).strip()
@@ -96,21 +87,10 @@ class Lpm01aDialog:
         """
         self._ahead = b""
         self.write(b"stop\n")
-        deadline_s = time.monotonic() + self._answer_s
-        while self._transport.read(_QUIET_S):
-            if time.monotonic() > deadline_s:
-                raise TargetError(
-                    f"LPM01A does not stop: it still sends after {self._answer_s:g} s"
-                )
+        complaint = f"LPM01A does not stop: it still sends after {self._answer_s:g} s"
+        run_dry(self._transport, complaint, self._answer_s)
 
-    def _detail(self, heard: bytes) -> str:
+    def _reason(self, heard: bytes) -> str:
         """The reason stands on the line behind; old firmware gives none."""
-        heard += b"" if _DETAIL.search(heard) else self._until(_DETAIL, _QUIET_S)
-        detail = _DETAIL.search(heard)
+        detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, heard))
         return detail[1].decode("ascii", "replace").strip() if detail else "it gives no reason"
-
-    def _until(self, wanted: re.Pattern[bytes], timeout_s: float) -> bytes:
-        heard, deadline_s = b"", time.monotonic() + timeout_s
-        while not wanted.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
-            heard = (heard + self._transport.read(left_s))[-_HEARD_MAX_BYTES:]
-        return heard

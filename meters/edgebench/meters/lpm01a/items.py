@@ -1,4 +1,4 @@
-"""What a PowerShield's stream is made of, whichever format it has on the wire."""
+"""Items of a PowerShield's stream, whichever format it has on the wire."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Stamp:
     """The meter's own time, which it sends once a second among the samples."""
 
     time_ms: int
-    """Since the recording began."""
+    """Time since the recording began."""
     buffer_ratio: float
-    """How full its buffer is, 0…1."""
+    """Share of its buffer that is full, 0…1."""
     is_overflow: bool = False
-    """Its buffer was too full: samples are lost."""
+    """Samples are lost, as its buffer was too full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Hole:
     """Bytes that mean nothing: samples are lost here."""
 
     count: int
-    """At least."""
+    """Samples lost at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class PowerDown:
 
 @dataclass(frozen=True, slots=True)
 class SupplyVoltage:
-    """What the meter says of the device's supply."""
+    """Voltage of the device's supply, as the meter says."""
 
     voltage_v: float
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """What went wrong, in the meter's words."""
+    """Error, in the meter's words."""
 
     text: str
 

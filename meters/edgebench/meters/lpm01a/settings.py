@@ -16,7 +16,7 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Without an end; 10 kHz of text last a second."""
+"""Highest rate of text without an end; 10 kHz last a second."""
 
 
 class EventEdge(Enum):
@@ -28,7 +28,7 @@ class EventEdge(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSetup:
-    """What is asked for."""
+    """Options of the user."""
 
     rate_hz: int
     supply_v: float | None = None
@@ -37,7 +37,7 @@ class Lpm01aSetup:
     """Energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
     is_static: bool = False
-    """Up to 200 mA, for a current that does not change."""
+    """Range to 200 mA, for a current that does not change."""
     is_high: bool = False
     """The unit's mode for high current, instead of its best resolution."""
     events: EventEdge | None = None
@@ -47,7 +47,7 @@ class Lpm01aSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lpm01aSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     setup: Lpm01aSetup
     supply_v: float
@@ -55,7 +55,7 @@ class Lpm01aSettings:
 
 
 def parse_setup(options: Options) -> Lpm01aSetup:
-    """From the options of a meter's address.
+    """Parse the options of a meter's address.
 
     Raises:
         UsageError: a value is none, or the unit can not do that.

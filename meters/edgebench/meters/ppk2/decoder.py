@@ -1,4 +1,4 @@
-"""Bytes of a PPK2 to samples: framing, calibration, the filter over range switches, losses."""
+"""Turns the bytes of a PPK2 into samples: framing, calibration, range-switch filter, losses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADC = np.uint32((1 << 14) - 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ppk2Settings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     calibration: Calibration
     supply_v: float
@@ -49,17 +49,17 @@ class Ppk2Decoder(UniformDecoder):
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples that are complete now."""
+        """Samples that are complete now."""
         blocks = [self._block(run) for run in self._framer.feed(packet.data)]
         self.timeline.arrive(packet.last_rx_ns)
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """What was held back for more bytes."""
+        """Samples that were held back for more bytes."""
         return [self._block(run) for run in self._framer.feed(b"", is_last=True)]
 
     def loss(self) -> LossReport:
-        """How complete the recording is, so far: the counter tells a loss modulo 64 only."""
+        """Completeness of the recording so far; the counter shows a loss modulo 64 only."""
         desync_count, is_lossy = self._framer.desync_count, self.timeline.lost_count > 0
         return replace(
             super().loss(),
@@ -99,5 +99,5 @@ class Ppk2Decoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Ppk2Decoder:
-    """The decoder for a recording of a PPK2."""
+    """Decoder for a recording of a PPK2."""
     return Ppk2Decoder(from_plain(header.facts, Ppk2Settings))

@@ -1,4 +1,4 @@
-"""The PPK2 itself: found, asked for its calibration, set, started and stopped.
+"""PPK2: identified by its calibration, set, started and stopped.
 
 Source: commands: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; NordicSemiconductor/
 pc-nrfconnect-ppk, src/constants.ts (opcodes).
@@ -6,7 +6,7 @@ pc-nrfconnect-ppk, src/constants.ts (opcodes).
 
 from __future__ import annotations
 
-import time
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,14 @@ from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.ppk2.metadata import END, Metadata, parse_metadata
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.transport import Connect, SerialTransport, Transport, find_port
+from edgebench.meters.transport import (
+    Connect,
+    SerialTransport,
+    Transport,
+    find_port,
+    read_until,
+    run_dry,
+)
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -28,15 +35,15 @@ USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
 """Ignored by the unit."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
-"""At its output as a source, and at its input as an ampere meter.
+"""Voltages at its output as a source, and at its input as an ampere meter.
 
 Source: Nordic, PPK2 user guide.
 """
 _START, _STOP, _POWER, _MODE, _SUPPLY, _METADATA = 0x06, 0x07, 0x0C, 0x11, 0x0D, 0x19
 _AMPERE_METER, _SOURCE = 1, 2
-_QUIET_S = 0.1
 _ANSWER_S = 2.0
 _ATTEMPTS = 2
+_END = re.compile(re.escape(END))
 _ACCURACY = (0.10, 0.10, 0.10, 0.10, 0.15)
 _RESOLUTION_A = (0.2e-6, 0.5e-6, 5e-6, 50e-6, 1e-3)
 _TABLE = "Nordic, PPK2 user guide, typical; nobody guarantees it"
@@ -56,7 +63,7 @@ _LIMITS = tuple(
     CurrentLimit(limit_a=limit_a, range=place, reference="about, where it changes the range")
     for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, 1.0))
 )
-"""Where each range ends and the next begins; for the last, the highest current Nordic allows."""
+"""Ends of the ranges, about; of the last one, the highest current that Nordic allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +174,7 @@ class Ppk2(InstrumentMeter[Transport]):
 
 
 def make_meter(options: Options) -> Ppk2:
-    """From `/dev/ttyACM0,supply=3.3,source,power`; without a port, the only unit there is."""
+    """Meter by `/dev/ttyACM0,supply=3.3,source,power`; without a port, the only unit."""
     setup = Ppk2Setup(
         supply_v=options.number("supply"),
         is_source=options.switch("source"),
@@ -184,21 +191,13 @@ def _ask(transport: Transport) -> Metadata:
         transport.write(bytes([_STOP]))
         _drain(transport, "no PPK2 answers: this port")
         transport.write(bytes([_METADATA]))
-        answer, deadline_s = b"", time.monotonic() + _ANSWER_S
-        while END not in answer and (left_s := deadline_s - time.monotonic()) > 0:
-            answer += transport.read(left_s)
+        answer = read_until(transport, _END, _ANSWER_S)
         if END in answer:
             return parse_metadata(answer)
     raise TargetError(f"no PPK2 answers: {len(answer)} bytes in {_ANSWER_S:g} s, without an end")
 
 
 def _drain(transport: Transport, who: str) -> None:
-    """Read what is on its way; a console or another instrument never falls silent.
-
-    Raises:
-        TargetError: it goes on.
-    """
-    deadline_s = time.monotonic() + _ANSWER_S
-    while transport.read(_QUIET_S):
-        if time.monotonic() > deadline_s:
-            raise TargetError(f"{who} still sends {_ANSWER_S:g} s after it was told to stop")
+    """Read what is on its way; a console or another instrument never falls silent."""
+    after = f"{_ANSWER_S:g} s after it was told to stop"
+    run_dry(transport, f"{who} still sends {after}", _ANSWER_S)

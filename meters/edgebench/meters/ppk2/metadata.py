@@ -1,4 +1,4 @@
-"""What a PPK2 says of itself: its calibration, as text.
+"""Metadata of a PPK2: its calibration, as text.
 
 Lines of `Key: value`, ended by `END`. The answer may come in any number of reads, after bytes of a
 stream that was stopped; a value may be `-nan` where the factory measured none. The flag

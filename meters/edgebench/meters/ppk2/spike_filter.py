@@ -1,4 +1,4 @@
-"""The filter over range switches, as the PPK2's own application has it.
+"""Filter over range switches, as in the PPK2's own application.
 
 At a range switch and for two samples behind it the current is an artefact of the instrument. The
 application shows a moving average there instead: exponential, with weight 0.18, or 0.06 in the
@@ -24,14 +24,14 @@ HIGHEST_RANGE = 4
 TOUCHED = 3
 """Samples at and behind a switch whose values are the filter's."""
 HELD = 2
-"""Of those, in the highest range, so many do not enter the averages."""
+"""Samples among those that, in the highest range, do not enter the averages."""
 _NEGLIGIBLE = 1e-18
 """A weight that changes no double."""
 _NEVER = TOUCHED
 
 
 class MovingAverage:
-    """An exponential moving average that goes on over chunks."""
+    """Exponential moving average, continued over chunks."""
 
     def __init__(self, weight: float) -> None:
         self._weight = weight
@@ -61,18 +61,18 @@ class SpikeFilter:
     _average: MovingAverage
     _highest: MovingAverage
     _since: int = _NEVER
-    """What the next sample is away from the last switch."""
+    """Distance of the next sample from the last switch."""
     _last_range: int | None = None
 
     @classmethod
     def new(cls) -> SpikeFilter:
-        """Of the beginning of a stream."""
+        """State at the beginning of a stream."""
         return cls(MovingAverage(WEIGHT), MovingAverage(WEIGHT_HIGHEST))
 
     def apply(
         self, current_a: Floats, ranges: NDArray[np.uint8]
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """The filtered current, and where the filter spoke; both shape (n,), n >= 1."""
+        """Filtered current, and where the filter replaced it; both shape (n,), n >= 1."""
         since = self._samples_since(ranges)
         touched = since < TOUCHED
         held = touched & (ranges == HIGHEST_RANGE) & (since < HELD) | np.isnan(current_a)

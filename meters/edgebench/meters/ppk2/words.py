@@ -35,7 +35,7 @@ Words = NDArray[np.uint32]
 
 
 def calibration_table(calibration: Calibration, supply_v: float) -> NDArray[np.float64]:
-    """Ampere by the lowest 17 bits of a word; NaN for ranges that there are none of."""
+    """Amperes by the lowest 17 bits of a word; NaN for ranges that do not exist."""
     table = np.full(_TABLE_SIZE, np.nan)
     adc = np.arange(1 << 14)
     for r in range(RANGES):
@@ -59,7 +59,7 @@ def counters_of(words: Words) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordRun:
-    """Words that belong together."""
+    """Consecutive words of one framing."""
 
     words: Words
     lost: NDArray[np.int64]
@@ -70,7 +70,7 @@ class WordRun:
 
 @dataclass(slots=True)
 class WordFramer:
-    """Finds the words in a stream of bytes that may have holes."""
+    """Finds the words in a byte stream that may have holes."""
 
     desync_count: int = 0
     _rest: bytes = b""

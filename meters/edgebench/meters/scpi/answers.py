@@ -1,4 +1,4 @@
-"""What instruments answer: numbers, with the ones that stand for something else, and blocks.
+"""Answers of instruments: numbers, special values, and blocks.
 
     9.9E+37, INF      beyond the range
     9.91E+37, NAN     no value
@@ -24,7 +24,7 @@ BLOCK_MAX_BYTES = 1 << 24
 
 
 def numbers_of(text: bytes) -> Floats:
-    """The numbers of an answer, separated by commas; what is none is NaN. Shape (n,)."""
+    """Numbers of an answer, separated by commas; NaN for other words. Shape (n,)."""
     return np.array([_number(word) for word in text.split(b",")])
 
 
@@ -36,7 +36,7 @@ def _number(word: bytes) -> float:
 
 
 def flags_of(values: Floats) -> NDArray[np.uint8]:
-    """What is wrong with values as they came; the ones with a flag have to be made NaN."""
+    """Flags of values as received; a value with a flag has to be made NaN."""
     size = np.abs(values)
     flags = np.zeros(values.shape, np.uint8)
     is_beyond = (size > SPECIAL) & ((size < _NO_VALUE) | np.isinf(size))
@@ -47,7 +47,7 @@ def flags_of(values: Floats) -> NDArray[np.uint8]:
 
 
 def length_digits(head: bytes) -> int:
-    """How many digits of length a block has, by its first two bytes.
+    """Number of length digits of a block, by its first two bytes.
 
     Raises:
         TargetError: it is no block.
@@ -58,7 +58,7 @@ def length_digits(head: bytes) -> int:
 
 
 def block_length(digits: bytes) -> int:
-    """Bytes of a block.
+    """Length of a block, bytes.
 
     Raises:
         TargetError: that is no length, or more than any instrument has.
@@ -70,7 +70,7 @@ def block_length(digits: bytes) -> int:
 
 
 def content_of(block: bytes) -> bytes:
-    """What is in a block.
+    """Content of a block.
 
     Raises:
         TargetError: it is none, or not whole.

@@ -1,4 +1,4 @@
-"""Blocks of an instrument with a timer of its own to samples; the decoder that a recording needs.
+"""Decoders of SCPI recordings: blocks of instruments with a timer of their own, or readings.
 
 Samples have no numbers: they are placed one behind the other, and a loss shows in the rate.
 """
@@ -19,14 +19,14 @@ from edgebench.protocol.errors import TargetError
 
 
 class BlockDecoder(UniformDecoder):
-    """One packet is one answer; values that the instrument did not have are lost."""
+    """Turns answers into samples; values that the instrument did not have are lost."""
 
     def __init__(self, settings: ScpiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self.settings = settings
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """The samples of an answer."""
+        """Samples of an answer."""
         try:
             content = content_of(packet.data)
         except TargetError:  # a recording that was damaged: how many are lost is not known
@@ -36,7 +36,7 @@ class BlockDecoder(UniformDecoder):
         if not len(current_a):
             return []
         flags = flags_of(current_a) | flags_of(voltage_v)
-        current_a, voltage_v = (np.where(flags, np.nan, one) for one in (current_a, voltage_v))
+        current_a[flags != 0] = voltage_v[flags != 0] = np.nan
         self.timeline.miss((flags & np.uint8(Flag.MISSING)) != 0)
         self.timeline.saturate((flags & np.uint8(Flag.SATURATED)) != 0)
         places = self.timeline.place(len(current_a))
@@ -67,7 +67,7 @@ class BlockDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """The decoder for a recording of an instrument."""
+    """Decoder for a recording of an instrument."""
     settings = from_plain(header.facts, ScpiSettings)
     if settings.kind is AnswerKind.POWER_METER:
         return Wt300Decoder(header)

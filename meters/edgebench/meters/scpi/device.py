@@ -1,4 +1,4 @@
-"""An SCPI instrument: connected, asked who it is, handed to the file that knows its family.
+"""SCPI instrument: identified, then handed to the file that knows its family.
 
 N6700 … N6705    elog.py          the external data log
 WT310 … WT333E   power_meter.py   the values that it displays
@@ -29,7 +29,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
-"""By the model that the instrument says it is; the first that fits."""
+"""Families by the model that the instrument says it is; the first that fits counts."""
 _KNOWN = "N6700 to N6705, WT300, 344xxA, SDM3000"
 
 
@@ -59,7 +59,7 @@ class Scpi(InstrumentMeter[ScpiLink]):
 
 
 def identity_of(link: ScpiLink) -> MeterInfo:
-    """Who answers. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
+    """Identity of an instrument. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
 
     Raises:
         TargetError: nobody does, or not like an instrument.
@@ -78,7 +78,7 @@ def identity_of(link: ScpiLink) -> MeterInfo:
 
 
 def make_meter(options: Options) -> Scpi:
-    """From `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
+    """Meter by `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
     setup = parse_setup(options)
     address = options.finish().address
 

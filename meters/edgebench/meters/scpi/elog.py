@@ -35,7 +35,7 @@ _MODULE = "assumed for any module: see the data sheet of yours"
 
 
 class Elog(DataLogger):
-    """One output."""
+    """One output of a modular supply."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
@@ -43,7 +43,7 @@ class Elog(DataLogger):
         """The last answer was full: there is more."""
 
     def describe(self) -> Header:
-        """With the step of the instrument's that is nearest to the period asked for."""
+        """Header with the nearest period that the instrument can have."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
@@ -71,7 +71,7 @@ class Elog(DataLogger):
         return self._header_of(self._link.ask_period(f"SENS:ELOG:PER? {place}"))
 
     def read(self, timeout_s: float) -> bytes:
-        """The records since the last answer, as it came; waits for some to gather."""
+        """Records since the last fetch, as an undecoded block; waits for some to gather."""
         if not self._is_behind:
             time.sleep(min(timeout_s, FETCH_S))
         answer = self._link.ask_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
@@ -111,7 +111,7 @@ class Elog(DataLogger):
 
 
 def period_s(rate_hz: float) -> float:
-    """The period that such an instrument can have and that is nearest to this rate, seconds."""
+    """Nearest period to this rate that such an instrument can have, seconds."""
     steps = max(_PERIOD_MIN_STEPS, round(1e9 / rate_hz / _STEP_NS))
     return steps * _STEP_NS / 1e9
 

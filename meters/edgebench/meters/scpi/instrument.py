@@ -1,4 +1,4 @@
-"""What families of instruments have in common: set up as a recording begins, asked or emptied.
+"""Base of instrument families: set up as a recording begins, then polled or emptied.
 
 PolledInstrument   a question for each value
 DataLogger         logs by a timer of its own, into a memory that is emptied a block at a time
@@ -23,7 +23,7 @@ FETCH_COUNT = 4096
 
 
 class Instrument(ABC):
-    """One instrument that is connected, and known by name."""
+    """Instrument that is connected and identified."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         self._link = link
@@ -32,7 +32,7 @@ class Instrument(ABC):
 
     @abstractmethod
     def describe(self) -> Header:
-        """What it will be set to, as far as that is known; questions only, it stays as it is.
+        """Header with the settings to come, as far as known; by questions only.
 
         Raises:
             EdgebenchError: it does not answer, or the user has to say something first.
@@ -40,7 +40,7 @@ class Instrument(ABC):
 
     @abstractmethod
     def session(self, header: Header, path: Path) -> Recorder:
-        """A recording, which sets it up as it begins and has what the instrument made of that."""
+        """Recording, which sets the instrument up as it begins and has what came of that."""
 
     @abstractmethod
     def _set_up(self) -> Header:
@@ -51,10 +51,10 @@ class PolledInstrument(Instrument):
     """An instrument of which each value is asked for."""
 
     question: str
-    """Its answer is one value, or the values of one moment."""
+    """Question whose answer is one value, or the values of one moment."""
 
     def session(self, header: Header, path: Path) -> PolledSession:
-        """A recording."""
+        """Recording."""
         return PolledSession(
             lambda: [timed(lambda: self._link.ask(self.question))],
             header,
@@ -67,14 +67,14 @@ class DataLogger(Instrument):
     """An instrument that is the source of its own recording."""
 
     def session(self, header: Header, path: Path) -> StreamSession:
-        """A recording."""
+        """Recording."""
         return StreamSession(
             self, header, path, start=self._start, stop=self._stop, set_up=self._set_up
         )
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes:
-        """The records since the last answer, as it came; waits for some to gather."""
+        """Records since the last fetch, as an undecoded block; waits for some to gather."""
 
     @abstractmethod
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""Questions and answers over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
+"""Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
 
 A socket and a serial port carry bytes without ends: an answer ends with a line end, a block says
 its own length. The other interfaces carry whole messages.
@@ -29,7 +29,7 @@ INSTALL = install("scpi")
 
 
 class ScpiLink:
-    """One instrument that can be asked."""
+    """Commands to one instrument, and its answers."""
 
     def __init__(
         self, resource: Any, name: str, *, is_stream: bool, answer_s: float = ANSWER_S
@@ -38,7 +38,7 @@ class ScpiLink:
         self._answer_s = answer_s
         self._is_stream = is_stream
         self._is_late = False
-        """It has not answered in time, and what it says next may be that."""
+        """An answer did not come in time, and what it says next may be that."""
         self.name = name
         """Address, as the user wrote it."""
 
@@ -126,7 +126,7 @@ class ScpiLink:
         self.write("*CLS")
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Close; may be called twice."""
         self._resource.close()
 
     def _put(self, question: str) -> None:
@@ -162,7 +162,7 @@ def open_link(address: str, answer_s: float = ANSWER_S) -> ScpiLink:
     """Connect.
 
     Args:
-        address: Of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
+        address: Address of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
         answer_s: How long an answer may take.
 
     Raises:

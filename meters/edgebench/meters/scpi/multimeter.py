@@ -29,13 +29,13 @@ from edgebench.protocol.errors import UsageError
 
 MEMORY_MODELS = re.compile(r"344(65|70)A")
 RATE_MAX_HZ = 2000.0
-"""With the shortest aperture that needs no option, 0.02 power line cycles."""
+"""Rate at the shortest aperture that needs no option, 0.02 power line cycles."""
 _MEMORY_RATE_HZ = 1000.0
 _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
 """Range of one with memory, if none is asked for: a range that changes is a hole in the timer."""
 _LINE_CYCLE_S = 0.02
-"""At 50 Hz; an aperture is shorter where it is 60."""
+"""Power line cycle at 50 Hz; an aperture is shorter where it is 60."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
 _ERROR = "SYST:ERR?"
@@ -53,7 +53,7 @@ class Multimeter(PolledInstrument):
     question = "READ?"
 
     def describe(self) -> Header:
-        """As asked for; whether it is as fast as that, a session finds out."""
+        """The header as asked for; whether it is as fast as that, a session finds out."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
 
@@ -100,10 +100,10 @@ class Multimeter(PolledInstrument):
 
 
 class MemoryMultimeter(DataLogger):
-    """One that measures by its own timer."""
+    """Ammeter that measures by its own timer."""
 
     def describe(self) -> Header:
-        """With the period asked for."""
+        """Header with the period asked for."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         if self._wanted_hz > RATE_MAX_HZ:
             raise UsageError(
@@ -145,7 +145,7 @@ class MemoryMultimeter(DataLogger):
         return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
-        """The readings since the last answer, as it came; waits for some to gather."""
+        """Readings since the last fetch, as an undecoded block; waits for some to gather."""
         time.sleep(min(timeout_s, FETCH_S))
         answer = self._link.ask_block(f"R? {FETCH_COUNT}")
         return answer if content_of(answer) else b""
@@ -158,7 +158,7 @@ class MemoryMultimeter(DataLogger):
 
 
 def configure(link: ScpiLink, range_a: float | None) -> None:
-    """Direct current as text, in this range or in one that the instrument chooses.
+    """Select direct current as text, in this range or an automatic one.
 
     Raises:
         TargetError: it refuses.
@@ -170,14 +170,14 @@ def configure(link: ScpiLink, range_a: float | None) -> None:
 
 
 def aperture_cycles(rate_hz: float) -> float:
-    """The longest aperture that leaves time between two readings, in power line cycles."""
+    """Longest aperture that leaves time between two readings, in power line cycles."""
     free_s = _BUSY_RATIO / rate_hz
     fitting = (one for one in _APERTURES if one * _LINE_CYCLE_S <= free_s)
     return next(fitting, _APERTURES[-1])
 
 
 def polled_cycles(rate_hz: float) -> int:
-    """The same for readings that are asked for, each of which measures its zero as well.
+    """The aperture of readings that are asked for, each of which measures its zero as well.
 
     By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
     these two, and one of a hundred: its 4 s are more than an answer may take.
@@ -189,7 +189,7 @@ def polled_cycles(rate_hz: float) -> int:
 def header_of(
     info: MeterInfo, capability: Capability, setup: ScpiSetup, kind: AnswerKind
 ) -> Header:
-    """The header of a recording of either kind.
+    """Header of a recording of either kind.
 
     Raises:
         UsageError: the user does not say what the device is supplied with.
@@ -215,7 +215,7 @@ def header_of(
 
 
 class MultimeterDecoder(PolledDecoder):
-    """A current to a point."""
+    """One current per point."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

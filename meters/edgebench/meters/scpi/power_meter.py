@@ -33,12 +33,12 @@ _MIN_WINDOW_UPDATES = 20
 
 
 class Wt300(PolledInstrument):
-    """One element."""
+    """One element of a power meter."""
 
     question = ":NUMERIC:NORMAL:VALUE?"
 
     def describe(self) -> Header:
-        """With the ranges as they are, and the update rate as it is, or as it is asked for."""
+        """Header with the present ranges, and the present or requested update rate."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz
         return self._header_of(self._update_s() if rate_hz is None else 1 / rate_hz)
@@ -96,7 +96,7 @@ class Wt300(PolledInstrument):
 
 
 def without_header(answer: str) -> str:
-    """An answer as it is with `:COMMUNICATE:HEADER OFF`.
+    """Answer as it would be with `:COMMUNICATE:HEADER OFF`.
 
     >>> without_header(":INPUT:VOLTAGE:RANGE 300.0E+00"), without_header("300.0E+00")
     ('300.0E+00', '300.0E+00')
@@ -118,7 +118,7 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
 
 
 class Wt300Decoder(PolledDecoder):
-    """Three numbers to a point."""
+    """Voltage, current and power of one point."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

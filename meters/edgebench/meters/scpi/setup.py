@@ -1,4 +1,4 @@
-"""What a person asks an SCPI instrument for, and what a recording of one has to say of it."""
+"""Options of SCPI instruments, and the facts of their recordings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELDS = {"channel": "channel", "rate": "rate_hz", "range": "range_a", "supply"
 
 
 class AnswerKind(Enum):
-    """How an instrument's answers are read; stored with the recording."""
+    """Form of an instrument's answers; stored with the recording."""
 
     ELOG = "elog"
     """Blocks of float32, current and voltage in turn."""
@@ -30,7 +30,7 @@ class AnswerKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScpiSetup:
-    """What is asked for."""
+    """Options of the user."""
 
     channel: int | None = None
     """Output of a supply, element of a power meter; None: nothing is said, which is the first."""
@@ -49,14 +49,14 @@ class ScpiSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScpiSettings:
-    """The facts of a recording's header."""
+    """Facts of a recording's header."""
 
     kind: AnswerKind
     supply_v: float | None = None
 
 
 def parse_setup(options: Options) -> ScpiSetup:
-    """From the options of a meter's address.
+    """Parse the options of a meter's address.
 
     Raises:
         UsageError: a value is none.
@@ -75,7 +75,7 @@ def parse_setup(options: Options) -> ScpiSetup:
 
 
 def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
-    """Refuse options that this instrument makes nothing of.
+    """Refuse options that this instrument has no use for.
 
     Raises:
         UsageError: one was given.

@@ -1,4 +1,4 @@
-"""The meter: always there, and its session is that of a real one.
+"""Synthetic meter: always there, with the session of a real one.
 
 Theory of operation. A sample is the mean of the waveform over its interval, from the integral in
 closed form, so that the energy of any number of samples is known and not estimated. Samples are
@@ -24,13 +24,13 @@ from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Un
 from edgebench.protocol.codec import to_plain
 
 _READ_SAMPLES = 1 << 14
-"""In one read, so that a host that slept does not make one huge packet."""
+"""Samples in one read at most: a host that slept does not make one huge packet."""
 _TICK_S = 0.01
 _COMPUTED = "synthetic: computed from a formula, nothing is measured"
 
 
 class Generator:
-    """The samples that are due by now; a source that no instrument is behind."""
+    """Source of the samples that are due by now."""
 
     def __init__(self, settings: SyntheticSettings, clock_ns: Clock) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class Generator:
         self._began_ns = self._clock_ns()
 
     def read(self, timeout_s: float) -> bytes:
-        """What has come since the last read; waits for a tick where that is nothing."""
+        """Samples since the last read; waits for a tick where there are none."""
         count = self._due()
         if count == 0:
             time.sleep(min(timeout_s, _TICK_S))
@@ -117,5 +117,5 @@ def _uncertainty(settings: SyntheticSettings) -> tuple[UncertaintyTerm, ...]:
 
 
 def make_meter(options: Options) -> Synthetic:
-    """From `square,low=0.2,high=1.0,period=0.1`."""
+    """Meter by `square,low=0.2,high=1.0,period=0.1`."""
     return Synthetic(settings_of(options))

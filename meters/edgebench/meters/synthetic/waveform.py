@@ -33,10 +33,10 @@ class Waveform:
     high_w: float
     period_s: float = 1.0
     duty_ratio: float = 1.0
-    """Of a square: share of a period that is high, from its beginning."""
+    """Share of a square's period that is high, from its beginning."""
 
     def energy_j(self, time_s: Floats) -> Floats:
-        """Since time 0, exactly; shape as given."""
+        """Energy since time 0, exact; shape as given."""
         periods: Floats = np.floor(time_s / self.period_s)
         phase_s: Floats = time_s - periods * self.period_s
         rise_w = self.high_w - self.low_w
@@ -51,7 +51,7 @@ class Waveform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSettings:
-    """What the user asked for; stands in the header."""
+    """Options of the user; the facts of a recording's header."""
 
     waveform: Waveform
     rate_hz: float = 1000.0
@@ -62,7 +62,7 @@ class SyntheticSettings:
 
 
 def settings_of(options: Options) -> SyntheticSettings:
-    """From `square,low=0.2,high=1.0,period=0.1`; a constant watt where nothing is said.
+    """Settings by `square,low=0.2,high=1.0,period=0.1`; a constant watt by default.
 
     Raises:
         UsageError: there is no such shape, or a value is out of its limits.

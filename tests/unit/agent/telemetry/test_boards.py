@@ -18,7 +18,7 @@ from support.boards import BOARDS, make_board
 from support.sampling import facts_of, last_values, sampling, wait_for_a_look
 
 from edgebench.agent.expectation import expect
-from edgebench.agent.system import identity
+from edgebench.agent.system import device_identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
 
@@ -65,7 +65,7 @@ def test_board_is_recognised_and_as_its_profile_says(
     root = make_board(tmp_path / "root", board)
     monkeypatch.setattr("platform.machine", lambda: board.machine)
     # A phone is recognised by what adb tells.
-    shown = replace(identity(root), adb_device=board.identity.get("adb_device", ""))
+    shown = replace(device_identity(root), adb_device=board.identity.get("adb_device", ""))
     profile = match_profile(shown)
     assert profile.id == board.profile
     known = {mismatch.key: mismatch.actual for mismatch in expect(profile, root).mismatches}

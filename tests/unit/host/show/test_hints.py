@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import Any
 
 import pytest
 
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.show.hints import hint_for
-from edgebench.meters.transport import NO_PERMISSION, NO_TESTER_PERMISSION
 from edgebench.protocol import errors
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.errors import (
+    DirectoryTaken,
+    EdgebenchError,
+    NoSuchMeter,
+    NotPermitted,
+    Permission,
+    StoreError,
+)
 
 ALL = [
     kind
@@ -27,8 +34,9 @@ def parameters(kind: type[EdgebenchError]) -> list[str]:
 
 
 def made(kind: type[EdgebenchError]) -> EdgebenchError:
-    """An error of this kind; whatever it asks for is a text."""
-    return kind(*(parameters(kind) or ["text"]))
+    """An error of this kind; whatever it asks for is a text, but for a permission."""
+    given: list[Any] = list(parameters(kind) or ["text"])
+    return kind(*(Permission.SERIAL_PORT if one == "permission" else one for one in given))
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
@@ -60,8 +68,13 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (errors.StoreError("x"), "bench", "--store DIRECTORY"),
         (errors.MeterNotServed("x", "ppk2", meant="ppk2:/dev/x"), "bench", "agent:ppk2:/dev/x"),
         (errors.MeterNotServed("x", "ppk2"), "bench", "edgebench-agent serve --meter ppk2"),
-        (errors.NoSuchMeter(f"meter: {NO_PERMISSION} /dev/x"), "bench", "dialout $USER"),
-        (errors.NoSuchMeter(f"meter: {NO_TESTER_PERMISSION} /dev/x"), "bench", "rule of udev"),
+        (NoSuchMeter("x", permission=Permission.SERIAL_PORT), "bench", "dialout $USER"),
+        (NoSuchMeter("x", permission=Permission.USB_TESTER), "bench", "rule of udev"),
+        (NoSuchMeter("no permission to use serial port /dev/x"), "bench", "see which meters there"),
+        (NotPermitted("x", Permission.USB_TESTER), "meters", "rule of udev"),
+        (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
+        (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
+        (StoreError("no space on /mnt/existing already: x"), "meters", "df -h"),
     ],
 )
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:

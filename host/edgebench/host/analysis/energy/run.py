@@ -56,7 +56,7 @@ from edgebench.host.result.energy import (
 )
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.clock import ClockModel
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
@@ -143,11 +143,11 @@ def _steady_window(view: View, timed: Timed) -> EnergyWindow:
     try:
         window = view.window(begin_ns, end_ns)
         return replace(window, in_step_j=view.in_step_j(starts_ns, timed.window_ns))
-    except MeasurementError as exc:
-        if not timed.settling_s or end_ns - begin_ns >= 1e9 * view.min_window_s:
+    except WindowTooShort as exc:
+        if not timed.settling_s:
             raise
         settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
-        raise MeasurementError(f"{exc}; {settling}") from None
+        raise WindowTooShort(f"{exc}; {settling}") from None
 
 
 def _with_numbers(
@@ -254,7 +254,11 @@ def _phase(
     try:
         window = view.window(*times)
     except MeasurementError as exc:
-        return PhaseEnergy(refused=str(exc), duration_s=(times[1] - times[0]) / 1e9)
+        return PhaseEnergy(
+            refused=str(exc),
+            is_too_short=isinstance(exc, WindowTooShort),
+            duration_s=(times[1] - times[0]) / 1e9,
+        )
     return _phase_of(errors, replace(window, in_step_j=view.in_step_j(starts_ns, times)))
 
 

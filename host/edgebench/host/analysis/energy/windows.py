@@ -18,7 +18,7 @@ from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase
 
 EDGE_LIMIT_RATIO = 0.05
@@ -135,11 +135,12 @@ class View:
         """Energy of all channels between two device times.
 
         Raises:
-            MeasurementError: the window is too short for this meter, or outside of its trace.
+            WindowTooShort: the window is too short for this meter.
+            MeasurementError: it is outside of the meter's trace, or part of it has no sample.
         """
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
-            raise MeasurementError(
+            raise WindowTooShort(
                 f"window of {in_words(duration_s)} is too short: {self.described} needs "
                 f"{in_words(self.min_window_s)}"
             )

@@ -1,14 +1,14 @@
-"""At which frequency the model really ran, as far as the device tells.
+"""Frequency that the model really ran at, as far as the device tells.
 
 The profile orders the sources by how far they can be believed:
 
     vcgencmd:arm         measured by the firmware of a Raspberry Pi
     cpuinfo_avg_freq     measured by the hardware, where the kernel has it
-    time_in_state        the mean over a window, however slowly it is sampled
-    scaling_cur_freq     on many drivers only what was asked for
+    time_in_state        mean over a window, however slowly it is sampled
+    scaling_cur_freq     on many drivers only the frequency that was requested
 
-Where a profile says that the kernel's frequency is a request (the firmware decides), the kernel's
-own bookkeeping, which is the last two, is not believed; its cap is, when it falls.
+Where a profile says that the kernel's frequency is only a request (the firmware decides), the
+kernel's own bookkeeping, which is the last two, is not believed; its cap is, when it falls.
 
 Source: device facts of the profiles; kernel documentation, admin-guide/pm/cpufreq.
 """
@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgebench.host.analysis.thermal.telemetry import Floats, Nanoseconds, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Floats, Nanoseconds, TelemetryTrace
 from edgebench.protocol.thermal import Expectation
 
 _FIRMWARE = "vcgencmd:arm"
@@ -49,25 +49,36 @@ class Frequency:
     cap_hz: Floats | None
     """Highest frequency that the kernel allowed, shape (k,)."""
     policy: Floats
-    """Number of the policy that the model ran on, shape (k,); NaN where nobody knows."""
+    """Number of the policy that the model ran on, shape (k,); NaN where it is unknown."""
     cluster: Floats
-    """The lowest policy of the same kind of core, shape (k,): x86 has a policy for each core."""
+    """Lowest policy of the same kind of core, shape (k,): x86 has a policy for each core."""
 
 
-def find_frequency(telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds) -> Frequency:
-    """The frequency by the first source of the profile's order that was read."""
-    policies = _policies(telemetry)
-    where = _policy_by_window(telemetry, policies, edges_ns)
+def find_frequency(
+    telemetry: TelemetryTrace, expected: Expectation, edges_ns: Nanoseconds
+) -> Frequency:
+    """Frequency by the first source of the profile's order that was read."""
+    policy = _policy_by_window(telemetry, edges_ns)
+    freq_hz = None
+    for source in expected.freq_truth:
+        if source == _FIRMWARE and _FIRMWARE_SENSOR in telemetry.series:
+            freq_hz = telemetry.series[_FIRMWARE_SENSOR].medians(edges_ns)
+        elif source in _SENSORS and not (expected.is_freq_a_request and source in _REQUESTS):
+            freq_hz = _read_by_policy(telemetry, policy, _SENSORS[source], edges_ns)
+        if freq_hz is not None:
+            break
     return Frequency(
-        freq_hz=_clock(telemetry, expected, where, edges_ns),
-        cap_hz=_of_policies(telemetry, where, "freq_hz_cap", edges_ns),
-        policy=where,
-        cluster=_clusters(telemetry, where),
+        freq_hz=freq_hz,
+        cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns),
+        policy=policy,
+        cluster=_clusters(telemetry, policy),
     )
 
 
-def nominal_freq_hz(telemetry: Telemetry, expected: Expectation, policy: float) -> float | None:
-    """What the policy should run at: by the profile, or what the kernel allowed at the start."""
+def nominal_freq_hz(
+    telemetry: TelemetryTrace, expected: Expectation, policy: float
+) -> float | None:
+    """Frequency that a policy should run at: the profile's, or the kernel's cap at the start."""
     if math.isnan(policy):
         return None
     for cluster in expected.clusters:
@@ -78,81 +89,63 @@ def nominal_freq_hz(telemetry: Telemetry, expected: Expectation, policy: float) 
     return float(cap.value[0]) if cap else telemetry.constants.get(f"{name}.freq_hz_max")
 
 
-def _clock(
-    telemetry: Telemetry, expected: Expectation, where: Floats, edges_ns: Nanoseconds
-) -> Floats | None:
-    for source in expected.freq_truth:
-        if source == _FIRMWARE and _FIRMWARE_SENSOR in telemetry.series:
-            return telemetry.series[_FIRMWARE_SENSOR].medians(edges_ns)
-        if source not in _SENSORS or (expected.is_freq_a_request and source in _REQUESTS):
-            continue
-        found = _of_policies(telemetry, where, _SENSORS[source], edges_ns)
-        if found is not None:
-            return found
-    return None
+def most_common(values: Floats) -> float:
+    """Most frequent value; NaN where none is known."""
+    known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    return float(known[np.argmax(counts)]) if known.size else math.nan
 
 
-def _clusters(telemetry: Telemetry, where: Floats) -> Floats:
-    """Policies whose highest frequencies are about the same are one cluster."""
-    found = where.copy()
-    leaders: dict[float, float] = {}
-    for policy in np.unique(where[~np.isnan(where)]):
-        top_hz = telemetry.constants.get(f"cpufreq.policy{policy:.0f}.freq_hz_max", math.nan)
-        alike = (p for p, hz in leaders.items() if abs(hz - top_hz) <= SAME_CLUSTER_RATIO * hz)
-        leader = next(alike, float(policy))
-        leaders.setdefault(leader, top_hz)
-        found[where == policy] = leader
-    return found
-
-
-def _policies(telemetry: Telemetry) -> list[int]:
-    found = (_POLICY.match(name) for name in telemetry.series)
-    return sorted({int(match[1]) for match in found if match})
-
-
-def _policy_by_window(telemetry: Telemetry, policies: list[int], edges_ns: Nanoseconds) -> Floats:
-    """The policy whose CPUs the worker ran on most of each window."""
+def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Floats:
+    """Policy whose CPUs the worker ran on for most of each window."""
     count = len(edges_ns) - 1
+    matches = (_POLICY.match(name) for name in telemetry.series)
+    policies = sorted({int(match[1]) for match in matches if match})
     if len(policies) == 1:
         return np.full(count, float(policies[0]))
     cpus = telemetry.series.get("worker.cpu")
     if cpus is None or not policies:
         return np.full(count, np.nan)
-    masks = {policy: _mask(telemetry, policy) for policy in policies}
-    holders = np.array([_holder(cpu, masks) for cpu in cpus.value])
+    masks: dict[int, int] = {}
+    for policy in policies:
+        # A device sends these numbers: it may send any.
+        mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
+        masks[policy] = int(mask) if math.isfinite(mask) and mask > 0 else 0
+
+    def policy_of(cpu: float) -> float:
+        if not 0 <= cpu < _CPUS_MAX:
+            return math.nan
+        return next((float(p) for p, mask in masks.items() if mask >> int(cpu) & 1), math.nan)
+
+    holders = np.array([policy_of(cpu) for cpu in cpus.value])
     bounds = np.searchsorted(cpus.time_ns, edges_ns)
     return np.array([most_common(holders[first:last]) for first, last in pairwise(bounds)])
 
 
-def most_common(values: Floats) -> float:
-    """The value that is there most often; NaN where none is known."""
-    known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    return float(known[np.argmax(counts)]) if known.size else math.nan
+def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
+    """Lowest policy whose highest frequency is about the same: those are one cluster."""
+    clusters = policy_by_window.copy()
+    leaders: dict[float, float] = {}
+    for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):
+        top_hz = telemetry.constants.get(f"cpufreq.policy{policy:.0f}.freq_hz_max", math.nan)
+        alike = (p for p, hz in leaders.items() if abs(hz - top_hz) <= SAME_CLUSTER_RATIO * hz)
+        leader = next(alike, float(policy))
+        leaders.setdefault(leader, top_hz)
+        clusters[policy_by_window == policy] = leader
+    return clusters
 
 
-def _mask(telemetry: Telemetry, policy: int) -> int:
-    # A device sends these numbers: it may send any.
-    mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
-    return int(mask) if math.isfinite(mask) and mask > 0 else 0
-
-
-def _holder(cpu: float, masks: dict[int, int]) -> float:
-    if not 0 <= cpu < _CPUS_MAX:
-        return math.nan
-    return next((float(p) for p, mask in masks.items() if mask >> int(cpu) & 1), math.nan)
-
-
-def _of_policies(
-    telemetry: Telemetry, where: Floats, sensor: str, edges_ns: Nanoseconds
+def _read_by_policy(
+    telemetry: TelemetryTrace, policy_by_window: Floats, sensor: str, edges_ns: Nanoseconds
 ) -> Floats | None:
-    """A sensor of whichever policy the model ran on; None where none of them has it."""
-    found = np.full(len(edges_ns) - 1, np.nan)
-    is_any = False
-    for policy in np.unique(where[~np.isnan(where)]):
+    """Sensor of whichever policy the model ran on; None where none of them has it."""
+    values: Floats | None = None
+    for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):
         series = telemetry.series.get(f"cpufreq.policy{policy:.0f}.{sensor}")
         if series is None:
             continue
-        is_any = True
-        values = series.rates(edges_ns) if sensor == "cycles" else series.medians(edges_ns)
-        found[where == policy] = values[where == policy]
-    return found if is_any else None
+        if values is None:
+            values = np.full(len(edges_ns) - 1, np.nan)
+        here = policy_by_window == policy
+        read = series.rates(edges_ns) if sensor == "cycles" else series.medians(edges_ns)
+        values[here] = read[here]
+    return values

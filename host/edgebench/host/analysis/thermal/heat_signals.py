@@ -1,13 +1,13 @@
-"""The four signals that tell whether a device slowed down, each by window.
+"""Four signals that tell whether a device slowed down, each by window.
 
     I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
-    F  frequency     under 0.97 of the baseline, on the model's own policy; or a lowered cap
+    F  frequency     below 0.97 of the baseline, on the model's own policy; or a lowered cap
     T  temperature   within 2 °C of where the device throttles, or above
-    L  latency       median over 1.05 of the baseline, in at least 3 windows in a row
+    L  latency       median above 1.05 of the baseline, in at least 3 windows in a row
 
-A window's frequency counts only where the model takes most of it: otherwise a governor idles.
-Windows in which the model ran on another cluster than in the baseline have neither F nor L: another
-kind of core is no slower clock.
+A window's frequency counts only where the model keeps the CPU busy: otherwise a governor idles.
+Windows in which the model ran on another cluster than in the baseline have neither F nor L:
+another kind of core is no slower clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgebench.host.analysis.thermal.frequency import (
     Frequency,
@@ -25,11 +24,9 @@ from edgebench.host.analysis.thermal.frequency import (
     nominal_freq_hz,
 )
 from edgebench.host.analysis.thermal.indicators import Indication, find_indications, widened
-from edgebench.host.analysis.thermal.telemetry import Floats, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Floats, TelemetryTrace, WindowMask
 from edgebench.host.analysis.thermal.timeline import Timeline, Windows
 from edgebench.protocol.thermal import Expectation
-
-Flags = NDArray[np.bool_]
 
 FREQ_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
@@ -42,69 +39,69 @@ BUSY_LIMIT_RATIO = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal by window, shape (k,)."""
+    """One signal by window."""
 
-    flags: Flags
-    known: Flags
+    is_set: WindowMask
+    known: WindowMask
     """Windows in which anything was read that could have set it."""
 
-    def covers(self, windows: Flags) -> bool:
+    def covers(self, windows: WindowMask) -> bool:
         """Whether it is known in most of these windows, of which there are some."""
         return int(np.count_nonzero(self.known & windows)) * 2 > int(np.count_nonzero(windows))
 
-    def explains(self, windows: Flags) -> bool:
+    def explains(self, windows: WindowMask) -> bool:
         """Whether it is set in most of these windows, as far as it is known there."""
         there = np.count_nonzero(self.known & windows)
-        return self.covers(windows) and np.count_nonzero(self.flags & windows) * 2 > there
+        return self.covers(windows) and np.count_nonzero(self.is_set & windows) * 2 > there
 
 
 @dataclass(frozen=True, slots=True)
-class Clock(Signal):
-    """What the frequency says: set where it, or its cap, was below the baseline."""
+class FrequencySignal(Signal):
+    """Set where the frequency, or its cap, was below the baseline."""
 
     is_measured: bool
-    """There was a frequency to believe, not only a cap."""
+    """Whether there was a frequency to believe, not only a cap."""
     baseline_hz: float | None
     nominal_hz: float | None
-    """What the device should run at."""
+    """Frequency that the device should run at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """By window; None where no source tells."""
+    """All signals by window; None where no source tells."""
 
     indications: list[Indication]
     indicator: Signal | None
-    clock: Clock | None
+    frequency: FrequencySignal | None
     temperature: Signal | None
     throttle_c: float | None
-    """Where the device throttles: the lowest of what is known of its zones."""
-    latency: Flags
-    """Slower, and lasting."""
-    slower: Flags
-    """Slower, however shortly."""
+    """Temperature at which the device throttles: the lowest of what is known of its zones."""
+    latency: WindowMask
+    """Windows with a higher latency that lasts."""
+    slower: WindowMask
+    """Windows with a higher latency, however short."""
     latency_ns: Floats
     """Shape (k,); NaN where no inference began."""
     baseline_ns: float
-    baseline: Flags
-    """The windows that the others are held against."""
+    baseline: WindowMask
+    """Windows that the others are compared with."""
     elsewhere_ratio: float
     """Share of the windows that say nothing, as the model ran on another kind of core, or moved."""
 
     @property
     def sources(self) -> dict[str, Signal]:
-        """What could be looked at, by name."""
-        there = {
+        """Signals that could be read, by name."""
+        signals = {
             "indicators": self.indicator,
-            "frequency": self.clock,
+            "frequency": self.frequency,
             "temperature": self.temperature,
         }
-        return {name: signal for name, signal in there.items() if signal is not None}
+        return {name: signal for name, signal in signals.items() if signal is not None}
 
 
 def find_signals(
     timeline: Timeline,
-    telemetry: Telemetry,
+    telemetry: TelemetryTrace,
     expected: Expectation,
     windows: Windows,
     *,
@@ -112,98 +109,79 @@ def find_signals(
 ) -> Signals:
     """Look at every window."""
     frequency = find_frequency(telemetry, expected, windows.edges_ns)
-    is_at_home = _is_at_home(frequency)
+    home = most_common(frequency.cluster)
+    is_home = ~widened((frequency.cluster != home) & ~np.isnan(frequency.cluster))
+
     latency_ns = windows.latency_ns(timeline)
-    is_known = ~np.isnan(latency_ns) & is_at_home
-    baseline = _first(is_known, windows.baseline_count)
-    baseline_ns = _baseline_ns(latency_ns[baseline])
+    is_known = ~np.isnan(latency_ns) & is_home
+    baseline = np.zeros_like(is_known)
+    baseline[np.flatnonzero(is_known)[: windows.baseline_count]] = True
+    baseline_ns = math.nan
+    if baseline.any():
+        # The lower quartile: a warm-up that was left in makes some of these windows slow.
+        baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
     is_slower = (latency_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_known
-    is_busy = _busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO
-    temperature, throttle_c = _temperature(telemetry, expected, windows)
-    is_hot = temperature.flags if temperature else None
-    found = find_indications(telemetry, expected, windows.edges_ns, is_hot)
+
+    busy_ratio = windows.busy_ratio(timeline)
+    if (cpu_s := telemetry.series.get("worker.cpu_s")) is not None:
+        # Between short inferences there are gaps as long as they are; CPU time has none.
+        busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
     nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
-    clock = _clock(frequency, baseline, is_busy & is_at_home, nominal_hz)
+    is_busy = (busy_ratio >= BUSY_LIMIT_RATIO) & is_home
+    clock = _frequency_signal(frequency, baseline, is_busy, nominal_hz)
+
+    temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
+    is_hot = temperature.is_set if temperature else None
+    found = find_indications(telemetry, expected, windows.edges_ns, is_hot)
+    latency = _lasting(is_slower, is_known)
+    if clock is not None and temperature is not None:
+        # Slower, hot and with a slower clock: that need not last to be believed.
+        latency |= is_slower & clock.is_set & temperature.is_set
     return Signals(
         indications=found.indications,
         indicator=Signal(np.zeros_like(found.known), found.known) if found.known.any() else None,
-        clock=clock,
+        frequency=clock,
         temperature=temperature,
         throttle_c=throttle_c,
-        latency=_lasting(is_slower, is_known) | _evident(is_slower, clock, temperature),
+        latency=latency,
         slower=is_slower,
         latency_ns=latency_ns,
         baseline_ns=baseline_ns,
         baseline=baseline,
-        elsewhere_ratio=float(np.mean(~is_at_home)),
+        elsewhere_ratio=float(np.mean(~is_home)),
     )
 
 
-def _first(flags: Flags, count: int) -> Flags:
-    """The first so many windows that are set."""
-    found = np.zeros_like(flags)
-    found[np.flatnonzero(flags)[:count]] = True
-    return found
-
-
-def _evident(slower: Flags, clock: Clock | None, temperature: Signal | None) -> Flags:
-    """Slower as the clock fell, and hot: that need not last to be believed."""
-    if clock is None or temperature is None:
-        return np.zeros_like(slower)
-    evident: Flags = slower & clock.flags & temperature.flags
-    return evident
-
-
-def _busy_ratio(timeline: Timeline, telemetry: Telemetry, windows: Windows, threads: int) -> Floats:
-    """By the inferences, or by CPU time: between short inferences there are gaps of their size."""
-    ratio = windows.busy_ratio(timeline)
-    cpu_s = telemetry.series.get("worker.cpu_s")
-    return ratio if cpu_s is None else np.fmax(ratio, cpu_s.rates(windows.edges_ns) / threads)
-
-
-def _baseline_ns(first_ns: Floats) -> float:
-    """The lower quartile of the first windows: a warm-up that was left in makes some slow."""
-    return float(np.quantile(first_ns, 0.25, method="lower")) if first_ns.size else math.nan
-
-
-def _is_at_home(frequency: Frequency) -> Flags:
-    """Windows in which the model ran on the cluster where it mostly ran, and on no other."""
-    cluster = frequency.cluster
-    home = most_common(cluster)
-    is_elsewhere: Flags = (cluster != home) & ~np.isnan(cluster)
-    return ~widened(is_elsewhere)
-
-
-def _clock(
-    frequency: Frequency, baseline: Flags, counts: Flags, nominal_hz: float | None
-) -> Clock | None:
-    baseline_hz = _baseline_hz(frequency.freq_hz, baseline & counts)
-    cap_at_start_hz = _baseline_hz(frequency.cap_hz, baseline)
+def _frequency_signal(
+    frequency: Frequency, baseline: WindowMask, is_busy: WindowMask, nominal_hz: float | None
+) -> FrequencySignal | None:
+    baseline_hz = _median_hz(frequency.freq_hz, baseline & is_busy)
+    cap_at_start_hz = _median_hz(frequency.cap_hz, baseline)
     if baseline_hz is None and cap_at_start_hz is None:
         return None
-    flags, known = np.zeros_like(counts), np.zeros_like(counts)
+    is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)
     if frequency.cap_hz is not None and cap_at_start_hz is not None:
-        flags |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
+        is_set |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
         known |= ~np.isnan(frequency.cap_hz)
     if frequency.freq_hz is not None and baseline_hz is not None:
         # A cap that did not fall says nothing where the clock itself is not read any more.
-        known = counts & ~np.isnan(frequency.freq_hz) | flags
-        flags |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & counts
-    return Clock(flags, known, baseline_hz is not None, baseline_hz, nominal_hz)
+        known = is_busy & ~np.isnan(frequency.freq_hz) | is_set
+        is_set |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & is_busy
+    return FrequencySignal(is_set, known, baseline_hz is not None, baseline_hz, nominal_hz)
 
 
-def _baseline_hz(values: Floats | None, where: Flags) -> float | None:
+def _median_hz(values: Floats | None, where: WindowMask) -> float | None:
     if values is None:
         return None
     known = values[where][~np.isnan(values[where])]
     return float(np.median(known)) if known.size else None
 
 
-def _temperature(
-    telemetry: Telemetry, expected: Expectation, windows: Windows
+def _temperature_signal(
+    telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[Signal | None, float | None]:
     """Windows in which a zone is near where it throttles, and where the first of them does."""
-    found: Signal | None = None
+    is_set, known = np.zeros(windows.count, np.bool_), np.zeros(windows.count, np.bool_)
     limits = []
     for name, series in telemetry.named("thermal.", ".temp_c").items():
         limit_c = _throttle_c(name, telemetry, expected)
@@ -211,16 +189,12 @@ def _temperature(
         if limit_c is None or np.isnan(temp_c).all():
             continue
         limits.append(limit_c)
-        flags, known = temp_c >= limit_c - TEMP_MARGIN_C, ~np.isnan(temp_c)
-        found = Signal(flags, known) if found is None else _either(found, flags, known)
-    return found, min(limits, default=None)
+        is_set |= temp_c >= limit_c - TEMP_MARGIN_C
+        known |= ~np.isnan(temp_c)
+    return (Signal(is_set, known), min(limits)) if limits else (None, None)
 
 
-def _either(one: Signal, flags: Flags, known: Flags) -> Signal:
-    return Signal(one.flags | flags, one.known | known)
-
-
-def _throttle_c(sensor: str, telemetry: Telemetry, expected: Expectation) -> float | None:
+def _throttle_c(sensor: str, telemetry: TelemetryTrace, expected: Expectation) -> float | None:
     """Where a zone begins to throttle: the kernel's own trip, where the profile trusts that."""
     trip_c = telemetry.constants.get(f"{sensor.removesuffix('.temp_c')}.throttle_c")
     zone = expected.zone(_zone_type(sensor))
@@ -234,28 +208,20 @@ def _zone_type(sensor: str) -> str:
     return sensor.removeprefix("thermal.").removesuffix(".temp_c").rpartition(".")[0]
 
 
-def _lasting(flags: Flags, is_known: Flags) -> Flags:
-    """Only windows with enough neighbours of their kind; one that says nothing parts none."""
-    found = np.zeros_like(flags)
+def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
+    """Windows with enough neighbours of their kind; a window that says nothing parts none."""
+    lasting = np.zeros_like(windows)
     where = np.flatnonzero(is_known)
-    for run in np.split(where, np.flatnonzero(np.diff(flags[where])) + 1):
-        if run.size >= LASTING:
-            found[run] = flags[run]
-    return found
+    for row in np.split(where, np.flatnonzero(np.diff(windows[where])) + 1):
+        if row.size >= LASTING:
+            lasting[row] = windows[row]
+    return lasting
 
 
-@dataclass(frozen=True, slots=True)
-class Temperatures:
-    """Of the hottest zone that matters, °C; None where nothing was read."""
-
-    start_c: float | None = None
-    max_c: float | None = None
-
-
-def find_temperatures(
-    telemetry: Telemetry, expected: Expectation, windows: Windows
-) -> Temperatures:
-    """The first reading of the run and the highest."""
+def start_and_max_temp_c(
+    telemetry: TelemetryTrace, expected: Expectation, windows: Windows
+) -> tuple[float | None, float | None]:
+    """First reading of the run and the highest, of the hottest zone that matters."""
     every = telemetry.named("thermal.", ".temp_c")
     # A board may have a dummy that always says 100 °C.
     known = [series for name, series in every.items() if expected.zone(_zone_type(name))]
@@ -266,7 +232,5 @@ def find_temperatures(
     ]
     inside = [values for values in inside if values.size]
     if not inside:
-        return Temperatures()
-    return Temperatures(
-        max(float(values[0]) for values in inside), max(float(values.max()) for values in inside)
-    )
+        return None, None
+    return max(float(values[0]) for values in inside), max(float(one.max()) for one in inside)

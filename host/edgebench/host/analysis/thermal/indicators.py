@@ -1,6 +1,6 @@
 """What the device itself says about being slowed down, by window, with its cause.
 
-Bits and counters of before the run say nothing: only what is new counts.
+Only what is new counts: bits and counters from before the run say nothing.
 
     vcgencmd               now-bits in any window; sticky bits where they appear first
     x86_throttle_count     counts that grow
@@ -8,9 +8,9 @@ Bits and counters of before the run say nothing: only what is new counts.
     cooling_device         above state 0, where it cools by slowing down
     under-voltage alarms   that rise
 
-The firmware of a Raspberry Pi says "throttled" (bit 2) both of heat and of a weak supply. Where
-the supply bits are set in the same window or beside it, and the temperature does not speak for
-heat, it was the supply.
+The firmware of a Raspberry Pi sets "throttled" (bit 2) for heat and for a weak supply alike. Where
+the supply bits are set in the same window or next to it, and the temperature does not speak for
+heat, the supply was the cause.
 
 Source: device facts of the profiles; torvalds/linux, drivers/thermal/intel/therm_throt.c.
 """
@@ -23,16 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.thermal.telemetry import Nanoseconds, Series, Telemetry
+from edgebench.host.analysis.thermal.telemetry import (
+    Nanoseconds,
+    Series,
+    TelemetryTrace,
+    WindowMask,
+)
 from edgebench.protocol.thermal import Expectation, slows_down
-
-Flags = NDArray[np.bool_]
 
 _RPI = "rpi.throttled_bits"
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _UNDER_VOLTAGE_EVENT = "oc1"
-"""Of the soctherm events of a Jetson, the one that means the supply."""
+"""Event of a Jetson's soctherm that means the supply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,178 +45,173 @@ class Indication:
     cause: str
     """thermal, undervoltage or overcurrent."""
     detail: str
-    windows: Flags
+    windows: WindowMask
     """Where it was seen, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indications:
-    """All of them, and whether anything could have said so."""
+    """Everything that the device says, and whether it could have said anything."""
 
     indications: list[Indication]
-    """By the profile's order of indicators, then the one that was there longest."""
-    known: Flags
-    """Windows in which something could have said so, shape (k,)."""
+    """Ordered by the profile's indicators, then by the count of windows."""
+    known: WindowMask
+    """Windows in which an indicator was read, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Where to look, and for what."""
+class _Readings:
+    """Everything that was read during a run, and the windows of that run."""
 
-    telemetry: Telemetry
+    telemetry: TelemetryTrace
     expected: Expectation
     edges_ns: Nanoseconds
-    is_hot: Flags
+    is_hot: WindowMask
     """Windows near where the device throttles; none where no temperature is known."""
 
     def inside(self, series: Series) -> Series:
-        """The readings of the run, with the state it began in and the one it ended in."""
+        """Readings of the run, with the state it began in and the one it ended in."""
         first, last = np.searchsorted(series.time_ns, [self.edges_ns[0], self.edges_ns[-1]])
         kept = slice(max(0, int(first) - 1), int(last) + 1)
         return Series(series.time_ns[kept], series.value[kept])
 
-    def windows_of(self, series: Series, is_set: Flags) -> Flags:
+    def windows_of(self, series: Series, is_set: NDArray[np.bool_]) -> WindowMask:
         """Windows with a reading that is set."""
-        flags = np.zeros(len(self.edges_ns) - 1, np.bool_)
+        windows = np.zeros(len(self.edges_ns) - 1, np.bool_)
         where = np.searchsorted(self.edges_ns, series.time_ns[is_set], side="right") - 1
-        flags[np.clip(where, 0, len(flags) - 1)] = True
-        return flags
+        windows[np.clip(where, 0, len(windows) - 1)] = True
+        return windows
 
-    def growth(self, series: Series) -> Flags:
+    def growth(self, series: Series) -> WindowMask:
         """Windows in which a counter grew."""
         inside = self.inside(series)
         return self.windows_of(inside, np.diff(inside.value, prepend=inside.value[:1]) > 0)
 
-    def known(self, series: Iterable[Series]) -> Flags:
-        """Windows between the first and the last reading of one of them."""
-        flags = np.zeros(len(self.edges_ns) - 1, np.bool_)
+    def known(self, series: Iterable[Series]) -> WindowMask:
+        """Windows between the first and the last reading of one of these sensors."""
+        windows = np.zeros(len(self.edges_ns) - 1, np.bool_)
         for one in series:
             inside = self.inside(one)
             if inside.time_ns.size:
                 ends = np.searchsorted(self.edges_ns, inside.time_ns[[0, -1]], side="right") - 1
-                flags[max(0, int(ends[0])) : int(ends[1]) + 1] = True
-        return flags
-
-
-Answer = tuple[Flags, list[Indication]]
-"""Windows in which there is such a source, and what it says."""
+                windows[max(0, int(ends[0])) : int(ends[1]) + 1] = True
+        return windows
 
 
 def find_indications(
-    telemetry: Telemetry, expected: Expectation, edges_ns: Nanoseconds, is_hot: Flags | None
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    edges_ns: Nanoseconds,
+    is_hot: WindowMask | None,
 ) -> Indications:
-    """What the device says; the first is the one that explains most."""
+    """What the device says; the first indication is the one that explains most."""
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
-    look = _Look(telemetry, expected, edges_ns, nowhere if is_hot is None else is_hot)
+    readings = _Readings(telemetry, expected, edges_ns, nowhere if is_hot is None else is_hot)
+    order = expected.indicators
     indications: list[Indication] = []
     known = nowhere.copy()
-    for kind in sorted(_SOURCES, key=lambda kind: _rank(kind, expected.indicators)):
-        there, found = _SOURCES[kind](look)
-        known |= there
+    for kind in sorted(_SOURCES, key=lambda k: order.index(k) if k in order else len(order)):
+        source = _SOURCES[kind](readings)
+        known |= source.known
         indications += sorted(
-            found, key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause))
+            source.indications,
+            key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause)),
         )
     return Indications(indications, known)
 
 
-def widened(flags: Flags) -> Flags:
-    """The windows and their neighbours."""
-    wide = flags.copy()
-    wide[1:] |= flags[:-1]
-    wide[:-1] |= flags[1:]
+def widened(windows: WindowMask) -> WindowMask:
+    """These windows and their neighbours."""
+    wide = windows.copy()
+    wide[1:] |= windows[:-1]
+    wide[:-1] |= windows[1:]
     return wide
 
 
-def _rank(kind: str, order: tuple[str, ...]) -> int:
-    return order.index(kind) if kind in order else len(order)
-
-
-def _firmware(look: _Look) -> Answer:
-    series = look.telemetry.series.get(_RPI)
-    inside = look.inside(series) if series else None
-    if series is None or inside is None or not inside.value.size:
-        return look.known([]), []
+def _firmware(readings: _Readings) -> Indications:
+    series = readings.telemetry.series.get(_RPI)
+    if series is None or not (inside := readings.inside(series)).value.size:
+        return Indications([], readings.known([]))
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
-    expected = look.expected
-    power = _bit_windows(look, inside, bits, expected.power_now, expected.power_sticky)
-    heat = _bit_windows(look, inside, bits, expected.thermal_now, expected.thermal_sticky)
-    heat &= ~widened(power) | look.is_hot
+
+    def windows_with(now: int, sticky: int) -> WindowMask:
+        """Windows with a now-bit, and those in which a sticky bit was seen first."""
+        is_set = (bits & now) != 0
+        fresh = int(bits[-1]) & ~int(bits[0]) & sticky
+        while fresh:
+            bit = fresh & -fresh
+            # Too short for the sampling, but the firmware remembers that it was.
+            is_set[np.argmax((bits & bit) != 0)] = True
+            fresh ^= bit
+        return readings.windows_of(inside, is_set)
+
+    expected = readings.expected
+    power = windows_with(expected.power_now, expected.power_sticky)
+    heat = windows_with(expected.thermal_now, expected.thermal_sticky)
+    heat &= ~widened(power) | readings.is_hot
     shown = int(np.bitwise_or.reduce(bits))
-    return look.known([series]), [
+    found = [
         Indication(cause, f"firmware bits {shown:#x}: {cause}", windows)
         for cause, windows in (("thermal", heat), ("undervoltage", power))
         if windows.any()
     ]
+    return Indications(found, readings.known([series]))
 
 
-def _bit_windows(
-    look: _Look, inside: Series, bits: NDArray[np.int64], now: int, sticky: int
-) -> Flags:
-    """Windows with a now-bit, and those in which a sticky bit was seen first."""
-    is_set = (bits & now) != 0
-    fresh = int(bits[-1]) & ~int(bits[0]) & sticky
-    while fresh:
-        bit = fresh & -fresh
-        # Too short for the sampling, but the firmware remembers that it was.
-        is_set[np.argmax((bits & bit) != 0)] = True
-        fresh ^= bit
-    return look.windows_of(inside, is_set)
-
-
-def _counters(look: _Look) -> Answer:
-    counts = look.telemetry.named("x86.", ".throttle_count")
+def _counters(readings: _Readings) -> Indications:
+    counts = readings.telemetry.named("x86.", ".throttle_count")
     found = [
-        Indication("thermal", f"{name} grew by {look.inside(series).growth():.0f}", growth)
+        Indication("thermal", f"{name} grew by {readings.inside(series).growth():.0f}", growth)
         for name, series in counts.items()
-        if (growth := look.growth(series)).any()
+        if (growth := readings.growth(series)).any()
     ]
-    return look.known(counts.values()), found
+    return Indications(found, readings.known(counts.values()))
 
 
-def _soctherm(look: _Look) -> Answer:
-    events = look.telemetry.named("hwmon.soctherm_oc.", ".event_count")
+def _soctherm(readings: _Readings) -> Indications:
+    events = readings.telemetry.named("hwmon.soctherm_oc.", ".event_count")
     found = []
     for name, series in events.items():
-        growth = look.growth(series)
+        growth = readings.growth(series)
         if growth.any():
             event = name.split(".")[-2]
             cause = "undervoltage" if event == _UNDER_VOLTAGE_EVENT else "overcurrent"
-            text = f"{event} counted {look.inside(series).growth():.0f} events"
+            text = f"{event} counted {readings.inside(series).growth():.0f} events"
             found.append(Indication(cause, text, growth))
-    return look.known(events.values()), found
+    return Indications(found, readings.known(events.values()))
 
 
-def _cooling(look: _Look) -> Answer:
-    found, there = [], []
-    for name, series in look.telemetry.named("cooling.", ".state").items():
+def _cooling(readings: _Readings) -> Indications:
+    found, devices = [], []
+    for name, series in readings.telemetry.named("cooling.", ".state").items():
         kind = name.removeprefix("cooling.").removesuffix(".state").rpartition(".")[0]
-        if not slows_down(kind) or kind in look.expected.cooling_exclude:
+        if not slows_down(kind) or kind in readings.expected.cooling_exclude:
             continue
-        there.append(series)
-        inside = look.inside(series)
-        windows = look.windows_of(inside, inside.value > 0)
+        devices.append(series)
+        inside = readings.inside(series)
+        windows = readings.windows_of(inside, inside.value > 0)
         if windows.any():
             text = f"cooling device {kind} was in state {inside.value.max():g}"
             found.append(Indication("thermal", text, windows))
-    return look.known(there), found
+    return Indications(found, readings.known(devices))
 
 
-def _alarms(look: _Look) -> Answer:
+def _alarms(readings: _Readings) -> Indications:
     found = []
-    for name, series in look.telemetry.named("hwmon.", ".undervoltage").items():
-        inside = look.inside(series)
-        windows = look.windows_of(inside, inside.value > inside.value[:1])
+    for name, series in readings.telemetry.named("hwmon.", ".undervoltage").items():
+        inside = readings.inside(series)
+        windows = readings.windows_of(inside, inside.value > inside.value[:1])
         if windows.any():
             found.append(Indication("undervoltage", f"{name} was raised", windows))
     # An alarm alone says nothing about heat: it is no source for "not throttled".
-    return look.known([]), found
+    return Indications(found, readings.known([]))
 
 
-_SOURCES: dict[str, Callable[[_Look], Answer]] = {
+_SOURCES: dict[str, Callable[[_Readings], Indications]] = {
     "vcgencmd": _firmware,
     "x86_throttle_count": _counters,
     "soctherm_oc": _soctherm,
     "cooling_device": _cooling,
     "undervoltage": _alarms,
 }
-"""By the kind that a profile names."""
+"""Indicator by the name that a profile gives it."""

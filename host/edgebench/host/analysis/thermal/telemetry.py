@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Nanoseconds = NDArray[np.int64]
-
-
+WindowMask = NDArray[np.bool_]
+"""Windows that something is true of, shape (k,)."""
 NONSENSE = 1e18
-"""No sensor says that much: cycles of a year at 5 GHz are 1.6e17. Sums of such numbers overflow."""
+"""Value that no sensor reaches: cycles of a year at 5 GHz are 1.6e17. Sums of such overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,23 @@ class Series:
     """Shape (n,), unit by the sensor's suffix."""
 
     def medians(self, edges_ns: Nanoseconds) -> Floats:
-        """The median of each window, shape (k,); NaN where a window has no reading."""
+        """Median of each window, shape (k,); NaN where a window has no reading."""
         return window_medians(self.time_ns, self.value, edges_ns)
 
     def rates(self, edges_ns: Nanoseconds) -> Floats:
-        """How fast a counter grew in each window, 1/s, shape (k,); NaN outside of the trace."""
+        """Growth of a counter in each window, 1/s, shape (k,); NaN outside of the trace."""
         at = np.interp(edges_ns, self.time_ns, self.value, left=np.nan, right=np.nan)
         rates: Floats = np.diff(at) / (np.diff(edges_ns) / 1e9)
         return rates
 
     def growth(self) -> float:
-        """How much a counter grew from the first reading to the last."""
+        """Growth of a counter from the first reading to the last."""
         return float(self.value[-1] - self.value[0]) if self.value.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Telemetry:
-    """Everything that was sampled beside a run."""
+class TelemetryTrace:
+    """Everything that was sampled during a run."""
 
     series: Mapping[str, Series] = field(default_factory=dict[str, Series])
     constants: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -52,7 +52,7 @@ class Telemetry:
     """Reason by sensor or source."""
 
     def named(self, prefix: str, suffix: str) -> dict[str, Series]:
-        """The sensors whose names begin and end so."""
+        """Sensors whose names begin and end like this."""
         return {
             name: series
             for name, series in self.series.items()
@@ -63,19 +63,19 @@ class Telemetry:
 def split_by_sensor(
     time_ns: Nanoseconds, sensor: NDArray[np.int64], value: Floats, names: Iterable[str]
 ) -> dict[str, Series]:
-    """The columns of a trace by sensor; a sensor that never gave a number is left out."""
-    found: dict[str, Series] = {}
+    """Columns of a trace by sensor; a sensor that never gave a number is left out."""
+    by_sensor: dict[str, Series] = {}
     is_number = np.isfinite(value) & (np.abs(value) < NONSENSE)
     for index, name in enumerate(names):
         is_this = (sensor == index) & is_number
         if is_this.any():
             order = np.argsort(time_ns[is_this], kind="stable")
-            found[name] = Series(time_ns[is_this][order], value[is_this][order])
-    return found
+            by_sensor[name] = Series(time_ns[is_this][order], value[is_this][order])
+    return by_sensor
 
 
 def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
-    """The median of the values in each window, shape (k,); NaN where it has none.
+    """Median of the values in each window, shape (k,); NaN where it has none.
 
     Args:
         time_ns: Ascending, shape (n,).
@@ -92,9 +92,9 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
 
 
 def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
-    """The mean of the middle half of the values in each window, shape (k,); NaN where it has none.
+    """Mean of the middle half of the values in each window, shape (k,); NaN where it has none.
 
-    As robust as a median against outliers, and it does not jump where values have two modes.
+    It is as robust as a median against outliers, and does not jump where values have two modes.
 
     Args: as for `window_medians`.
     """
@@ -110,7 +110,7 @@ def _midmean(values: Floats) -> float:
 
 
 def window_sums(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
-    """The sum of the values in each window, shape (k,)."""
+    """Sum of the values in each window, shape (k,)."""
     running = np.concatenate([[0.0], np.cumsum(value)])
     sums: Floats = np.diff(running[np.searchsorted(time_ns, edges_ns)])
     return sums

@@ -1,19 +1,19 @@
 """Did the device slow down, when, and why?
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Four signals are looked at in every window (see heat_signals): I, what the device itself
-says; F, its frequency; T, its temperature; L, the latency.
+baseline. Four signals are read in every window (see heat_signals): I, what the device itself says;
+F, its frequency; T, its temperature; L, the latency.
 
     I     F     T     L      verdict
     yes   any   any   any    throttled:<cause of the indicator>, certain
     –     yes   yes   yes    throttled:thermal, probable; also where no frequency can be believed
     –     no    yes   yes    throttled:hidden (firmware, idle injection)
     –     yes   no    yes    frequency_limited:power_limit; :unknown where nothing tells of heat
-    –     no    no    yes    interference: not thermal; unknown where not enough can be looked at
-    –     any   any   no     not_throttled, if there was anything to look at
-    nothing to look at       unknown; never "not throttled"
+    –     no    no    yes    interference: not thermal; unknown where not enough can be read
+    –     any   any   no     not_throttled, if there was anything to read
+    nothing to read          unknown; never "not throttled"
 
-A signal explains a slower latency only if it is there in most of the slower windows; one that was
+A signal explains a higher latency only if it is set in most of the slower windows; one that was
 not read in most of them says nothing. Interference is what is left when everything else is out: it
 takes a frequency that can be believed and either a temperature with a known limit or an indicator.
 
@@ -29,50 +29,88 @@ import numpy as np
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import find_steady_state
 from edgebench.host.analysis.thermal.heat_signals import (
-    Flags,
     Signals,
-    Temperatures,
     find_signals,
-    find_temperatures,
+    start_and_max_temp_c,
 )
 from edgebench.host.analysis.thermal.indicators import widened
-from edgebench.host.analysis.thermal.telemetry import Nanoseconds, Telemetry
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, WindowMask
 from edgebench.host.analysis.thermal.timeline import (
     Timeline,
     Windows,
     cut_into_windows,
     window_length_s,
 )
-from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 SUSTAINED_SHARE = 0.2
-"""The last part of a run, which stands for what the device can sustain."""
+"""Last part of a run, which stands for what the device can sustain."""
 
 
 def find_throttling(
-    timeline: Timeline, telemetry: Telemetry, expected: Expectation, *, threads: int = 1
+    timeline: Timeline, telemetry: TelemetryTrace, expected: Expectation, *, threads: int = 1
 ) -> ThermalResult:
     """Judge one run; `timeline` without the warm-up."""
     windows = cut_into_windows(timeline)
     signals = find_signals(timeline, telemetry, expected, windows, threads=threads)
-    if windows.count < MIN_WINDOWS:
-        found = _too_short(signals, timeline, windows)
+    if windows.count >= MIN_WINDOWS:
+        result = _with_numbers(_explained(signals), signals, timeline, windows)
+    elif signals.indications:
+        result = _indicated(signals)
     else:
-        found = _with_numbers(_decide(signals, windows), signals, timeline, windows)
-    return _with_conditions(found, signals, find_temperatures(telemetry, expected, windows))
+        result = _unknown(
+            f"{windows.length_s * windows.count:.2f} s are too short to see a device slow down, "
+            f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s after the warm-up would do"
+        )
+    heat, clock = signals.temperature, signals.frequency
+    is_baseline_cool = None
+    if heat is not None and (heat.known & signals.baseline).any():
+        is_baseline_cool = not bool((heat.is_set & signals.baseline).any())
+    start_c, max_c = start_and_max_temp_c(telemetry, expected, windows)
+    return replace(
+        result,
+        start_temp_c=start_c,
+        max_temp_c=max_c,
+        throttle_temp_c=signals.throttle_c,
+        is_baseline_cool=is_baseline_cool,
+        baseline_freq_hz=clock.baseline_hz if clock else None,
+        nominal_freq_hz=clock.nominal_hz if clock else None,
+    )
 
 
-def _too_short(signals: Signals, timeline: Timeline, windows: Windows) -> ThermalResult:
-    """Of a run of seconds only an indicator says anything."""
+def _explained(signals: Signals) -> ThermalResult:
+    """State, cause and reason, by the rows of the table above."""
     if signals.indications:
         return _indicated(signals)
-    return _unknown(
-        f"{windows.length_s * windows.count:.2f} s are too short to see a device slow down, "
-        f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s behind the warm-up would do"
-    )
+    if not signals.sources:
+        return _unknown("no temperature, frequency or indicator can be read here")
+    slow, clock, heat = signals.latency, signals.frequency, signals.temperature
+    if not slow.any():
+        return _not_slower(signals)
+    has_slower_clock = clock is not None and clock.explains(slow)
+    is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
+    if heat is not None and heat.explains(slow):
+        cause, reason = "thermal", "hot, and the latency grew"
+        if has_slower_clock:
+            reason += " as the clock fell"
+        elif is_clock_known:
+            cause, reason = "hidden", f"{reason}, while the reported clock did not fall"
+        return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
+    tells_of_heat = any(one is not None and one.covers(slow) for one in (heat, signals.indicator))
+    if has_slower_clock:
+        cause = "power_limit" if tells_of_heat else "unknown"
+        why = "it is not heat" if tells_of_heat else "no temperature tells why"
+        return ThermalResult(
+            ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, and {why}"
+        )
+    if not is_clock_known:
+        return _unknown("the latency grew, and no frequency that can be believed tells why")
+    if not tells_of_heat:
+        return _unknown("the latency grew, and nothing here tells of heat")
+    reason = "the latency grew, without heat and without a slower clock"
+    return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
 
 
 def _indicated(signals: Signals) -> ThermalResult:
@@ -82,103 +120,47 @@ def _indicated(signals: Signals) -> ThermalResult:
     return ThermalResult(ThermalState.THROTTLED, first.cause, True, f"{first.detail}{more}")
 
 
-def _decide(signals: Signals, windows: Windows) -> ThermalResult:
-    if signals.indications:
-        return _indicated(signals)
-    if not signals.sources:
-        return _unknown("no temperature, frequency or indicator can be read here")
-    if not signals.latency.any():
-        return _not_slower(signals, windows)
-    slow = signals.latency
-    if signals.temperature is not None and signals.temperature.explains(slow):
-        return _hot(signals)
-    return _slower_without_heat(signals)
-
-
-def _not_slower(signals: Signals, windows: Windows) -> ThermalResult:
-    everywhere = np.ones(windows.count, np.bool_)
-    looked = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
-    if not looked:
-        return _unknown("what the device shows was read in less than half of the run")
+def _not_slower(signals: Signals) -> ThermalResult:
+    everywhere = np.ones_like(signals.latency)
+    read = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
+    if not read:
+        return _unknown("the signals of the device were read in less than half of the run")
     if signals.elsewhere_ratio > 0.5:
         return _unknown("the model moved between kinds of cores for most of the run")
-    if _ends_slower(signals):
+    signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
+    if signals.slower[-1] and any(signs):
         return _unknown("the latency grew only at the very end: measure longer to know why")
-    reason = f"the latency did not grow; looked at {', '.join(looked)}"
+    reason = f"the latency did not grow; looked at {', '.join(read)}"
     if signals.elsewhere_ratio > 0:
         reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another kind of core"
     return ThermalResult(ThermalState.NOT_THROTTLED, None, False, reason)
-
-
-def _ends_slower(signals: Signals) -> bool:
-    """Whether the last window is slower, for which there is a sign of a reason."""
-    signs = [signal.flags[-1] for signal in (signals.clock, signals.temperature) if signal]
-    return bool(signals.slower[-1] and any(signs))
-
-
-def _hot(signals: Signals) -> ThermalResult:
-    reason, cause, clock = "hot, and the latency grew", "thermal", signals.clock
-    if clock is not None and clock.explains(signals.latency):
-        reason += " as the clock fell"
-    elif clock is not None and clock.is_measured and clock.covers(signals.latency):
-        reason, cause = f"{reason}, while the clock that is told did not fall", "hidden"
-    return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
-
-
-def _slower_without_heat(signals: Signals) -> ThermalResult:
-    clock, slow = signals.clock, signals.latency
-    tells_of_heat = any(
-        signal is not None and signal.covers(slow)
-        for signal in (signals.temperature, signals.indicator)
-    )
-    if clock is not None and clock.explains(slow):
-        cause = "power_limit" if tells_of_heat else "unknown"
-        what = "it is not heat" if tells_of_heat else "no temperature tells why"
-        reason = f"the clock fell, and {what}"
-        return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, reason)
-    if clock is None or not clock.is_measured or not clock.covers(slow):
-        return _unknown("the latency grew, and no frequency that can be believed tells why")
-    if not tells_of_heat:
-        return _unknown("the latency grew, and nothing here tells of heat")
-    reason = "the latency grew, without heat and without a slower clock"
-    return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
 
 
 def _unknown(reason: str) -> ThermalResult:
     return ThermalResult(ThermalState.UNKNOWN, None, False, reason)
 
 
-def _with_conditions(found: ThermalResult, signals: Signals, temps: Temperatures) -> ThermalResult:
-    """Temperatures and clock, however short the run."""
-    heat, clock = signals.temperature, signals.clock
-    is_cool = None
-    if heat is not None and (heat.known & signals.baseline).any():
-        is_cool = not bool((heat.flags & signals.baseline).any())
-    return replace(
-        found,
-        start_temp_c=temps.start_c,
-        max_temp_c=temps.max_c,
-        throttle_temp_c=signals.throttle_c,
-        is_baseline_cool=is_cool,
-        baseline_freq_hz=clock.baseline_hz if clock else None,
-        nominal_freq_hz=clock.nominal_hz if clock else None,
-    )
-
-
 def _with_numbers(
-    found: ThermalResult, signals: Signals, timeline: Timeline, windows: Windows
+    result: ThermalResult, signals: Signals, timeline: Timeline, windows: Windows
 ) -> ThermalResult:
-    is_slowed = found.state in (ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED)
-    signs = _signs(signals) if is_slowed else np.zeros(windows.count, np.bool_)
-    onset = int(np.argmax(signs)) if signs.any() else None
-    before, after = _around(timeline, windows, onset)
+    """The result with its onset, and with latency and throughput before and after it."""
+    signs = _signs(signals) if result.is_slowed else np.zeros(windows.count, np.bool_)
+    onset = before = after = None
+    if signs.any():
+        onset = int(np.argmax(signs))
+        cut = int(np.searchsorted(timeline.start_ns, windows.edges_ns[onset]))
+        early_ns, late_ns = timeline.invoke_ns[:cut], timeline.invoke_ns[cut:]
+        steady_ns = late_ns[find_steady_state(late_ns).first_steady_index or 0 :]
+        before = summarize(early_ns) if early_ns.size else None
+        after = summarize(steady_ns) if steady_ns.size else None
     first, last = windows.baseline_count, max(1, round(SUSTAINED_SHARE * windows.count))
     known_ns = signals.latency_ns[-last:][~np.isnan(signals.latency_ns[-last:])]
     sustained_ns = float(np.median(known_ns)) if known_ns.size else None
     # Throttled from the start, there is no undisturbed speed that anything could be a share of.
-    has_peak = not _is_most(signs, signals.baseline)
+    slow_count = int(np.count_nonzero(signs & signals.baseline))
+    has_peak = slow_count * 2 <= int(np.count_nonzero(signals.baseline))
     return replace(
-        found,
+        result,
         onset_s=None if onset is None else onset * windows.length_s,
         peak_latency_ns=signals.baseline_ns if has_peak else None,
         sustained_latency_ns=sustained_ns,
@@ -193,51 +175,25 @@ def _with_numbers(
     )
 
 
-def _is_most(flags: Flags, of: Flags) -> bool:
-    return int(np.count_nonzero(flags & of)) * 2 > int(np.count_nonzero(of))
-
-
-def _signs(signals: Signals) -> Flags:
+def _signs(signals: Signals) -> WindowMask:
     """Windows in which the device is slower for the reason that was found.
 
-    A latency that grew before and apart from it, as by a neighbour at the start, is none of them.
+    A latency that grew earlier and for another reason, as by a neighbour at the start, is no sign.
     """
     reasons = np.zeros_like(signals.latency)
     for indication in signals.indications:
         reasons |= indication.windows
     others = [signals.latency]
-    if signals.clock is not None:
-        others.append(signals.clock.flags & widened(reasons | signals.latency))
+    if signals.frequency is not None:
+        others.append(signals.frequency.is_set & widened(reasons | signals.latency))
     if not signals.indications:
-        hot = signals.temperature.flags if signals.temperature is not None else reasons
+        hot = signals.temperature.is_set if signals.temperature is not None else reasons
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])
-    signs = reasons.copy()
-    for flags in others:
-        signs |= _touching(flags, widened(reasons))
+    signs, anchors = reasons.copy(), widened(reasons)
+    for windows in others:
+        # A row of windows counts as a whole where it reaches into one of the reasons.
+        edges = np.flatnonzero(np.diff(windows)) + 1
+        for row in np.split(np.arange(len(windows)), edges):
+            if windows[row[0]] and anchors[row].any():
+                signs[row] = True
     return signs
-
-
-def _touching(flags: Flags, anchors: Flags) -> Flags:
-    """The rows of windows that reach into one of the anchors."""
-    edges = np.flatnonzero(np.diff(flags)) + 1
-    found = np.zeros_like(flags)
-    for row in np.split(np.arange(len(flags)), edges):
-        if flags[row[0]] and anchors[row].any():
-            found[row] = True
-    return found
-
-
-def _around(
-    timeline: Timeline, windows: Windows, onset: int | None
-) -> tuple[LatencySummary | None, LatencySummary | None]:
-    """The latency before the onset, and the steady part of what came after."""
-    if onset is None:
-        return None, None
-    cut = int(np.searchsorted(timeline.start_ns, windows.edges_ns[onset]))
-    before, after = timeline.invoke_ns[:cut], timeline.invoke_ns[cut:]
-    steady = after[find_steady_state(after).first_steady_index or 0 :]
-    return _summary(before), _summary(steady)
-
-
-def _summary(invoke_ns: Nanoseconds) -> LatencySummary | None:
-    return summarize(invoke_ns) if invoke_ns.size else None

@@ -1,4 +1,4 @@
-"""When the inferences of a run began, how long they took, and the windows it is looked at by."""
+"""When the inferences of a run began, how long they took, and the windows it is cut into."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgebench.host.analysis.thermal.telemetry import (
 )
 
 WINDOW_S = (1.0, 5.0)
-"""Shortest and longest, as long as inferences are short."""
+"""Shortest and longest window, as long as inferences are short."""
 WINDOWS = 60
-"""About so many in a run."""
+"""Typical count of windows in a run."""
 MIN_INFERENCES = 5
-"""On average in a window, for its median to be one: slow models have longer windows."""
+"""Inferences per window, on average, that a median needs: slow models have longer windows."""
 BASELINE_S = 5.0
 BASELINE_SHARE_MAX = 0.25
 
@@ -35,7 +35,7 @@ class Timeline:
 
     @property
     def end_ns(self) -> int:
-        """When the last one ended."""
+        """End of the last inference."""
         return int(self.start_ns[-1] + self.invoke_ns[-1])
 
 
@@ -48,17 +48,17 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """How many there are, k."""
+        """Number of windows, k."""
         return len(self.edges_ns) - 1
 
     @property
     def length_s(self) -> float:
-        """Of one."""
+        """Length of one window."""
         return float(self.edges_ns[1] - self.edges_ns[0]) / 1e9
 
     @property
     def baseline_count(self) -> int:
-        """Windows that the others are held against: 5 s, at most a quarter."""
+        """Number of windows that the others are compared with: 5 s, at most a quarter."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 
@@ -77,7 +77,7 @@ class Windows:
         return ratio
 
     def throughput_per_s(self, timeline: Timeline, first: int, last: int) -> float:
-        """Inferences a second in the windows from `first` up to, not with, `last`."""
+        """Inferences per second in the windows from `first` up to, not including, `last`."""
         bounds = np.searchsorted(timeline.start_ns, self.edges_ns[[first, last]])
         return float(bounds[1] - bounds[0]) / (self.length_s * (last - first))
 
@@ -91,7 +91,7 @@ def cut_into_windows(timeline: Timeline) -> Windows:
 
 
 def window_length_s(timeline: Timeline) -> float:
-    """How long a window of this run should be."""
+    """Length that a window of this run should have."""
     duration_s = (timeline.end_ns - int(timeline.start_ns[0])) / 1e9
     shortest, longest = WINDOW_S
     length_s = min(max(duration_s / WINDOWS, shortest), longest)

@@ -21,8 +21,8 @@ def judge(evidence: Evidence) -> Verdict:
                 id=rule.id,
                 outcome=ruling.outcome,
                 severity=rule.severity,
-                value=ruling.value,
-                limit=ruling.limit,
+                value=_real(ruling.value),
+                limit=_real(ruling.limit),
                 unit=ruling.unit,
                 reason=ruling.reason,
                 facts=ruling.facts,
@@ -31,3 +31,8 @@ def judge(evidence: Evidence) -> Verdict:
     failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
     return Verdict(state=worst or State.VALID, rules=tuple(findings))
+
+
+def _real(number: float | None) -> float | None:
+    """A count as 64.0: so run.json says the same whether it was computed, or read and written."""
+    return None if number is None else float(number)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgebench.host.analysis.thermal.frequency import find_frequency, nominal_freq_hz
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace
 from edgebench.protocol.thermal import Expectation, ExpectedCluster
 
 EDGES_NS = (np.arange(4) * 1e9).astype(np.int64)
@@ -26,13 +26,13 @@ def cycle(*values: float) -> Series:
     return Series(time_ns, np.resize(np.array(values), 30))
 
 
-def clock(telemetry: Telemetry, expected: Expectation = ANY) -> float | None:
+def clock(telemetry: TelemetryTrace, expected: Expectation = ANY) -> float | None:
     """The frequency of the middle window."""
     found = find_frequency(telemetry, expected, EDGES_NS).freq_hz
     return None if found is None else float(found[1])
 
 
-EVERY = Telemetry(
+EVERY = TelemetryTrace(
     {
         "rpi.arm_freq_hz": flat(1.0e9),
         "cpufreq.policy0.freq_hz_average": flat(1.1e9),
@@ -68,13 +68,13 @@ def test_bookkeeping_of_requests_is_not_believed() -> None:
     assert clock(EVERY, measured) == pytest.approx(1.1e9)
 
 
-def clusters(*, cpu: Series, **constants: float) -> Telemetry:
+def clusters(*, cpu: Series, **constants: float) -> TelemetryTrace:
     """Three clusters: CPUs 0 to 3, 4 and 5, 6 and 7."""
     masks = {0: 0b1111, 4: 0b110000, 6: 0b11000000}
     series = {f"cpufreq.policy{p}.freq_hz": flat((p + 1) * 1e8) for p in masks} | {
         "worker.cpu": cpu
     }
-    return Telemetry(
+    return TelemetryTrace(
         series, {f"cpufreq.policy{p}.cpu_mask": float(m) for p, m in masks.items()} | constants
     )
 
@@ -101,17 +101,17 @@ def test_device_may_send_any_number(mask: float, cpu: float) -> None:
 def test_device_may_send_any_name() -> None:
     """A sensor "cpufreq.policyX.freq_hz" ends the analysis in a traceback."""
     names = ("cpufreq.policyX.freq_hz", "cpufreq.policy٣.freq_hz", "cpufreq.policy.freq_hz_cap")
-    assert clock(Telemetry({name: flat(1e9) for name in names})) is None
+    assert clock(TelemetryTrace({name: flat(1e9) for name in names})) is None
 
 
 def test_nominal_frequency_is_the_profiles_or_that_of_the_start() -> None:
     """A power mode that was chosen before the run is told as throttling, or not at all."""
     cap = {"cpufreq.policy0.freq_hz_cap": cycle(1.4e9, 0.7e9)}
     constants = {"cpufreq.policy0.freq_hz_max": 1.8e9}
-    run = Telemetry(cap, constants)
+    run = TelemetryTrace(cap, constants)
     profile = replace(ANY, clusters=(ExpectedCluster(0, 2_000_000_000),))
     assert nominal_freq_hz(run, profile, 0.0) == 2.0e9
     assert nominal_freq_hz(run, ANY, 0.0) == 1.4e9
-    assert nominal_freq_hz(Telemetry({}, constants), ANY, 0.0) == 1.8e9
-    assert nominal_freq_hz(Telemetry(), ANY, 0.0) is None
+    assert nominal_freq_hz(TelemetryTrace({}, constants), ANY, 0.0) == 1.8e9
+    assert nominal_freq_hz(TelemetryTrace(), ANY, 0.0) is None
     assert nominal_freq_hz(run, profile, float("nan")) is None

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.hot_runs import RASPBERRY_PI
 
-from edgebench.host.analysis.thermal.indicators import Flags, Indications, find_indications
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.indicators import Indications, find_indications
+from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace, WindowMask
 from edgebench.protocol.thermal import Expectation
 
 EDGES_NS = (np.arange(11) * 1e9).astype(np.int64)
@@ -25,9 +25,9 @@ def each_second(*values: float) -> Series:
     )
 
 
-def bits(*values: int, is_hot: Flags | None = COOL) -> dict[str, list[int]]:
+def bits(*values: int, is_hot: WindowMask | None = COOL) -> dict[str, list[int]]:
     """Windows by cause."""
-    telemetry = Telemetry({"rpi.throttled_bits": each_second(*map(float, values))})
+    telemetry = TelemetryTrace({"rpi.throttled_bits": each_second(*map(float, values))})
     return by_cause(find_indications(telemetry, RASPBERRY_PI, EDGES_NS, is_hot))
 
 
@@ -38,7 +38,7 @@ def by_cause(found: Indications) -> dict[str, list[int]]:
 
 def cooling(kind: str, *states: float, expected: Expectation = ANY) -> Indications:
     """What is found with one cooling device."""
-    telemetry = Telemetry({f"cooling.{kind}.0.state": each_second(*states)})
+    telemetry = TelemetryTrace({f"cooling.{kind}.0.state": each_second(*states)})
     return find_indications(telemetry, expected, EDGES_NS, None)
 
 
@@ -83,7 +83,7 @@ def test_last_look_after_the_end_counts() -> None:
 @pytest.mark.parametrize("value", [-1.0, 1e300, 2.0**63])
 def test_device_may_send_any_bits(value: float) -> None:
     """A damaged agent ends the analysis in a traceback or a warning."""
-    telemetry = Telemetry({"rpi.throttled_bits": each_second(value, value)})
+    telemetry = TelemetryTrace({"rpi.throttled_bits": each_second(value, value)})
     assert find_indications(telemetry, RASPBERRY_PI, EDGES_NS, COOL).known.any()
 
 
@@ -116,14 +116,14 @@ def test_profile_may_leave_a_cooling_device_out() -> None:
 
 def test_source_that_falls_silent_is_known_until_then() -> None:
     """Firmware that was asked for twenty seconds says that there was no heat for an hour."""
-    telemetry = Telemetry({"rpi.throttled_bits": each_second(0, 0, 0, 0)})
+    telemetry = TelemetryTrace({"rpi.throttled_bits": each_second(0, 0, 0, 0)})
     found = find_indications(telemetry, RASPBERRY_PI, EDGES_NS, COOL)
     assert list(np.flatnonzero(found.known)) == [0, 1, 2]
 
 
 def test_first_indicator_of_the_profile_names_the_cause() -> None:
     """The one that was there longest wins over the one that the profile calls the authority."""
-    telemetry = Telemetry(
+    telemetry = TelemetryTrace(
         {
             "hwmon.soctherm_oc.0.oc3.event_count": each_second(0, 0, 5, 5),
             "cooling.thermal-cpufreq-0.0.state": each_second(0, 1, 1, 1),

@@ -19,7 +19,7 @@ from support.hot_runs import (
     simulate,
 )
 
-from edgebench.host.analysis.thermal.telemetry import Series, Telemetry
+from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline, cut_into_windows
 from edgebench.host.result.thermal import ThermalResult, ThermalState
@@ -181,7 +181,7 @@ def still(**fields: Any) -> HotRun:
     )
 
 
-def with_series(run: HotRun, **series: tuple[float, ...]) -> Telemetry:
+def with_series(run: HotRun, **series: tuple[float, ...]) -> TelemetryTrace:
     """The telemetry with these sensors instead: values that are spread over the whole run."""
     end_ns = int(run.timeline.start_ns[-1])
     made = {
@@ -190,10 +190,10 @@ def with_series(run: HotRun, **series: tuple[float, ...]) -> Telemetry:
         )
         for name, values in series.items()
     }
-    return Telemetry({**run.telemetry.series, **made}, run.telemetry.constants)
+    return TelemetryTrace({**run.telemetry.series, **made}, run.telemetry.constants)
 
 
-def judged(run: HotRun, telemetry: Telemetry, expected: Expectation = LINUX) -> str:
+def judged(run: HotRun, telemetry: TelemetryTrace, expected: Expectation = LINUX) -> str:
     """The verdict with this telemetry."""
     return find_throttling(run.timeline, telemetry, expected).verdict
 
@@ -215,7 +215,7 @@ def test_clock_that_is_low_from_the_start_is_no_onset(clock: float) -> None:
         cpufreq__policy0__freq_hz=(clock,) * 900,
         cpufreq__policy0__freq_hz_cap=(clock,) * 900,
     )
-    assert judged(run, Telemetry(telemetry.series, constants)) == "not_throttled"
+    assert judged(run, TelemetryTrace(telemetry.series, constants)) == "not_throttled"
 
 
 def test_frequency_that_is_only_asked_for_is_not_believed() -> None:
@@ -236,7 +236,7 @@ def test_trips_of_a_fan_are_no_limit() -> None:
     }
     series = with_series(run, **{"thermal__CPU-therm__0__temp_c": (55.0,) * 900}).series
     slower = HotRun(slowed(run, 1.2, 60.0), run.telemetry)
-    assert judged(slower, Telemetry(series, constants)) == "interference"
+    assert judged(slower, TelemetryTrace(series, constants)) == "interference"
 
 
 def test_bits_from_before_the_run_are_not_its_own() -> None:
@@ -290,7 +290,7 @@ def test_hot_start_is_told() -> None:
     assert found.state is ThermalState.THROTTLED, "the firmware says so from the first window on"
     assert found.is_baseline_cool is False
     silent = {n: s for n, s in run.telemetry.series.items() if not n.startswith("rpi.")}
-    found = find_throttling(run.timeline, Telemetry(silent), RASPBERRY_PI)
+    found = find_throttling(run.timeline, TelemetryTrace(silent), RASPBERRY_PI)
     assert (found.verdict, found.is_baseline_cool) == ("not_throttled", False)
 
 
@@ -328,7 +328,7 @@ def test_slow_model_is_judged_in_longer_windows() -> None:
     run = simulate(pi(Progressive()), seconds=480.0, seed=5)
     assert cut_into_windows(in_groups(run.timeline, 150)).length_s == pytest.approx(17, abs=3)
     silent = {n: s for n, s in run.telemetry.series.items() if n != "rpi.throttled_bits"}
-    found = find_throttling(in_groups(run.timeline, 150), Telemetry(silent), RASPBERRY_PI)
+    found = find_throttling(in_groups(run.timeline, 150), TelemetryTrace(silent), RASPBERRY_PI)
     assert (found.verdict, found.is_certain) == ("throttled:thermal", False)
 
 
@@ -339,7 +339,7 @@ def test_windows_without_an_inference_part_nothing() -> None:
     kept = time_s % 12 < 2.5  # two windows at most, then two or more without any
     slower = slowed(run, 1.3, 90.0)
     sparse = Timeline(slower.start_ns[kept], slower.invoke_ns[kept])
-    assert find_throttling(sparse, Telemetry(), LINUX).reason.startswith("no temperature")
+    assert find_throttling(sparse, TelemetryTrace(), LINUX).reason.startswith("no temperature")
     assert find_throttling(sparse, run.telemetry, LINUX).verdict != "not_throttled"
 
 
@@ -352,7 +352,7 @@ def test_move_between_equal_cores_hides_no_power_limit() -> None:
     moved = with_series(run, worker__cpu=(0.0,) * 12 + (1.0,) * 168).series["worker.cpu"]
     constants = {**TRIP, "cpufreq.policy0.cpu_mask": 1.0, "cpufreq.policy1.cpu_mask": 2.0}
     tops = {"cpufreq.policy0.freq_hz_max": 4.8e9, "cpufreq.policy1.freq_hz_max": 4.7e9}
-    telemetry = Telemetry({**series, "worker.cpu": moved}, constants | tops)
+    telemetry = TelemetryTrace({**series, "worker.cpu": moved}, constants | tops)
     found = find_throttling(run.timeline, telemetry, LINUX)
     assert found.verdict == "frequency_limited:power_limit"
     assert found.onset_s == pytest.approx(28, abs=4)
@@ -381,14 +381,14 @@ def test_neighbour_at_the_start_is_not_the_onset() -> None:
     assert busy.onset_s > 80
 
 
-def until(run: HotRun, end_s: float, *names: str) -> Telemetry:
+def until(run: HotRun, end_s: float, *names: str) -> TelemetryTrace:
     """The telemetry, in which sensors that begin so are read no longer than that."""
     kept = {
         name: Series(series.time_ns[inside], series.value[inside])
         for name, series in run.telemetry.series.items()
         for inside in [(series.time_ns < end_s * 1e9) | (not name.startswith(names))]
     }
-    return Telemetry(kept, run.telemetry.constants)
+    return TelemetryTrace(kept, run.telemetry.constants)
 
 
 @pytest.mark.parametrize(
@@ -422,13 +422,13 @@ def test_cool_run_that_was_hardly_watched_is_unknown() -> None:
     assert "less than half of the run" in found.reason
 
 
-def blip(run: HotRun, sensor: str, value: float, begin_s: float, end_s: float) -> Telemetry:
+def blip(run: HotRun, sensor: str, value: float, begin_s: float, end_s: float) -> TelemetryTrace:
     """The telemetry with another value for a moment."""
     series = run.telemetry.series[sensor]
     time_s = series.time_ns / 1e9
     values = np.where((time_s >= begin_s) & (time_s < end_s), value, series.value)
     changed = {**run.telemetry.series, sensor: Series(series.time_ns, values)}
-    return Telemetry({n: s for n, s in changed.items() if "cycles" not in n}, TRIP)
+    return TelemetryTrace({n: s for n, s in changed.items() if "cycles" not in n}, TRIP)
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_late_throttling_of_a_slow_model_is_seen() -> None:
     """Windows of a minute, and the last of them hot and slow: the latency did not grow."""
     run = still()
     hot = blip(run, "thermal.cpu-thermal.0.temp_c", 86.0, 160.0, 180.0)
-    both = Telemetry(
+    both = TelemetryTrace(
         {
             **hot.series,
             **blip(run, "cpufreq.policy0.freq_hz", 1.0e9, 160.0, 180.0).series,
@@ -484,7 +484,7 @@ def test_governor_under_a_light_load_of_many_threads_is_no_limit() -> None:
     telemetry = blip(run, "cpufreq.policy0.freq_hz", 0.6e9, 60.0, 180.0)
     time_ns = np.arange(0, 180, dtype=np.int64) * 10**9
     cpu = {"worker.cpu_s": Series(time_ns, 1.1 * time_ns / 1e9)}
-    found = Telemetry({**telemetry.series, **cpu}, telemetry.constants)
+    found = TelemetryTrace({**telemetry.series, **cpu}, telemetry.constants)
     one = find_throttling(slow, found, LINUX, threads=1).verdict
     four = find_throttling(slow, found, LINUX, threads=4).verdict
     assert (one, four) == ("frequency_limited:power_limit", "unknown")
@@ -544,10 +544,10 @@ def test_parts_before_and_after_are_told_apart() -> None:
 def test_device_that_shows_nothing_is_unknown() -> None:
     """A microcontroller, or a virtual machine, is not throttled: nobody has looked."""
     run = still()
-    assert judged(run, Telemetry()) == "unknown"
+    assert judged(run, TelemetryTrace()) == "unknown"
     slower = HotRun(slowed(run, 1.3, 90.0), run.telemetry)
-    assert judged(slower, Telemetry()) == "unknown"
-    found = find_throttling(run.timeline, Telemetry(), LINUX)
+    assert judged(slower, TelemetryTrace()) == "unknown"
+    found = find_throttling(run.timeline, TelemetryTrace(), LINUX)
     assert (found.start_temp_c, found.max_temp_c, found.is_baseline_cool) == (None, None, None)
     assert (found.baseline_freq_hz, found.nominal_freq_hz) == (None, None)
 
@@ -560,7 +560,7 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
     assert found.verdict == "unknown"
     assert "too short" in found.reason
     assert "3.00 s are too short" in found.reason
-    assert "9 s behind the warm-up would do" in found.reason
+    assert "9 s after the warm-up would do" in found.reason
     bits = with_series(run, rpi__throttled_bits=(float(0x40004),) * 360)
     assert find_throttling(short, bits, RASPBERRY_PI).verdict == "throttled:thermal"
 
@@ -568,4 +568,4 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
 def test_single_inference_is_no_division_by_zero() -> None:
     """A run that was stopped at once ends in a traceback."""
     one = Timeline(np.array([5], np.int64), np.array([7], np.int64))
-    assert find_throttling(one, Telemetry(), LINUX).verdict == "unknown"
+    assert find_throttling(one, TelemetryTrace(), LINUX).verdict == "unknown"

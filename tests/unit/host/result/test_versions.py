@@ -1,0 +1,126 @@
+"""Stored runs of every version so far: they are read, shown, compared, and held to their word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.analysis.compare.runs import compare_groups
+from edgebench.host.bench.verify import verify
+from edgebench.host.result.document import from_document, to_document
+from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.show.page import run_page
+from edgebench.host.show.tables import console
+from edgebench.host.store.index import list_runs
+from edgebench.host.store.layout import Store
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "runs"
+RUNS = sorted(FIXTURES.glob("v*/*/run.json"))
+OLDER = [path for path in RUNS if path.parts[-3] != f"v{SCHEMA_VERSION}"]
+
+
+def named(path: Path) -> str:
+    """Version and run."""
+    return "/".join(path.parts[-3:-1])
+
+
+def stored(path: Path, folder: Path) -> Store:
+    """A store with this run alone, which may be changed."""
+    store = Store(folder)
+    store.runs.mkdir(parents=True)
+    shutil.copytree(path.parent, store.runs / path.parent.name)
+    return store
+
+
+def test_there_is_a_run_of_every_version() -> None:
+    """A version is forgotten, and its runs cannot be read any more."""
+    versions = {json.loads(path.read_bytes())["schema_version"] for path in RUNS}
+    assert versions == set(range(1, SCHEMA_VERSION + 1))
+
+
+@pytest.mark.parametrize("path", RUNS, ids=named)
+def test_page_of_a_run_has_its_numbers(path: Path) -> None:
+    """An older run is shown without its numbers, or not at all."""
+    document = json.loads(path.read_bytes())
+    out = console()
+    with out.capture() as captured:
+        out.print(run_page(from_document(document), 160))
+    page = captured.get()
+    assert document["run_id"] in page
+    assert document["model"]["name"] in page
+    assert "None" not in page
+    for rule in document["verdict"]["rules"]:
+        assert rule["id"] in page
+
+
+@pytest.mark.parametrize("path", RUNS, ids=named)
+def test_reading_loses_no_number(path: Path) -> None:
+    """A number of an older run is gone when its document is written again."""
+    document = json.loads(path.read_bytes())
+    written = to_document(from_document(document))
+    before, after = document["metrics"], json.loads(json.dumps(written))["metrics"]
+    for name, value in before.items():
+        if isinstance(value, dict):
+            assert {key: after[name][key] for key in value} == value
+        else:
+            assert after[name] == value
+
+
+@pytest.mark.parametrize("path", RUNS, ids=named)
+def test_run_verifies(path: Path, tmp_path: Path) -> None:
+    """A run that nobody touched is called wrong by a newer edgebench."""
+    store = stored(path, tmp_path)
+    assert verify(store, path.parent.name) == []
+    assert [row.run_id for row in list_runs(store)] == [path.parent.name]
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+@pytest.mark.parametrize("key", ["count", "min", "max", "p50", "mean"])
+def test_changed_latency_does_not_verify(path: Path, key: str, tmp_path: Path) -> None:
+    """`verify` lets anything pass that an older version has stored."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    if document["metrics"]["latency_ns"] is None:
+        return  # a profile has operators, and no latency of its own
+    document["metrics"]["latency_ns"][key] += 1
+    changed.write_text(json.dumps(document))
+    [found] = verify(store, path.parent.name)
+    assert found.key == f"metrics.latency_ns.{key}"
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_changed_verdict_does_not_verify(path: Path, tmp_path: Path) -> None:
+    """A failed rule of an older run is made a passed one by hand."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    rule = next(r for r in document["verdict"]["rules"] if r["id"] == "enough_queries")
+    rule["outcome"] = "fail" if rule["outcome"] == "pass" else "pass"
+    changed.write_text(json.dumps(document))
+    assert "verdict.rules.enough_queries" in {one.key for one in verify(store, path.parent.name)}
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_changed_raw_file_does_not_verify(path: Path, tmp_path: Path) -> None:
+    """The files of an older run are exchanged, and nobody hears of it."""
+    store = stored(path, tmp_path)
+    events = store.runs / path.parent.name / "events.jsonl"
+    events.write_text(events.read_text() + "\n")
+    assert [one.key for one in verify(store, path.parent.name)] == ["files.events.jsonl"]
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_runs_of_a_version_can_be_compared(version: int) -> None:
+    """A comparison with an older run ends in a traceback."""
+    paths = [path for path in RUNS if path.parts[-3] == f"v{version}"]
+    runs = [from_document(json.loads(path.read_bytes())) for path in paths]
+    run = next(run for run in runs if run.metrics.latency_ns is not None)
+    sides = [run], [from_document(json.loads(json.dumps(to_document(run))) | {"run_id": "other"})]
+    [found] = compare_groups([sides], metrics=["latency_ns.p50"])
+    assert found.result.ratio == pytest.approx(1.0)
+    assert run.metrics.latency_ns is not None
+    assert found.result.baseline_median == run.metrics.latency_ns.p50
