@@ -90,9 +90,9 @@ def _uncertainty(energy: EnergyResult) -> str:
     names = [f"{name} {format_joules(value, value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
     absolute = format_uncertainty_joules(energy.u95_absolute_j or 0.0)
     comparative = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
+    mainly = f"mainly {', '.join(names)} (k = 1)" if names else "no component is known"
     return (
-        f"{absolute} absolute, {comparative} against another run with this meter (k = 2); largest "
-        f"components: {', '.join(names) or 'none that is known'} (k = 1)"
+        f"{absolute} absolute, {comparative} against another run with this meter (k = 2); {mainly}"
     )
 
 
