@@ -69,7 +69,8 @@ def promised(
     """What an older version promised of a run, as it was stored and as it is computed today.
 
     Left out are keys that came later, keys whose definition changed later, and the words of a
-    line, of which only whether there is one counts. A rule that came later does not change the verdict that was given.
+    line, of which only whether there is one counts. A rule that came later does not change the
+    verdict that was given.
     """
     rules = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
     severities = {rule["id"]: rule["severity"] for rule in computed["verdict"]["rules"]}
