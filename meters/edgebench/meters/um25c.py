@@ -104,8 +104,11 @@ def model_of(record: bytes) -> Um25cModel:
     if number not in MODELS:
         raise TargetError(f"model {number:04x}, which is none of UM24C, UM25C, UM34C")
     model = MODELS[number]
-    sum_of = reduce(xor, (record[place] for place in _SUMMED))
-    if not (record[-1] == sum_of if model.is_summed else record.endswith(_END)):
+    if model.is_summed:
+        is_whole = record[-1] == reduce(xor, (record[place] for place in _SUMMED))
+    else:
+        is_whole = record.endswith(_END)
+    if not is_whole:
         raise TargetError(f"a record of a {model.name} that is damaged")
     return model
 
