@@ -17,7 +17,6 @@ from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import Traces
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
 from edgebench.host.arrays import load_arrays
-from edgebench.host.digests import file_sha256
 from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts, migrated_record
@@ -37,6 +36,7 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
 from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
@@ -258,12 +258,12 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of a run but its document, by path inside the run."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(directory)): file_sha256(path)
-        for path in paths
-        if path != directory / RUN_FILE
-    }
+    digests = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path != directory / RUN_FILE:
+            with path.open("rb") as file:
+                digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
+    return digests
 
 
 def write_run(directory: Path, run: Run) -> None:

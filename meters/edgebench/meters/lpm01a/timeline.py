@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.meters.base import Flag, Gap
-from edgebench.meters.lpm01a.items import Floats, Stamp, Values
+from edgebench.meters.base import Flag, Floats, Gap
+from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60

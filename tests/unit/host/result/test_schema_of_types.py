@@ -40,6 +40,6 @@ def test_meter_sets_the_fields_that_nobody_chooses() -> None:
     agent = OpenMeter(
         request=EnergyRequest(meter="agent:ppk2", idle_duration_s=7.0), meter=None, header=None
     )
-    chosen, made = RunSpec(), agent.spec(RunSpec(), is_duration_fixed=False)
+    chosen, made = RunSpec(""), agent.spec(RunSpec(""), is_duration_fixed=False)
     differing = {name for name in HINTS if getattr(chosen, name) != getattr(made, name)}
     assert differing == OF_A_METER
