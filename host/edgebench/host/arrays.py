@@ -1,4 +1,4 @@
-"""Arrays from a .npz file that somebody else made."""
+"""Arrays from a .npz file of unknown origin."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 
 def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz file by name; nothing in it is ever executed.
+    """Arrays of a .npz file by name; nothing in it is ever executed.
 
     Args:
         content: The file.
-        is_compression_allowed: A compressed file of a stranger may unpack to anything.
+        is_compression_allowed: A compressed file of unknown origin may unpack to any size.
 
     Raises:
-        ValueError: it is no such file, is damaged, or holds something else than arrays.
+        ValueError: the file is damaged, no .npz, or holds anything but arrays.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -26,10 +26,10 @@ def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, ND
         if is_larger and not is_compression_allowed:
             raise ValueError("it is compressed, and may unpack to anything")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found = dict(file)
+            arrays = dict(file)
     except Exception as exc:  # zipfile and numpy raise a dozen kinds, MemoryError among them
         raise ValueError(f"not a .npz file of numbers: {exc}") from exc
-    others = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if others:
         raise ValueError(f"not a .npz file of numbers: {others[0][:40]!r} is no array")
-    return found
+    return arrays

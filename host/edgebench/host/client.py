@@ -10,13 +10,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TypeVar
 
-from edgebench.host.digests import file_sha256
 from edgebench.host.this_host import host_name, software
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import Frame, decode, encode
 from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
     LinkTimeout,
@@ -201,7 +201,9 @@ class Client:
                 if not payload:
                     break
                 target.write(payload)
-        if file_sha256(path) != file.sha256:
+        with path.open("rb") as received:
+            digest = sha256_of(received).hexdigest()
+        if digest != file.sha256:
             path.unlink()
             raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
 

@@ -1,4 +1,4 @@
-"""Who this host is, as others see it."""
+"""Name and software of this host, as agents see them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def software() -> str:
 
 
 def host_name() -> str:
-    """The user and the machine, for people who wonder who holds a device."""
+    """User and machine, as an agent names the holder of its lease."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user that nobody knows
+    except (KeyError, OSError):  # a container may run as a user without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.host.digests import file_sha256
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.text import printable
 
@@ -34,7 +34,8 @@ def open_model(path: Path, name: str | None = None) -> Model:
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"model is not a file: {path}")
-        digest, size_bytes = file_sha256(path), path.stat().st_size
+        with path.open("rb") as file:
+            digest, size_bytes = sha256_of(file).hexdigest(), path.stat().st_size
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
     return Model(path, name or printable(path.name), digest, size_bytes)

@@ -25,6 +25,7 @@ from edgebench.host.cli.options import (
     size_bytes,
     whole,
 )
+from edgebench.protocol.command_line import ExitCode
 
 if TYPE_CHECKING:
     from edgebench.host.analysis.compare.runs import RunComparison
@@ -40,16 +41,16 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     made.add_argument(
-        "--on", action="append", metavar="DEVICE", help="a paired device; may be repeated"
+        "--on", action="append", metavar="DEVICE", help="paired device; may be repeated"
     )
     add_store(made)
     add_json(made)
-    _add_runtime(made.add_argument_group("the runtime and its process").add_argument)
-    _add_length(made.add_argument_group("how long").add_argument)
-    _add_scenario(made.add_argument_group("how queries are issued").add_argument)
-    _add_answers(made.add_argument_group("what is looked at beside the time").add_argument)
+    _add_runtime(made.add_argument_group("runtime and process").add_argument)
+    _add_length(made.add_argument_group("length").add_argument)
+    _add_scenario(made.add_argument_group("scenario").add_argument)
+    _add_checks(made.add_argument_group("outputs, operators and temperature").add_argument)
     _add_energy(made.add_argument_group("energy").add_argument)
-    _add_comparison(made.add_argument_group("comparing two models").add_argument)
+    _add_comparison(made.add_argument_group("comparison of two models").add_argument)
     return made
 
 
@@ -57,79 +58,75 @@ def _add_runtime(add: Add) -> None:
     add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)")
     add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
     add("--delegate", metavar="D", help="delegate or execution provider")
-    add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these")
+    add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
-    add("--governor", metavar="G", help="set this CPU governor for the run, and restore it (root)")
+    add("--governor", metavar="G", help="CPU governor for the run, restored after it (needs root)")
     add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
-    add("--memory-limit", type=size_bytes, metavar="2GiB", help="limit on the model's process")
+    limit = "limit on the memory of the model's process"
+    add("--memory-limit", type=size_bytes, metavar="2GiB", help=limit)
 
 
 def _add_length(add: Add) -> None:
-    add("--duration", type=seconds, metavar="60s", help="measure at least this long")
-    sustained = "measure what the device keeps up for so long: start, onset of throttling, end"
+    add("--duration", type=seconds, metavar="60s", help="measure for at least this long")
+    sustained = "measure sustained performance for this long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)
-    add("--min-queries", type=whole, metavar="N", help="measure at least this many")
+    add("--min-queries", type=whole, metavar="N", help="measure at least this many queries")
     add("--warmup", type=whole, metavar="N", help="queries before the timed ones")
-    add("--quick", action="store_true", help="the same as --preset quick")
+    add("--quick", action="store_true", help="short for --preset quick")
     add("--preset", metavar="P", help="default, quick or mlperf")
 
 
 def _add_scenario(add: Add) -> None:
-    names = "single_stream (default), multi_stream, server, offline: MLPerf's"
+    names = "MLPerf scenario: single_stream (default), multi_stream, server or offline"
     add("--scenario", metavar="S", help=names)
-    add("--samples-per-query", type=whole, metavar="N", help="multi_stream (default: 8)")
-    arrivals = "server: arrivals a second, by a Poisson process"
+    samples = "multi_stream: samples per query (default: 8)"
+    add("--samples-per-query", type=whole, metavar="N", help=samples)
+    arrivals = "server: mean arrivals per second of a Poisson process"
     add("--qps", type=real, metavar="N", help=arrivals)
-    target = "server: its p99 must not exceed this"
+    target = "server: limit on the p99 latency"
     add("--target-latency", type=latency, metavar="50ms", help=target)
-    add("--engine", metavar="E", help="native (default), or loadgen: MLPerf's own")
+    add("--engine", metavar="E", help="issuer of the queries: native (default) or MLPerf's loadgen")
     add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 
-def _add_answers(add: Add) -> None:
-    dataset = "answer a labelled data set too: a .npz file, or digits"
+def _add_checks(add: Add) -> None:
+    dataset = "run a labelled data set too: a .npz file, or digits"
     add("--accuracy", metavar="DATASET", help=dataset)
-    reference = "unquantised model to hold the accuracy against"
+    reference = "unquantised model that the accuracy is compared with"
     add("--reference", metavar="MODEL", help=reference)
-    unchecked = "do not compare the answers with reference kernels"
+    unchecked = "do not compare the outputs with reference kernels"
     add("--no-check", action="store_true", help=unchecked)
     add("--profile", action="store_true", help="time every operator, in a run of its own")
-    rate = "looks at the device a second beside the run (default: 10); 0: none, but for the guard"
-    rate += " of its highest temperature, where its profile has one"
-    cooldown = "wait so long for a cool device (default: as its profile says); 0s: do not wait"
-    add(
-        "--ambient",
-        type=celsius,
-        metavar="22",
-        help="temperature of the air, °C; kept with the run",
-    )
+    ambient = "temperature of the air, °C; stored with the run"
+    add("--ambient", type=celsius, metavar="22", help=ambient)
+    cooldown = "longest wait for a cool device (default: from its profile); 0s: do not wait"
     add("--cooldown", type=seconds, metavar="10m", help=cooldown)
-    add("--telemetry-rate", type=hertz, metavar="HZ", help=rate)
+    rate = "telemetry samples per second (default: 10); 0: none, except for the temperature guard "
+    add("--telemetry-rate", type=hertz, metavar="HZ", help=rate + "that some profiles have")
 
 
 def _add_energy(add: Add) -> None:
-    meter = "measure energy with it, as in ppk2:/dev/ttyACM0,supply=3.3; edgebench meters shows "
-    meter += "which meters there are, edgebench meters --help the options of each; agent:METER for "
-    add("--meter", metavar="METER", help=meter + "one that the device's agent serves")
-    methods = "lay the meter's clock over the device's by edge, coded_load, probes, arrival or "
+    meter = "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
+    meter += "device's agent serves; edgebench meters lists the meters, edgebench meters --help "
+    add("--meter", metavar="METER", help=meter + "the options of each")
+    methods = "align the meter's clock with the device's by edge, coded_load, probes, arrival or "
     add("--sync", metavar="METHOD", help=methods + "shared_clock only (default: auto, the best)")
-    idle = "do nothing for so long before and after (default: as the meter needs it)"
+    idle = "idle time before and after each run (default: as the meter needs it)"
     add("--idle", type=seconds, metavar="2s", help=idle)
-    battery = "capacity of a charge, to estimate how long it lasts: 18.5Wh, 5000mAh@3.85V"
+    battery = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
     add("--battery", type=capacity, metavar="CAPACITY", help=battery)
 
 
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", metavar="B", help=against)
-    add("--pairs", type=whole, metavar="N", help="runs of each (default: 10)")
+    add("--pairs", type=whole, metavar="N", help="runs of each model (default: 10)")
     add_judgement(add)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure; print the table, and what to do next."""
+def run(options: argparse.Namespace) -> ExitCode:
+    """Measure; print the table and the next step."""
     from edgebench.host.bench.run import Interrupted
-    from edgebench.host.cli import main as codes
     from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab, compare_pairs
@@ -158,20 +155,20 @@ def run(options: argparse.Namespace) -> int:
     _report(options, lab, watcher)
     if is_interrupted:
         _say_what_was_kept(watcher, lab)
-        return codes.INTERRUPTED
+        return ExitCode.INTERRUPTED
     if watcher.failures:
-        return codes.FAILED
-    return codes.INVALID if any(map(_is_refused, watcher.runs)) else codes.DONE
+        return ExitCode.FAILED
+    return ExitCode.INVALID if any(map(_is_refused, watcher.runs)) else ExitCode.DONE
 
 
 def _is_refused(run: Run) -> bool:
-    """Whether a number that was asked for is not there: all of them, or the energy."""
+    """Whether a number that was requested is missing: all of them, or the energy."""
     energy = run.metrics.energy
     return run.verdict.is_refused or (energy is not None and energy.refused is not None)
 
 
 def _request(options: argparse.Namespace) -> BenchRequest:
-    """What was asked for: the models, or the pairs of a comparison."""
+    """The request that the options make."""
     from edgebench.host.bench.builtin import find_model
     from edgebench.host.bench.request import DEFAULT_PAIRS, ComparisonRequest, new_request
     from edgebench.protocol.errors import UsageError
@@ -212,7 +209,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
 def _report_losses(
     options: argparse.Namespace, compared: list[RunComparison], watcher: ProgressWatcher
 ) -> None:
-    """Say which pairs are missing, and why."""
+    """Print which pairs are missing, and why."""
     from edgebench.host.bench.request import DEFAULT_PAIRS
 
     watcher.show_doubts([run for run in watcher.runs if run.verdict.is_refused])
@@ -271,7 +268,7 @@ def _preset(options: argparse.Namespace) -> str:
 
 
 def _changes(options: argparse.Namespace) -> SpecChanges:
-    """What the options change of the preset; None leaves it."""
+    """Changes of the preset; None leaves a field as it is."""
     from edgebench.protocol.errors import UsageError
     from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES, Limits, SpecChanges
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
+from edgebench.protocol.command_line import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +18,11 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("compare", "Compare stored runs, side against side; the unit is the run.")
-    made.add_argument(
-        "baseline", nargs="+", metavar="BASELINE", help="ids of runs, or parts of them"
-    )
-    made.add_argument(
-        "--against", nargs="+", required=True, metavar="CANDIDATE", help="ids of runs"
-    )
+    about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
+    made = new_parser("compare", about)
+    ids = "ids of runs, or unique parts of them"
+    made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids)
+    made.add_argument("--against", nargs="+", required=True, metavar="CANDIDATE", help=ids)
     add_judgement(made.add_argument)
     add_store(made)
     add_json(made)
@@ -32,19 +31,20 @@ def parser() -> argparse.ArgumentParser:
 
 def add_judgement(add: Add) -> None:
     """--metric, --fail-on and --allow."""
-    metric = "number in run.json, under metrics, or energy_j (default: what the scenario is about)"
-    add("--metric", action="append", metavar="M", help=metric + "; may be repeated")
-    add("--fail-on", type=percent, metavar="3%", help="changes smaller than this do not matter")
+    metric = "metric to compare, as latency_ns.p50 or energy_j; may be repeated (default: "
+    add("--metric", action="append", metavar="M", help=metric + "the headline of the scenario)")
+    margin = "smallest change that matters (default: 1%%)"
+    add("--fail-on", type=percent, metavar="3%", help=margin)
     add(
         "--allow",
         action="append",
         metavar="KEY",
-        help="compare although the sides differ in this, as runtime_version; may be repeated",
+        help="allow the sides to differ in this, as runtime_version; may be repeated",
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Compare; exit code 4 for a regression, 5 when nothing can be said."""
+def run(options: argparse.Namespace) -> ExitCode:
+    """Compare; exit code 4 for a regression, 5 when the result is inconclusive."""
     from edgebench.host.lab import Lab
 
     lab = Lab(options.store)
@@ -65,7 +65,7 @@ def report(
     is_json: bool,
     runs: Sequence[Run] | None = None,
 ) -> None:
-    """Print what was found; with the runs that were made for it."""
+    """Print the comparisons, and as JSON the runs that were made for them too."""
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console
@@ -81,14 +81,13 @@ def report(
         print(line)
 
 
-def exit_code(found: Sequence[RunComparison]) -> int:
-    """4 when anything is worse, else 5 when anything is undecided, else 0."""
+def exit_code(found: Sequence[RunComparison]) -> ExitCode:
+    """4 when any metric is worse, else 5 when any is inconclusive, else 0."""
     from edgebench.host.analysis.compare.comparison import ComparisonOutcome
-    from edgebench.host.cli import main as codes
 
     outcomes = {compared.result.outcome for compared in found}
     if ComparisonOutcome.WORSE in outcomes:
-        return codes.REGRESSION
+        return ExitCode.REGRESSION
     if ComparisonOutcome.INCONCLUSIVE in outcomes:
-        return codes.INCONCLUSIVE
-    return codes.DONE
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import new_parser
+from edgebench.protocol.command_line import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.text import printable
 
@@ -24,12 +25,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--python", metavar="PATH", help="the device's Python, 3.10 or newer")
     made.add_argument(
-        "--uninstall", action="store_true", help="remove the agent and everything it has stored"
+        "--uninstall", action="store_true", help="remove the agent and all that it stores"
     )
     packages = made.add_argument_group("what is installed")
     packages.add_argument(
         "--runtime", action="append", metavar="R",
-        help="tflite, litert or onnx; repeatable (default: all that are available for the device)",
+        help="tflite, litert or onnx; may be repeated (default: all that the device can have)",
     )  # fmt: skip
     packages.add_argument(
         "--wheels", type=Path, metavar="DIR",
@@ -38,14 +39,14 @@ def parser() -> argparse.ArgumentParser:
     agent = made.add_argument_group("the agent")
     agent.add_argument(
         "--port", type=_port, metavar="N",
-        help=f"port it listens on (default: unchanged; at first {DEFAULT_PORT})",
+        help=f"port that it listens on (default: unchanged, initially {DEFAULT_PORT})",
     )  # fmt: skip
     agent.add_argument(
-        "--name", help="name of the device (default: unchanged; at first its host name)"
+        "--name", help="name of the device (default: unchanged, initially its host name)"
     )
     agent.add_argument(
         "--meter", action="append", default=[], metavar="METER",
-        help="energy meter at the device, for its agent to serve, or none; repeatable (default: "
+        help="energy meter at the device that its agent serves, or none; may be repeated (default: "
         "unchanged); edgebench meters --help has the options of each",
     )  # fmt: skip
     agent.add_argument(
@@ -55,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> ExitCode:
     """Deploy, or uninstall."""
     from edgebench.host.lab import Lab
 
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         )
         done = "removed the agent from" if report.was_there else "nothing was deployed to"
         print(f"{done} {options.target}")
-        return 0
+        return ExitCode.DONE
     runtimes = {"runtimes": tuple(dict.fromkeys(options.runtime))} if options.runtime else {}
     _report(
         lab.deploy(
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             **runtimes,
         )
     )
-    return 0
+    return ExitCode.DONE
 
 
 def _report(report: DeployReport) -> None:

@@ -6,19 +6,24 @@ import argparse
 import json
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
+from edgebench.protocol.command_line import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("devices", "List this machine, paired devices, and agents on the network.")
     made.add_argument(
-        "--timeout", type=seconds, default=3.0, metavar="3s", help="how long to listen at most"
+        "--timeout",
+        type=seconds,
+        default=3.0,
+        metavar="3s",
+        help="longest time to listen (default: 3s)",
     )
     add_json(made)
     return made
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> ExitCode:
     """List the devices."""
     from edgebench.host.lab import Lab
     from edgebench.host.show.tables import console, devices_table
@@ -29,4 +34,4 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
         console().print(devices_table(devices))
-    return 0
+    return ExitCode.DONE

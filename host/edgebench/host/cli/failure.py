@@ -6,39 +6,42 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from edgebench.protocol.command_line import ExitCode
 from edgebench.protocol.errors import UsageError
 
 OPTION = "--json"
 
 
-class WrongWords(UsageError):
-    """The words of a command line are none of its options, or an option's value is none."""
+class ArgumentsRefused(UsageError):
+    """The arguments of a command contain an unknown option, or a value that an option refuses."""
 
     def __init__(self, message: str, program: str) -> None:
         super().__init__(message)
         self.program = program
-        """Whose help tells what it takes: edgebench meters record."""
+        """Command whose help lists what it takes, as `edgebench meters record`."""
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a script reads the output of this command line, right or wrong as it may be."""
+    """Whether a script reads the output of this command line, be it right or wrong."""
     options = words[: words.index("--")] if "--" in words else words
     return OPTION in options
 
 
-def tell(message: str, hint: str, code: int, *, as_json: bool, command: str = "") -> int:
-    """Say what failed and what to do; the exit code.
+def report_failure(
+    message: str, hint: str, code: ExitCode, *, as_json: bool, command: str = ""
+) -> ExitCode:
+    """Print what failed and what to do; the exit code.
 
     Args:
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
-        as_json: Print a document on stdout: of `bench` the runs, as always, of which there are
-            none; of any other command the error.
-        command: Which one.
+        as_json: Print a document on stdout: for `bench` its runs, of which there are none; for
+            any other command the error.
+        command: The command that failed.
     """
     if as_json:
-        import json  # who reads a help waits for no more than that
+        import json  # only here: help must not wait for it
 
         error = {"message": message, "hint": hint, "exit_code": code}
         document: dict[str, Any] = {"runs": []} if command == "bench" else {"error": error}

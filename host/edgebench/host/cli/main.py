@@ -1,6 +1,6 @@
-"""`edgebench`: find the command, run it, turn what happens into an exit code.
+"""`edgebench`: find the command, run it, and turn the outcome into an exit code.
 
-Nothing is imported before it is known which command is wanted: help must not wait for pandas.
+Nothing is imported before the command is known: help must not wait for pandas.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from edgebench.protocol.command_line import ExitCode
+
 if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError
-
-DONE, FAILED, USAGE, INVALID, REGRESSION, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-"""Exit codes; 130 is the shell's for Ctrl-C."""
 
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
@@ -27,9 +26,9 @@ COMMANDS = {
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
     "show": "show one run",
-    "compare": "compare stored runs, side against side",
+    "compare": "compare stored runs, baseline against candidate",
     "meters": "list, check and record energy meters",
-    "verify": "compute a run again from its raw files",
+    "verify": "recompute a run from its raw files",
     "schema": "print the JSON Schema of run.json",
 }
 
@@ -37,7 +36,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without µ is no reason to fail
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -45,59 +44,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()  # the reader of our output is gone: nothing is left to say
-        return FAILED
+        return ExitCode.FAILED
     except OSError as exc:
         _discard_output()
         where = exc.filename or "standard output"
         print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
         print("hint: see whether the disk is full: df -h", file=sys.stderr)
-        return FAILED
+        return ExitCode.FAILED
     return code
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str]) -> ExitCode:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
-        return DONE if words else USAGE
+        return ExitCode.DONE if words else ExitCode.USAGE
     if words[0] == "--version":
         from edgebench.host.this_host import software
 
         print(software())
-        return DONE
+        return ExitCode.DONE
     if words[0] not in COMMANDS:
-        from edgebench.host.cli.failure import tell, wants_json
+        from edgebench.host.cli.failure import report_failure, wants_json
 
         message, hint = f"unknown command {words[0]!r}", "see what there is: edgebench --help"
-        return tell(message, hint, USAGE, as_json=wants_json(words))
+        return report_failure(message, hint, ExitCode.USAGE, as_json=wants_json(words))
     return _run(words[0], words[1:])
 
 
-def _run(command: str, words: list[str]) -> int:
-    from edgebench.host.cli.failure import tell, wants_json
+def _run(command: str, words: list[str]) -> ExitCode:
+    from edgebench.host.cli.failure import report_failure, wants_json
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     as_json, typed = wants_json(words), command
     module = import_module(f"edgebench.host.cli.{command}")
-    _log_nowhere()
+    _keep_logs_off_stderr()
     _end_like_ctrl_c()
     try:
         options = module.parser().parse_args(words)
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
-        code: int = module.run(options)
+        code: ExitCode = module.run(options)
     except EdgebenchError as exc:
-        exit_code = USAGE if isinstance(exc, UsageError) else FAILED
-        return tell(str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command)
+        exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
+        return report_failure(
+            str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command
+        )
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     return code
 
 
 def _hint(error: EdgebenchError, command: str) -> str:
-    from edgebench.host.cli.failure import WrongWords
+    from edgebench.host.cli.failure import ArgumentsRefused
 
-    if isinstance(error, WrongWords):  # without what formats numbers, which takes time to load
+    if isinstance(
+        error, ArgumentsRefused
+    ):  # without the modules that format numbers: they are slow
         return f"see what it takes: {error.program} --help"
     from edgebench.host.show.hints import hint_for
 
@@ -105,23 +108,23 @@ def _hint(error: EdgebenchError, command: str) -> str:
 
 
 def _end_like_ctrl_c() -> None:
-    """A closed terminal or a `kill` stops the device's run too, unless it is to be ignored."""
+    """Let a closed terminal or a `kill` stop the device's run too, unless they are ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             with suppress(ValueError):  # not in the main thread
                 signal.signal(number, signal.default_int_handler)
 
 
-def _log_nowhere() -> None:
-    """What fails is one line on stderr; its trace is for those who set EDGEBENCH_DEBUG."""
+def _keep_logs_off_stderr() -> None:
+    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG."""
     import logging
 
-    if not os.environ.get("EDGEBENCH_DEBUG"):  # else Python writes it to stderr
+    if not os.environ.get("EDGEBENCH_DEBUG"):
         logging.getLogger("edgebench").addHandler(logging.NullHandler())
 
 
 def _discard_output() -> None:
-    """Else Python complains at its end that it could not write what is left."""
+    """Drop what is still buffered, or Python complains at exit that it could not write it."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the texts that they take."""
+"""Options that several commands share, and how their values are read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from edgebench.host.cli.failure import WrongWords
+from edgebench.host.cli.failure import ArgumentsRefused
+from edgebench.protocol.command_line import CommandParser
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -17,24 +18,21 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-class Parser(argparse.ArgumentParser):
-    """What it refuses is one line and a hint, as every other error; options are written in full."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
+class OneLineParser(CommandParser):
+    """Refuses arguments with one line and a hint, as every other error, not with all its usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Instead of all options, which hide the line.
+        """Refuse the arguments.
 
         Raises:
-            WrongWords: always.
+            ArgumentsRefused: always.
         """
-        raise WrongWords(message, self.prog)
+        raise ArgumentsRefused(message, self.prog)
 
 
 def new_parser(command: str, description: str) -> argparse.ArgumentParser:
-    """A parser for one command; those of its actions are of the same kind."""
-    return Parser(prog=f"edgebench {command}", description=description)
+    """A parser for one command; the parsers of its actions are of the same class."""
+    return OneLineParser(prog=f"edgebench {command}", description=description)
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -43,17 +41,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         type=Path,
         metavar="DIR",
-        help="where results live (default: $EDGEBENCH_STORE, else the XDG data directory)",
+        help="directory of the results (default: $EDGEBENCH_STORE, else the XDG data directory)",
     )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """What is shown or verified."""
+    """RUN, for what is shown or verified."""
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="id of a run, a unique part of it, or last; or the directory of a recording, of "
-        "edgebench meters record",
+        help="id of a run, a unique part of it, or last; or the directory of a meter's recording",
     )
 
 
@@ -75,7 +72,7 @@ def seconds(text: str) -> float:
 
 
 def latency(text: str) -> float:
-    """A duration with its unit: 40 alone could be meant as milliseconds.
+    """A duration with its unit: a plain 40 could mean milliseconds.
 
     >>> latency("40ms")
     0.04
@@ -86,7 +83,7 @@ def latency(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number; what it may be is for the command to say.
+    """A whole number; the command checks its range.
 
     >>> whole("4"), whole("-1")
     (4, -1)
@@ -98,7 +95,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """A number; what it may be is for the command to say.
+    """A number; the command checks its range.
 
     >>> real("50"), real("-0.5")
     (50.0, -0.5)
@@ -146,7 +143,7 @@ def hertz(text: str) -> float:
 
 
 def capacity(text: str) -> float:
-    """What a battery holds, in joules: 18.5Wh, 66.6kJ, or 5000mAh@3.85V.
+    """Capacity of a battery, in joules: 18.5Wh, 66.6kJ, or 5000mAh@3.85V.
 
     >>> capacity("2Wh"), capacity("1kJ"), round(capacity("1000mAh@3.7V"))
     (7200.0, 1000.0, 13320)
@@ -177,7 +174,7 @@ def size_bytes(text: str) -> int:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Numbers and ranges of them: 2,3 or 0-3.
+    """Numbers and ranges: 2,3 or 0-3.
 
     >>> numbers("2,3"), numbers("0-2,5")
     ((2, 3), (0, 1, 2, 5))
@@ -195,7 +192,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def percent(text: str) -> float:
-    """A share in percent, as a ratio.
+    """A percentage, as a ratio.
 
     >>> percent("3%"), percent("0.5")
     (0.03, 0.005)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import new_parser
+from edgebench.protocol.command_line import ExitCode
 from edgebench.protocol.text import printable
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("pair", "Pair with the agent that printed STRING (`edgebench-agent pair`).")
-    made.add_argument("string", metavar="STRING", help="edgebench://ADDRESS:PORT/PIN/SECRET")
+    made.add_argument("string", metavar="STRING", help="as in: edgebench://ADDRESS:PORT/PIN/SECRET")
     return made
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> ExitCode:
     """Pair with the agent."""
     from edgebench.host.lab import Lab
 
@@ -23,4 +24,4 @@ def run(options: argparse.Namespace) -> int:
     name = printable(device.name)
     print(f"paired with {name} ({device.endpoint.address})")
     print(f"next: edgebench bench --quick --on {name}")
-    return 0
+    return ExitCode.DONE

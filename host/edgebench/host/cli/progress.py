@@ -1,4 +1,4 @@
-"""What a person sees while a measurement goes on; always on standard error."""
+"""Progress of a measurement, as a person sees it; always on standard error."""
 
 from __future__ import annotations
 
@@ -14,39 +14,36 @@ from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
-from edgebench.host.show.tables import REFUSED, console, safe, verdict_lines
+from edgebench.host.show.tables import REFUSED, console, verdict_lines
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Phase
+from edgebench.protocol.text import printable
 
 _PHASES = {
     Phase.COOLING: "cooling down",
     Phase.IDLE: "idle, for the meter",
     Phase.STARTING: "starting",
     Phase.LOADING: "loading",
-    Phase.SYNCING: "marking time",
+    Phase.SYNCING: "synchronising",
     Phase.WARMING_UP: "warming up",
     Phase.MEASURING: "measuring",
     Phase.CHECKING: "checking",
     Phase.SPOOLING: "writing",
 }
-
-
 REFRESH_HZ = 2
-"""Slow on purpose: with a local device, this drawing is load beside the timed loop."""
+"""Rate of drawing, slow on purpose: on a local device it is load beside the timed loop."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
-"""On a narrower terminal the line would break."""
-
-
+"""Width of the narrowest terminal with a bar; on a narrower one the line would break."""
 OTHERS_WIDTH = 58
-"""Columns of what stands beside the name: bar, phase with temperature and clock, time."""
+"""Columns beside the name: bar, phase with temperature and clock, time."""
 
 
 class ClockBar(ProgressColumn):
-    """A bar that fills with time while a phase of known length goes on."""
+    """Bar that fills with time during a phase of known length."""
 
     def render(self, task: Task) -> ProgressBar:
         """Draw the bar."""
@@ -57,8 +54,8 @@ class ClockBar(ProgressColumn):
         )
 
 
-class Seconds(ProgressColumn):
-    """Time since the phase began, and how long it should take."""
+class PhaseTime(ProgressColumn):
+    """Time since the phase began, and its expected duration."""
 
     def render(self, task: Task) -> Text:
         """Draw the time."""
@@ -71,15 +68,15 @@ class Seconds(ProgressColumn):
 class ProgressWatcher(Watcher):
     """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
 
-    The bar moves by the clock of the host: the device is told nothing and asked nothing while
-    its timed loop runs.
+    The bar moves by the clock of the host: nothing is sent to the device while its timed loop
+    runs.
     """
 
     def __init__(self) -> None:
         self._console: Console = console(stderr=True)
         self._name_width = max(8, self._console.width - OTHERS_WIDTH)
         self._bar = Progress(
-            # Of a narrow terminal, the long name of a model gets what is left.
+            # On a narrow terminal, the long name of a model gets what is left.
             TextColumn(
                 "{task.description}",
                 markup=False,
@@ -89,7 +86,7 @@ class ProgressWatcher(Watcher):
             TextColumn(
                 "{task.fields[what]}", markup=False, table_column=Column(no_wrap=True, min_width=28)
             ),
-            Seconds(table_column=Column(no_wrap=True, min_width=18)),
+            PhaseTime(table_column=Column(no_wrap=True, min_width=18)),
             console=self._console,
             transient=True,
             refresh_per_second=REFRESH_HZ,
@@ -117,12 +114,14 @@ class ProgressWatcher(Watcher):
         """A run begins."""
         self._clear()
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
-        self._title = safe(f"{which}{model.name} on {runtime}, {device}")
+        self._title = printable(f"{which}{model.name} on {runtime}, {device}")
         if not self._console.is_terminal:
             self._say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.
         is_whole = len(self._title) <= self._name_width
-        shown = self._title if is_whole else safe(f"{which}{device}: {model.name} on {runtime}")
+        shown = (
+            self._title if is_whole else printable(f"{which}{device}: {model.name} on {runtime}")
+        )
         self._task = self._bar.add_task(shown, total=None, what="", is_timed=True)
 
     def progress(self, progress: m.Progress) -> None:
@@ -182,4 +181,4 @@ class ProgressWatcher(Watcher):
             self._task = None
 
     def _say(self, line: str) -> None:
-        self._console.print(safe(line), markup=False, soft_wrap=True)
+        self._console.print(printable(line, keep_lines=True), markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.command_line import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> ExitCode:
     """List them."""
     from edgebench.host.show.tables import console, runs_table
     from edgebench.host.store.index import list_runs
@@ -32,4 +33,4 @@ def run(options: argparse.Namespace) -> int:
         out.print(runs_table(rows, out.width))
     else:
         print(f"no runs in {store.root}")
-    return 0
+    return ExitCode.DONE

@@ -6,6 +6,7 @@ import argparse
 from importlib.resources import files
 
 from edgebench.host.cli.options import new_parser
+from edgebench.protocol.command_line import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
@@ -13,7 +14,7 @@ def parser() -> argparse.ArgumentParser:
     return new_parser("schema", "Print the JSON Schema of run.json.")
 
 
-def run(_: argparse.Namespace) -> int:
+def run(_: argparse.Namespace) -> ExitCode:
     """Print it."""
     print((files("edgebench.host.result") / "run.schema.json").read_text(), end="")
-    return 0
+    return ExitCode.DONE

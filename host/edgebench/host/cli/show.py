@@ -7,25 +7,24 @@ import json
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
+from edgebench.protocol.command_line import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from edgebench.host.store.layout import Store
 
-DONE, INVALID = 0, 3
-
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("show", "Show one run, or one recording of a meter.")
+    made = new_parser("show", "Show one run, or one recording of an energy meter.")
     add_run(made)
     add_store(made)
     add_json(made)
     return made
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> ExitCode:
     """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
     from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
@@ -35,24 +34,24 @@ def run(options: argparse.Namespace) -> int:
     return _run(options, store) if directory is None else _session(options, directory)
 
 
-def _session(options: argparse.Namespace, directory: Path) -> int:
+def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
     from edgebench.host.power.stored import stored_session
     from edgebench.host.show.meters import print_session
 
     with stored_session(directory) as session:
         print_session(session, as_json=options.json)
-        return INVALID if session.is_trusted is False else DONE
+        return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
-def _run(options: argparse.Namespace, store: Store) -> int:
+def _run(options: argparse.Namespace, store: Store) -> ExitCode:
     from edgebench.host.show.page import run_page
     from edgebench.host.show.tables import console
 
     run_id = store.resolve(options.run)
     if options.json:
         print(json.dumps(store.document(run_id), indent=1))
-        return DONE
+        return ExitCode.DONE
     out = console()
     out.print(run_page(store.run(run_id), out.width))
     out.print(str(store.directory(run_id)), soft_wrap=True)
-    return DONE
+    return ExitCode.DONE

@@ -12,7 +12,7 @@ from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import DeviceFacts, WheelFile
 from edgebench.host.devices.packages import WheelSet, fetch, with_extras
 from edgebench.host.devices.wheel import build_wheel, normalized
-from edgebench.host.digests import file_sha256
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 from edgebench.protocol.paths import APPLICATION
 
@@ -121,9 +121,11 @@ def _send(
     account: Account, facts: DeviceFacts, files: Iterable[Path], on_step: OnStep
 ) -> set[WheelFile]:
     """Bring those wheels to the device that it does not hold yet; descriptions of all."""
-    described = {
-        path: WheelFile(path.name, path.stat().st_size, file_sha256(path)) for path in files
-    }
+    described: dict[Path, WheelFile] = {}
+    for path in files:
+        with path.open("rb") as file:
+            digest = sha256_of(file).hexdigest()
+        described[path] = WheelFile(path.name, path.stat().st_size, digest)
     missing = [path for path, wheel in described.items() if wheel not in facts.held]
     size_bytes = sum(described[path].size_bytes for path in missing)
     needed_bytes = size_bytes + int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, missing)))

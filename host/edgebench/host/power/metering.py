@@ -1,4 +1,4 @@
-"""How runs are metered: what is asked of a meter, and what the device has to do for it."""
+"""The meter of a run: what the user wants of it, and what the device does for it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from edgebench.protocol.errors import MeterNotServed, UsageError
 from edgebench.protocol.spec import RunSpec
 
 AGENT_PREFIX = "agent:"
-"""Before the name of a meter that the device's own agent serves."""
+"""Prefix of a meter that the device's own agent serves."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""Samples in an idle window, a quarter of which is left out."""
+"""Samples of the meter in an idle window, a quarter of which is left out."""
 LOOP_WINDOWS = 2
-"""Shortest windows of the meter in a timed loop, half of which may go before it is steady."""
+"""Shortest windows of the meter in a timed loop, of which half may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
-"""Rate of a meter that only the device's agent knows."""
+"""Rate assumed for a meter that only the device's agent knows."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
 """Samples of the meter in a chip: the change is in the middle of them."""
@@ -44,11 +44,11 @@ def new_energy_request(
     battery_capacity_j: float | None = None,
     idle_duration_s: float | None = None,
 ) -> EnergyRequest | None:
-    """What is asked of the meter that `--meter` names; None where none is named.
+    """The request that the options for a meter make; None where no meter is named.
 
     Raises:
-        UsageError: there is no such meter, it measures another machine, or only one of several; or
-            something was asked that needs a meter.
+        UsageError: there is no such meter; it measures another machine, or only one of several
+            devices; or an option needs a meter.
     """
     if meter is None:
         given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
@@ -56,8 +56,15 @@ def new_energy_request(
             if value is not None:
                 raise UsageError(f"{option} needs a meter: --meter METER")
         return None
-    method = _method(sync)
-    # A meter that no driver has is told here, before a connection is opened for it.
+    method = None
+    if sync not in (None, "auto"):
+        names = [one.value for one in SyncMethod]
+        if sync not in names:
+            raise UsageError(
+                f"unknown synchronisation {sync!r}: there are auto, {', '.join(names)}"
+            )
+        method = SyncMethod(sync)
+    # A meter without a driver is refused here, before a connection is opened for it.
     is_outside = is_external(meter.removeprefix(AGENT_PREFIX))
     if not meter.startswith(AGENT_PREFIX):
         if len(set(devices)) > 1:
@@ -76,28 +83,18 @@ def new_energy_request(
     )
 
 
-def _method(sync: str | None) -> SyncMethod | None:
-    if sync in (None, "auto"):
-        return None
-    try:
-        return SyncMethod(sync)
-    except ValueError:
-        names = ", ".join(method.value for method in SyncMethod)
-        raise UsageError(f"unknown synchronisation {sync!r}: there are auto, {names}") from None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMeter:
-    """A meter that is open, with what is asked of it."""
+    """A request with its meter, which is open."""
 
     request: EnergyRequest
     meter: Meter | None
-    """None: the agent has it."""
+    """Meter of this host; None where the device's agent serves it."""
     header: Header | None
 
     @classmethod
     def of(cls, request: EnergyRequest) -> OpenMeter:
-        """Open the meter of a request; one of the agent's is opened there, at each run.
+        """Open the meter of a request; the agent opens its own at each run.
 
         Raises:
             UsageError: it cannot be used.
@@ -109,20 +106,20 @@ class OpenMeter:
         return cls(request=request, meter=meter, header=header)
 
     def close(self) -> None:
-        """Let go of the meter."""
+        """Close the meter."""
         if self.meter is not None:
             self.meter.close()
 
     @property
     def served_name(self) -> str | None:
-        """Name by which the agent knows its meter; None for a meter of the host's."""
+        """Name of the meter as its agent knows it; None for a meter of this host."""
         return self.request.meter.removeprefix(AGENT_PREFIX) if self.meter is None else None
 
     def require_served(self, system: SystemDescription) -> None:
-        """Check that an agent has the meter, if it is to be the agent's.
+        """Check that the agent serves the meter, unless it is a meter of this host.
 
         Raises:
-            MeterNotServed: it has not.
+            MeterNotServed: the agent does not serve it.
         """
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
@@ -136,25 +133,25 @@ class OpenMeter:
     def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
         """The specification with what the device does for the meter.
 
-        How long arrivals are waited for is not the meter's to say.
+        Args:
+            spec: The specification without a meter.
+            is_duration_fixed: The user chose the duration; otherwise the loop may be longer than
+                the preset's, unless its length follows from the arrivals.
 
         Raises:
             UsageError: no run takes such an idle time, or such a code.
         """
+        duration_s = spec.duration_s
         may_be_longer = not is_duration_fixed and not spec.scenario.traits.is_scheduled
+        if may_be_longer and self.header is not None:
+            duration_s = max(duration_s, LOOP_WINDOWS * shortest_window_s(self.header.capability))
         return replace(
             spec,
             meter=self.served_name,
             idle_duration_s=self._idle_s(),
             load_code_chip_s=self._chip_s() if self._is_code_wanted() else None,
-            duration_s=self._loop_s(spec.duration_s) if may_be_longer else spec.duration_s,
+            duration_s=duration_s,
         )
-
-    def _loop_s(self, preset_s: float) -> float:
-        """Duration of the timed loop: as the preset, or longer for the meter."""
-        if self.header is None:
-            return preset_s
-        return max(preset_s, LOOP_WINDOWS * shortest_window_s(self.header.capability))
 
     def _idle_s(self) -> float:
         if self.request.idle_duration_s is not None:
@@ -162,19 +159,19 @@ class OpenMeter:
         if self.header is None:
             return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ)
         capability = self.header.capability
-        # What is left of an idle window has to be one that the meter can tell something of.
+        # What is left of an idle window must not be shorter than the meter resolves.
         shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
         return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 
     def _is_code_wanted(self) -> bool:
-        """Whether the meter has a clock of its own; the others need no code."""
+        """Whether the meter has a clock of its own, and can see the code; others need none."""
         served, sync = self.served_name, self.request.sync
         if sync is not None:
             return sync is SyncMethod.CODED_LOAD
         if self.header is None:
             return served is not None and is_external(served)
         capability = self.header.capability
-        # Of a meter that smears it, the code would tell less than the samples' arrival.
+        # A code that the meter smooths away tells less than the arrival of its samples.
         smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
         is_seen = arrival_s is None or smeared_s <= max(arrival_s, CHIP_S / 4)
         return capability.clock_domain != HOST_CLOCK and is_seen

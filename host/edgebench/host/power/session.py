@@ -1,4 +1,4 @@
-"""A session of an energy meter: opened, begun, and recorded on its own."""
+"""Sessions of an energy meter on their own: opened, recorded, and kept in a directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from edgebench.host.power.stored import Session, judged
+from edgebench.host.power.stored import StoredSession, judge
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import AbsentMeter, Header, Meter, MeterSession
@@ -23,6 +23,7 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
+from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import METER_FILE
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def open_meter(text: str) -> tuple[Meter, Header]:
     Raises:
         NoSuchMeter: no driver has that name, or the meter cannot be used.
         UsageError: an option is wrong.
-        TargetError: whatever else its driver or a library of it raises.
+        TargetError: its driver, or a library of the driver, raised anything else.
     """
     if text.startswith("agent:"):
         raise UsageError(
@@ -48,10 +49,10 @@ def open_meter(text: str) -> tuple[Meter, Header]:
         )
     meter = find_meter(text)
     try:
-        with _in_one_line(meter):
+        with _errors_in_one_line(meter):
             header = meter.open()
     except BaseException:  # Ctrl-C as well: a port stays taken, a driver of the kernel's away
-        _let_go(meter)
+        _release(meter)
         raise
     if isinstance(header, AbsentMeter):
         text = f"meter {meter.name} cannot be used: {header.reason}"
@@ -60,22 +61,22 @@ def open_meter(text: str) -> tuple[Meter, Header]:
 
 
 def look_at_meters() -> dict[str, Header | AbsentMeter]:
-    """What there is of each driver's meters; one that fails keeps no other from being told."""
-    found: dict[str, Header | AbsentMeter] = {}
+    """Header of each driver's meter, or why it is absent; one that fails hides no other."""
+    headers: dict[str, Header | AbsentMeter] = {}
     for name in DRIVERS:
         meter = find_meter(name)
         try:
-            with _in_one_line(meter):
-                found[name] = meter.open()
+            with _errors_in_one_line(meter):
+                headers[name] = meter.open()
         except EdgebenchError as exc:
-            found[name] = AbsentMeter(str(exc))
+            headers[name] = AbsentMeter(str(exc))
         finally:
-            _let_go(meter)
-    return found
+            _release(meter)
+    return headers
 
 
-def _let_go(meter: Meter) -> None:
-    """Close it; what fails then is no news of a meter that was only looked at, or did not open."""
+def _release(meter: Meter) -> None:
+    """Close a meter that was only looked at, or did not open; its errors go to the log."""
     try:
         meter.close()
     except Exception:
@@ -87,40 +88,39 @@ def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
 
     Raises:
         StoreError: the file cannot be written.
-        TargetError: the meter does not record; whatever its driver or a library of it raises.
+        TargetError: the meter does not record; its driver, or a library of it, raised anything.
     """
-    with _in_one_line(meter):
+    with _errors_in_one_line(meter):
         session = meter.session(path)
         stack.enter_context(session)
     return session
 
 
 @contextmanager
-def _in_one_line(meter: Meter) -> Iterator[None]:
-    """What a driver's library raises, or a mistake of ours, is one line to the user."""
+def _errors_in_one_line(meter: Meter) -> Iterator[None]:
+    """Make one line of whatever a driver's library raises, or a mistake of ours."""
     try:
         yield
     except EdgebenchError:
         raise
     except Exception as exc:
         logger.exception("meter %s", meter.name)
-        said = " ".join(str(exc).split())[:200]
-        raise TargetError(f"the meter's driver failed: {said or type(exc).__name__}") from exc
+        raise TargetError(f"the meter's driver failed: {one_line(exc)}") from exc
 
 
-def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> Session:
-    """Record for so long, or until the meter or the user ends it; what was recorded is kept.
+def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> StoredSession:
+    """Record for a time, or until the meter or the user ends it; what was recorded is kept.
 
     Raises:
-        UsageError: that is no time.
-        StoreError: the directory cannot be written.
+        UsageError: the duration is not positive.
+        StoreError: the directory cannot be written, or holds a recording or a run.
         TargetError: the meter does not record.
     """
     if duration_s <= 0:
         raise UsageError(f"duration must be > 0 s, got {duration_s:g}")
     path = directory / METER_FILE
     interrupted_s = None
-    with _directory_for(directory), ExitStack() as stack:
+    with new_recording(directory), ExitStack() as stack:
         session = begin_session(stack, meter, path)
         began_s = time.monotonic()
         try:
@@ -134,44 +134,39 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
     try:
         facts = write_power(directory, session.recording())
     except OSError as exc:
-        raise StoreError(f"samples cannot be written: {said_by(exc)}; kept: {path}") from exc
-    return replace(judged(directory, facts), interrupted_s=interrupted_s)
+        raise StoreError(f"samples cannot be written: {_reason(exc)}; kept: {path}") from exc
+    return replace(judge(directory, facts), interrupted_s=interrupted_s)
 
 
-def refuse_taken(directory: Path) -> None:
-    """Keep a recording out of a directory in which it would be taken for something else.
+@contextmanager
+def new_recording(directory: Path) -> Iterator[None]:
+    """Directory of a recording that begins, made if need be; removed where nothing was recorded.
+
+    One that holds a recording or a run is refused: what is recorded would be taken for a part of
+    that.
 
     Raises:
-        DirectoryTaken: it holds a recording or a run.
+        DirectoryTaken: it holds a recording or a run, or is a file.
+        StoreError: it cannot be written.
     """
     for name, what in _TAKEN_BY.items():
         if os.path.lexists(taken := directory / name):
             raise DirectoryTaken(f"there is {what} already: {taken}")
-
-
-@contextmanager
-def _directory_for(directory: Path) -> Iterator[None]:
-    """The directory, made if need be; one in which nothing was begun goes again.
-
-    Raises:
-        StoreError: it cannot be made, or holds a recording or a run.
-    """
-    refuse_taken(directory)
-    is_new = not directory.exists()
+    is_new = not os.path.lexists(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
-        raise kind(f"recording cannot be written: {said_by(exc)}: {directory}") from exc
-    try:
         yield
-    except BaseException:  # Ctrl-C as well
-        if is_new:
-            with suppress(OSError):  # something is in it
+    except BaseException as exc:  # Ctrl-C as well: half of the samples are no recording
+        with suppress(OSError):  # it was never made, or holds the meter's bytes
+            (directory / POWER_FILE).unlink(missing_ok=True)
+            if is_new:
                 directory.rmdir()
+        if isinstance(exc, OSError):
+            kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
+            raise kind(f"recording cannot be written: {_reason(exc)}: {directory}") from exc
         raise
 
 
-def said_by(error: OSError) -> str:
-    """What the system says; a library has more words for it."""
+def _reason(error: OSError) -> str:
+    """The system's text of an error; a library has more words for it."""
     return os.strerror(error.errno) if error.errno else error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Recordings of meters that are there: found, judged, summed up by channel."""
+"""Stored sessions of energy meters: found, judged, with the energy of each channel."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ from edgebench.protocol.errors import MeasurementError, StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 SESSIONS = "sessions"
-"""Of a store: recordings for which no other place was named."""
+"""Directory of a store for recordings that no other place was named for."""
 METER_CHECKS = ("calibration", "loss", "rate")
-"""What the meter itself has to show; that samples are there, and below the end of a range, any file
-of numbers shows."""
+"""Checks of the meter itself; any file of numbers passes the others."""
 PARTS = "parts"
-"""MeterCheck of a meter with several rails, where they contradict their total."""
+"""Id of the check that the rails of a meter fit their total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelEnergy:
-    """What a channel took over the whole recording."""
+    """Energy of a channel over the whole recording."""
 
     name: str
     boundary: str
     duration_s: float
     energy_j: float
     u95_absolute_j: float | None
-    """Expanded, k = 2; None: nobody says how far the meter may be off."""
+    """Expanded uncertainty, k = 2; None where the meter's errors are unknown."""
     power_w_mean: float
     power_w_mean_u95_absolute: float | None
     power_w_peak: float
@@ -51,29 +50,29 @@ class ChannelEnergy:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """One recording, judged."""
+class StoredSession:
+    """One recording of an energy meter, judged by its checks."""
 
     directory: Path
     facts: PowerFacts
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """When Ctrl-C ended it, seconds from its begin; None: nobody did, or that was long ago."""
+    """Time from its start to Ctrl-C; None where nobody interrupted it, or that was long ago."""
     samples_directory: Path | None = None
-    """Where its samples are, if not in its directory."""
+    """Directory of its samples, if it is another one."""
     left_out: tuple[str, ...] = ()
-    """Channels whose numbers contradict those of others, and are none."""
+    """Channels without an energy, because their values contradict those of others."""
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether its numbers may be believed; None: no check of the meter could say."""
+        """Whether its energy can be trusted; None where no check of the meter can tell."""
         if any(check.is_passed is False for check in self.checks):
             return False
-        told = [check for check in self.checks if check.id in METER_CHECKS]
-        return None if all(check.is_passed is None for check in told) else True
+        of_meter = [check for check in self.checks if check.id in METER_CHECKS]
+        return None if all(check.is_passed is None for check in of_meter) else True
 
     def channels(self) -> list[ChannelEnergy]:
-        """The energy of each channel that gave a number which nothing contradicts."""
+        """The energy of each channel that has values which nothing contradicts."""
         return [
             _energy(
                 PowerFile.open(self.samples_directory or self.directory),
@@ -86,18 +85,18 @@ class Session:
 
 
 def find_session(store: Store, name: str) -> Path | None:
-    """The directory of a recording that this names, if it is none of the store's runs.
+    """Directory of the recording with this name; None where it is the name of a run.
 
     Raises:
-        UsageError: it is a path, and there is no recording.
-        StoreError: there is something else in the place of one.
+        UsageError: it is a path without a recording.
+        StoreError: a file of the recording is no regular file.
     """
     kept = store.root / SESSIONS / name
     path = kept if os.sep not in name and kept.is_dir() else Path(name)
-    there = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
-    is_session = bool(there) and not (path / RUN_FILE).exists()
-    for file in there:
-        if is_session and not file.is_file():  # who opens a pipe waits for ever
+    files = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
+    is_session = bool(files) and not (path / RUN_FILE).exists()
+    for file in files:
+        if is_session and not file.is_file():  # opening a pipe would wait for ever
             raise StoreError(f"not a file: {file}")
     is_path = os.sep in name or name in (os.curdir, os.pardir)
     if is_path and not is_session:
@@ -106,8 +105,8 @@ def find_session(store: Store, name: str) -> Path | None:
 
 
 @contextmanager
-def stored_session(directory: Path) -> Iterator[Session]:
-    """A recording that is there, judged again; samples that are missing, out of the meter's bytes.
+def stored_session(directory: Path) -> Iterator[StoredSession]:
+    """A recording, judged again; missing samples are decoded from the meter's bytes.
 
     Raises:
         StoreError: it is damaged, or cannot be read.
@@ -120,24 +119,24 @@ def stored_session(directory: Path) -> Iterator[Session]:
             folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
             samples = Path(stack.enter_context(folder))
             facts = decode_into(samples, directory / METER_FILE).facts
-        yield replace(judged(samples, facts), directory=directory, samples_directory=samples)
+        yield replace(judge(samples, facts), directory=directory, samples_directory=samples)
 
 
-def judged(directory: Path, facts: PowerFacts) -> Session:
-    """The recording whose samples are there, with what its checks say of it.
+def judge(directory: Path, facts: PowerFacts) -> StoredSession:
+    """Hold a recording against its checks.
 
     Raises:
         RunDamaged: the samples cannot be read.
     """
     flags = reduce(or_, (group.flags for group in facts.groups), 0)
     checks = check_recording(facts.header, facts.loss, flags, _mean_power_w(facts))
-    return _hold_parts_against_whole(Session(directory, facts, checks))
+    return _with_parts_checked(StoredSession(directory, facts, checks))
 
 
-def _hold_parts_against_whole(session: Session) -> Session:
-    """With a check more where the rails of a meter contradict their total, as in a run.
+def _with_parts_checked(session: StoredSession) -> StoredSession:
+    """Check the rails of a meter against their total, as in a run.
 
-    A total that stands still, as that of a platform may, is left out, and its parts are kept.
+    A total that stands still, as a platform's may, is left out, and its parts are kept.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -148,35 +147,33 @@ def _hold_parts_against_whole(session: Session) -> Session:
         return session
     try:
         whole = site_of(facts.header)
-    except MeasurementError:  # nobody knows what they add up to: each is a number of its own
+    except MeasurementError:  # nobody knows what they add up to: each stands for itself
         return session
     try:
-        found = site_in(PowerFile.open(session.directory))
+        used = site_in(PowerFile.open(session.directory))
     except MeasurementError as exc:
         return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, str(exc))))
-    if found == whole:
+    if used == whole:
         return session
-    detail = f"{whole.name} takes less than {found.name} inside of it, and is left out"
+    detail = f"{whole.name} takes less than {used.name} inside of it, and is left out"
     checks = (*session.checks, MeterCheck(PARTS, None, detail))
     return replace(session, checks=checks, left_out=whole.channels)
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:
-    """Of the channels that add up to the device, else of all; None: no time between samples."""
-    names = _added_up(facts.header)
+    """Mean power of the device, or of all channels where nobody knows which ones add up to it.
+
+    None where no time lies between the samples.
+    """
+    try:
+        names = site_of(facts.header).channels  # a rail that another one feeds counts once
+    except MeasurementError:
+        names = tuple(channel.name for channel in facts.header.capability.channels)
     groups = [one for one in facts.groups if one.channel in names and one.node_count]
     if not groups:
         return None
     span_ns = max(one.last_ns for one in groups) - min(one.first_ns for one in groups)
     return sum(one.energy_j for one in groups) / span_ns * 1e9 if span_ns else None
-
-
-def _added_up(header: Header) -> tuple[str, ...]:
-    """A rail that another one feeds is not counted twice."""
-    try:
-        return site_of(header).channels
-    except MeasurementError:
-        return tuple(channel.name for channel in header.capability.channels)
 
 
 def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
@@ -204,11 +201,11 @@ def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
 def _uncertainty(
     header: Header, window: EnergyWindow, peak_w: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Of energy, mean and highest power, k = 2, as those of a run; None where it is not known."""
+    """Expanded uncertainty (k = 2) of energy, mean and highest power; None where unknown."""
     if not header.uncertainty or not window.duration_s:
         return None, None, None
     errors = MeterErrors(header.uncertainty)
     u95_j = errors.gross_per_inference(window, 1).u95_absolute
     if not math.isfinite(u95_j):
-        return None, None, None  # a term in amperes says nothing where no voltage is known
+        return None, None, None  # a term in amperes says nothing without a voltage
     return u95_j, errors.mean_power(window).u95_absolute, errors.sample_u95_w(peak_w, window)

@@ -1,4 +1,4 @@
-"""What only the host knows of a run; kept beside the raw files, so that it can be verified."""
+"""Facts of a run that only the host knows; kept with the raw files, so that it can be verified."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Which pair of a comparison a run belongs to."""
+    """Place of a run in a comparison."""
 
     comparison_id: str
     number: int
     """Position among the pairs, from 0."""
     side: str
-    """baseline or candidate."""
+    """`baseline` or `candidate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRequest:
-    """What the user asks of an energy meter."""
+    """What the user wants of an energy meter."""
 
     meter: str
     """Meter as the user wrote it; `agent:NAME` for one that the device's agent serves."""
     sync: SyncMethod | None = None
     """The only way in which the meter's clock may be aligned with the device's; None: the best."""
     battery_capacity_j: float | None = None
-    """Capacity of a charge, to estimate how long it lasts."""
+    """Capacity of a battery, to estimate its life."""
     idle_duration_s: float | None = None
     """Idle time before and after each run; None: as the meter needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the host knows and the device does not."""
+    """Facts that the host knows and the device does not."""
 
     dataset: str | None = None
     """Name of the labelled data set."""
     metric: str | None = None
-    """How its labels judge the outputs."""
+    """Metric by which its labels judge the outputs."""
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
     ambient_c: float | None = None
-    """Temperature of the air, as the operator says."""
+    """Temperature of the air, stated by the operator."""
     energy: EnergyRequest | None = None
     """None: no energy was asked for."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.result.metrics import METRICS, Better
-from edgebench.host.show.tables import PIPE_WIDTH, safe
+from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
@@ -19,9 +19,10 @@ from edgebench.host.show.units import (
     format_ratio,
     half_width_of,
 )
+from edgebench.protocol.text import printable
 
 WIDE = 110
-"""Columns of a terminal that has room for everything."""
+"""Width of a terminal that has room for every column."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -31,7 +32,7 @@ _STYLES = {
 
 
 def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
-    """One row a metric: both medians, the change with its interval, the outcome."""
+    """One row per metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
     for name in ("device", "metric", "runtime") if is_wide else ("metric",):
@@ -42,15 +43,18 @@ def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -
     for compared in found:
         result = compared.result
         names = [compared.device, compared.metric, compared.runtime]
+        bounds, detectable = result.ratio_interval, result.minimum_detectable_ratio
         numbers = [
             format_metric(METRICS[compared.metric], result.baseline_median),
             format_metric(METRICS[compared.metric], result.candidate_median),
-            _change(result.ratio, half_width_of(result.ratio_interval, result.ratio)),
-            _interval(result.ratio_interval),
-            _detectable(result.minimum_detectable_ratio),
+            format_change(result.ratio - 1, half_width_of(bounds, result.ratio)),
+            ABSENT
+            if bounds is None
+            else " .. ".join(format_change(one - 1, half_width_of(bounds)) for one in bounds),
+            ABSENT if detectable is None else format_ratio(detectable).removeprefix("±"),
         ]
         table.add_row(
-            *(Text(safe(name)) for name in (names if is_wide else names[1:2])),
+            *map(text, names if is_wide else names[1:2]),
             *(numbers if is_wide else numbers[:4]),
             Text(result.outcome.value, style=_STYLES[result.outcome]),
         )
@@ -58,22 +62,20 @@ def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -
 
 
 def comparison_lines(found: Sequence[RunComparison]) -> list[str]:
-    """What a person has to know beside the numbers."""
+    """The outcome of each comparison in words, and what to know about its numbers."""
     lines = []
     for compared in found:
         result = compared.result
         rules = result.rules
         counts = f"{result.baseline_count} and {result.candidate_count} runs, {rules.design.value}"
         lines.append(
-            safe(
-                f"{compared.metric}: {compared.candidate} is {_words(compared)} "
-                f"{compared.baseline}: {result.reason} ({counts})"
-            )
+            f"{compared.metric}: {compared.candidate} is {_words(compared)} "
+            f"{compared.baseline}: {result.reason} ({counts})"
         )
         if rules.instrument_ratio:
             lines.append(
-                f"note: the interval includes {format_ratio(2 * rules.instrument_ratio)} by the "
-                "meter; what it has in common in all runs cancels"
+                f"note: the interval includes {format_ratio(2 * rules.instrument_ratio)} for the "
+                "meter; its errors that all runs share cancel"
             )
         suspects = compared.verdicts.suspect_count
         if suspects:
@@ -84,11 +86,11 @@ def comparison_lines(found: Sequence[RunComparison]) -> list[str]:
         if compared.is_in_blocks:
             lines.append(
                 "note: one side ran before the other; a drift between them looks like a change. "
-                "edgebench bench A --against B measures them in turns"
+                "edgebench bench A --against B alternates them"
             )
         for key, values in compared.differs_in.items():
-            lines.append(safe(f"note: the sides differ in {key}: {' / '.join(values)}"))
-    return lines
+            lines.append(f"note: the sides differ in {key}: {' / '.join(values)}")
+    return [printable(line, keep_lines=True) for line in lines]
 
 
 def _words(compared: RunComparison) -> str:
@@ -96,20 +98,6 @@ def _words(compared: RunComparison) -> str:
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:
-        return "neither better nor worse for certain than"
+        return "neither clearly better nor clearly worse than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"
-
-
-def _change(ratio: float, half_width_ratio: float) -> str:
-    return format_change(ratio - 1, half_width_ratio)
-
-
-def _interval(bounds: tuple[float, float] | None) -> str:
-    if bounds is None:
-        return ABSENT
-    return " .. ".join(_change(bound, half_width_of(bounds)) for bound in bounds)
-
-
-def _detectable(ratio: float | None) -> str:
-    return ABSENT if ratio is None else format_ratio(ratio).removeprefix("±")

@@ -1,4 +1,4 @@
-"""Energy of a run for the terminal: what it is, what it may be off by, and what is inside."""
+"""Energy of a run for the terminal: its value, its uncertainty, and what it includes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from edgebench.host.show.units import (
 _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
 _MANY = 1e6
-"""More than this is not counted to the last one."""
+"""Smallest count of inferences that is shown rounded."""
 
 
 def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
-    """Name and text of each line; none where no meter was asked for."""
+    """Name and text of each line; none where no meter was used."""
     if energy is None:
         return []
     if energy.refused is not None or energy.gross_j_per_inference is None:
@@ -47,15 +47,15 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
         lines.append(("phases", _phases(energy.phases)))
     if energy.battery is not None:
         lines.append(("battery", _battery(energy.battery)))
-    supply = "" if energy.supply_v is None else f", {energy.supply_v:g} V as given or set"
-    lines.append(("meter", f"{energy.meter}{supply}; inside: {energy.boundary}"))
+    supply = "" if energy.supply_v is None else f", {energy.supply_v:g} V as stated or set"
+    lines.append(("meter", f"{energy.meter}{supply}; boundary: {energy.boundary}"))
     if energy.sync is not None:
         lines.append(("clocks", _sync(energy.sync)))
     return lines
 
 
 def _gross(energy: EnergyResult, gross_j: float) -> str:
-    parts = [f"{format_joules_within(gross_j, energy.u95_absolute_j)} an inference, gross"]
+    parts = [f"{format_joules_within(gross_j, energy.u95_absolute_j)} per inference, gross"]
     if energy.inferences_per_j is not None and energy.u95_absolute_j is not None:
         ratio = energy.u95_absolute_j / abs(gross_j)
         per_j = format_rate(energy.inferences_per_j, ratio * energy.inferences_per_j)
@@ -68,7 +68,7 @@ def _net(energy: EnergyResult) -> str:
     if energy.net_j_per_inference is None:
         return f"net: none, {energy.net_refused}"
     value = format_joules_within(energy.net_j_per_inference, energy.net_u95_absolute_j)
-    return f"{value} an inference, net of idle"
+    return f"{value} per inference, net of idle power"
 
 
 def _power(energy: EnergyResult) -> str:
@@ -84,15 +84,15 @@ def _power(energy: EnergyResult) -> str:
 
 
 def _uncertainty(energy: EnergyResult) -> str:
-    """Both figures, and what they are made of."""
+    """Absolute and comparative uncertainty, and their largest components."""
     components = energy.components_j or {}
     largest = sorted(components.items(), key=lambda item: item[1], reverse=True)
     names = [f"{name} {format_joules(value, value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
-    off = format_uncertainty_joules(energy.u95_absolute_j or 0.0)
-    beside = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
+    absolute = format_uncertainty_joules(energy.u95_absolute_j or 0.0)
+    comparative = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
+    mainly = f"mainly {', '.join(names)} (k = 1)" if names else "no component is known"
     return (
-        f"{off} absolute, {beside} beside another run with this meter (k = 2); most by "
-        f"{', '.join(names) or 'nothing that is known'} (k = 1)"
+        f"{absolute} absolute, {comparative} against another run with this meter (k = 2); {mainly}"
     )
 
 
@@ -122,9 +122,8 @@ def _battery(life: BatteryLife) -> str:
     count, ratio = life.inference_count, life.u95_ratio
     shown = f"{count:.3g}" if count >= _MANY else format_rate(count, ratio * count)
     lasts = format_lasting(life.duration_s, ratio * life.duration_s)
-    of = format_joules(life.capacity_j)
-    within = format_ratio(ratio)
-    return f"{shown} inferences or {lasts} ({within}) without a pause from {of}, as stated"
+    capacity, within = format_joules(life.capacity_j), format_ratio(ratio)
+    return f"{shown} inferences or {lasts} ({within}) without a pause from {capacity}, as stated"
 
 
 def _sync(sync: EnergySync) -> str:
@@ -135,6 +134,6 @@ def _sync(sync: EnergySync) -> str:
         for one in sync.tried
         if one.method is not sync.method
     ]
-    rest = f"; not taken: {'; '.join(others)}" if others else ""
+    rest = f"; other methods: {'; '.join(others)}" if others else ""
     method = sync.method.value if sync.method else "none"
     return f"{method}, within {format_ns(sync.error_ns)}{rest}"

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.energy.windows import shortest_window_s
-from edgebench.host.power.stored import ChannelEnergy, Session
+from edgebench.host.power.stored import ChannelEnergy, StoredSession
 from edgebench.host.show.hints import REFUSED_RECORDING
-from edgebench.host.show.tables import console, plain_table, safe, text
+from edgebench.host.show.tables import console, plain_table, text
 from edgebench.host.show.units import (
     format_amperes,
     format_joules_within,
@@ -26,17 +26,18 @@ from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.codec import to_plain
+from edgebench.protocol.text import printable
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 
 
-def print_list(found: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
-    """Every driver, and what is there of it."""
+def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
+    """Every driver, and the meter that it found here."""
     if as_json:
-        _print_json({"meters": {name: to_plain(one) for name, one in found.items()}})
+        _print_json({"meters": {name: to_plain(one) for name, one in headers.items()}})
         return
-    table = plain_table("meter", "what it is", "here")
-    for name, one in found.items():
+    table = plain_table("meter", "instrument", "here")
+    for name, one in headers.items():
         if isinstance(one, AbsentMeter):
             here = Text(f"no: {one.reason}", style="yellow")
         else:
@@ -48,23 +49,23 @@ def print_list(found: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> N
 
 
 def print_info(header: Header, *, as_json: bool) -> None:
-    """What a meter is and can do."""
+    """Description and capability of a meter."""
     if as_json:
         _print_json(to_plain(header))
         return
     info, capability = header.info, header.capability
     facts = Table.grid(padding=(0, 2))
     rate = f"{format_rate(capability.rate_hz)} samples/s"
-    kind = "each the mean since the last" if capability.is_averaging else "each an instant"
+    kind = "each the mean since the last one" if capability.is_averaging else "each an instant"
     for name, value in (
         ("meter", f"{info.vendor} {info.model}"),
-        ("serial", info.serial or "not told"),
-        ("firmware", info.firmware or "not told"),
+        ("serial", info.serial or "unknown"),
+        ("firmware", info.firmware or "unknown"),
         ("rate", f"{rate}, {kind}"),
         ("shortest window", format_ns(shortest_window_s(capability) * 1e9)),
         ("clock", capability.clock_domain),
         ("digital inputs", str(capability.digital_count)),
-        ("losses seen by", capability.loss_detection),
+        ("losses detected by", capability.loss_detection),
     ):
         facts.add_row(Text(name, style="bold"), text(value))
     for channel in capability.channels:
@@ -96,7 +97,7 @@ def _term(term: UncertaintyTerm) -> list[str]:
     return [term.kind.value, f"±{value} ({spread})", where, term.origin.value, term.reference]
 
 
-def print_checks(session: Session, *, as_json: bool) -> None:
+def print_checks(session: StoredSession, *, as_json: bool) -> None:
     """The outcome of a self-test."""
     if as_json:
         _print_json(_plain_checks(session))
@@ -106,8 +107,8 @@ def print_checks(session: Session, *, as_json: bool) -> None:
         _say_why(session, "the meter does not pass")
 
 
-def print_session(session: Session, *, as_json: bool) -> None:
-    """The energy of a recording; no number where it cannot be trusted."""
+def print_session(session: StoredSession, *, as_json: bool) -> None:
+    """The energy of a recording; no energy where it cannot be trusted."""
     channels = [] if session.is_trusted is False else session.channels()
     if as_json:
         _print_json(_plain_checks(session) | {"channels": [to_plain(one) for one in channels]})
@@ -123,10 +124,12 @@ def print_session(session: Session, *, as_json: bool) -> None:
         print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
 
 
-def _say_why(session: Session, what: str) -> None:
-    """The first check that failed has the value and the limit; the table has the others."""
+def _say_why(session: StoredSession, what: str) -> None:
+    """Print the first check that failed, with its value and limit; the table has the others."""
     failed = next(check for check in session.checks if check.is_passed is False)
-    print(safe(f"error: {what}: {failed.id}: {failed.detail}"), file=sys.stderr)
+    print(
+        printable(f"error: {what}: {failed.id}: {failed.detail}", keep_lines=True), file=sys.stderr
+    )
     print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
 
 
@@ -145,7 +148,7 @@ def _energy_table(channels: list[ChannelEnergy]) -> Table:
     return table
 
 
-def _checks_table(session: Session) -> Table:
+def _checks_table(session: StoredSession) -> Table:
     table = plain_table("check", "outcome", "detail")
     for check in session.checks:
         outcome, style = _OUTCOMES[check.is_passed]
@@ -153,7 +156,7 @@ def _checks_table(session: Session) -> Table:
     return table
 
 
-def _plain_checks(session: Session) -> dict[str, Any]:
+def _plain_checks(session: StoredSession) -> dict[str, Any]:
     return {
         "directory": str(session.directory),
         "meter": to_plain(session.facts.header.info),

@@ -26,7 +26,7 @@ from edgebench.protocol.spec import RunSpec
 
 
 def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
-    """Everything about one run that a person wants to see first."""
+    """The page of a run: facts, results, percentiles or operators, rules."""
     facts = Table.grid(padding=(0, 2))
     for name, value in _facts(run):
         facts.add_row(Text(name, style="bold"), text(value))
@@ -44,7 +44,7 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
 
 
 def operators_table(profile: ProfileResult) -> Table:
-    """The operators of a profile in the order of execution, with their share of the time."""
+    """Operators of a profile in the order of execution, each with its share of the time."""
     total_ns = sum(operator.total_ns for operator in profile.operators) or 1
     table = plain_table("#", "operator", "place", "mean time", "share", "name")
     for operator in profile.operators:
@@ -60,7 +60,7 @@ def operators_table(profile: ProfileResult) -> Table:
 
 
 def _percentiles_table(run: Run) -> Table:
-    """Both spans with every percentile and its interval; without an interval, no number."""
+    """Every percentile of both spans with its interval; without an interval, no number."""
     table = plain_table("latency", *(name.replace("_", ".") for name in PERCENTILES))
     for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
         metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
@@ -68,7 +68,7 @@ def _percentiles_table(run: Run) -> Table:
             continue
         cells = [format_interval_ns(one.value(run), one.interval(run)) for one in metrics]
         if metrics[0].interval(run) is None:
-            # A tail without an interval is no number; the headline is that of the table above.
+            # The headline stands without an interval in the table above, so it does here.
             cells[0] = f"{format_ns(metrics[0].value(run))} (no interval)"
         table.add_row(label, *cells)
     return table
@@ -91,19 +91,19 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         facts += _numbers(run.metrics)
     facts += [
         ("device", f"{device.name}, {device.soc}, {device.os}"),
-        ("virtual", environment.virtualization or "no sign of it"),
-        ("governor", environment.cpu.governor or "not told by the kernel"),
+        ("virtual", environment.virtualization or "none detected"),
+        ("governor", environment.cpu.governor or "not reported by the kernel"),
         ("load average", f"{environment.load_1m:.2f} before the run"),
     ]
     if run.conditions.ambient_c is not None:
-        facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, as the operator says"))
+        facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
     return facts
 
 
 def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
-        return "SIMULATED device: its times are made up"
+        return "SIMULATED device: its times are simulated"
     if profile is None:
         return "measurement"
     p50 = format_ns(profile.unprofiled_p50_ns)
@@ -111,49 +111,52 @@ def _kind(run: Run) -> str:
 
 
 def _scenario(spec: RunSpec) -> str:
-    """What was asked for."""
+    """The scenario as it was specified."""
     parts = [
         spec.scenario.value,
         f"preset {spec.preset}",
         f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
     if spec.scenario.traits.is_grouped:
-        parts.append(f"{spec.samples_per_query} samples a query")
+        parts.append(f"{spec.samples_per_query} samples per query")
     if spec.target_qps is not None:
-        parts.append(f"{spec.target_qps:g} arrivals a second")
+        parts.append(f"{spec.target_qps:g} arrivals per second")
     if spec.target_latency_s is not None:
         parts.append(f"target latency {format_ns(spec.target_latency_s * 1e9)}")
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
 
 
 def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
-    """What was measured beside the latency."""
+    """Results other than the latency."""
     warmup, cold, memory = metrics.warmup, metrics.cold_start_ns, metrics.memory_bytes
     facts = [
-        ("warm-up", f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences cut"),
+        (
+            "warm-up",
+            f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences excluded",
+        ),
         (
             "cold start",
             f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "
-            f"{format_ns(cold.first_inference)}; seen once",
+            f"{format_ns(cold.first_inference)}; measured once",
         ),
         (
             "memory",
             f"peak {format_bytes(memory.peak_rss)}, then {format_bytes(memory.steady_rss)} "
-            f"resident; {format_bytes(memory.model)} of it came with the model",
+            f"resident, of which {format_bytes(memory.model)} for the model",
         ),
     ]
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:
-        facts.append(("LoadGen says", _loadgen(metrics.loadgen)))
+        facts.append(("LoadGen", _loadgen(metrics.loadgen)))
     if metrics.accuracy is not None:
         facts.append(("accuracy", _accuracy(metrics.accuracy)))
-    facts += [("heat", line) for line in heat_lines(metrics.thermal)]
+    facts += [("thermal", line) for line in heat_lines(metrics.thermal)]
     return facts + energy_lines(metrics.energy)
 
 
 def heat_lines(thermal: ThermalResult | None) -> list[str]:
-    """What the device kept up, and what it did not; or why nobody can tell."""
+    """Thermal verdict with its numbers; its reason where there are none."""
     if thermal is None:
         return []
     last_ns, last_per_s = thermal.sustained_latency_ns, thermal.sustained_throughput_per_s
@@ -172,32 +175,33 @@ def _heat_facts(thermal: ThermalResult) -> list[str]:
         share = f"for {thermal.throttled_ratio or 0:.0%} of the run"
         facts.append(f"from {thermal.onset_s:.0f} s on, {share}")
     if thermal.max_temp_c is not None and thermal.start_temp_c is not None:
-        facts.append(f"{thermal.start_temp_c:.1f} °C at first, {thermal.max_temp_c:.1f} most")
+        start_c, max_c = thermal.start_temp_c, thermal.max_temp_c
+        facts.append(f"{start_c:.1f} °C at the start, {max_c:.1f} °C at most")
     if thermal.baseline_freq_hz is not None:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
-        facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at first")
+        facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at the start")
     return facts
 
 
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
-    """Latency and throughput apart: a busy machine changes one of them without the other."""
+    """Latency and throughput on their own: a busy machine changes one without the other."""
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"
     if thermal.retention_ratio is None or thermal.peak_throughput_per_s is None:
         since = "throttled from the start"
         if thermal.latency_ns_before is not None:
             since = "throttled almost from the start"
-        return [f"{at_end}; {since}, so nothing tells what it could do"]
+        return [f"{at_end}; {since}, so its peak is unknown"]
     first = format_rate(thermal.peak_throughput_per_s)
     return [
-        f"latency {format_ns(thermal.peak_latency_ns)} at first, {format_ns(last_ns)} at the "
-        f"end: {thermal.retention_ratio:.1%} of the speed kept",
-        f"throughput {first}/s at first, {format_rate(last_per_s)}/s at the end",
+        f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} at the "
+        f"end: throughput retention {thermal.retention_ratio:.1%}",
+        f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
     ]
 
 
 def _around_onset(thermal: ThermalResult) -> list[str]:
-    """The headline twice; without an interval, no number."""
+    """Headline before and after the onset; without an interval, no number."""
     known = [
         f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
         for part, where in (
@@ -221,10 +225,10 @@ def _loadgen(result: LoadgenResult) -> str:
 def _accuracy(accuracy: Accuracy) -> str:
     half_width = half_width_of(accuracy.ci95, accuracy.value)
     shown = format_plain(accuracy.value, half_width)
-    value = f"{accuracy.metric} {shown} of {accuracy.sample_count} samples"
+    value = f"{accuracy.metric} {shown} on {accuracy.sample_count} samples"
     if accuracy.ci95:
         low, high = (format_plain(one, half_width) for one in accuracy.ci95)
-        value += f", 95 % between {low} and {high}"
+        value += f", 95 % CI {low} to {high}"
     if accuracy.drop_vs_reference is not None:
         drop = format_plain(accuracy.drop_vs_reference, half_width)
         value += f", {drop} worse than its reference"

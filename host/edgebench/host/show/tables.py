@@ -45,11 +45,6 @@ PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
 
 
-def safe(value: object) -> str:
-    """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
-    return printable(value, keep_lines=True)
-
-
 def console(*, stderr: bool = False) -> Console:
     """A console that does not cut tables when its output goes to a file."""
     made = Console(stderr=stderr, highlight=False)
@@ -166,7 +161,7 @@ def verdict_lines(run: Run) -> list[str]:
         elif cause is not None:
             first[cause] = name
     what = f"{run.verdict.state.value}: {run.model.name} on {run.runtime.name}"
-    return [safe(f"{what}: {'; '.join(lines.values())}")]
+    return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
@@ -296,8 +291,8 @@ def _missing_runtimes(device: DiscoveredDevice) -> str:
 
 
 def text(value: str) -> Text:
-    """Text from elsewhere, made harmless."""
-    return Text(safe(value))
+    """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
+    return Text(printable(value, keep_lines=True))
 
 
 def _verdict(state: str) -> Text:

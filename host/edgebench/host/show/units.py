@@ -1,8 +1,9 @@
 """Numbers with units that a person reads at a glance.
 
-An uncertainty has two significant digits, and its value ends at the same place; a number whose
-uncertainty stands elsewhere has three digits, or fewer where that is wide. No more digits than
-any instrument is good for: six, and an uncertainty below 0.01 % is called that.
+An uncertainty has two significant digits, and its value ends at the same decimal place. A number
+without its uncertainty beside it has three significant digits, or fewer where the uncertainty is
+wide. No number has more digits than any instrument is good for: six at most, and an uncertainty
+below 0.01 % is called that.
 
 Source: JCGM 100:2008 (GUM), 7.2.6
 """
@@ -10,24 +11,24 @@ Source: JCGM 100:2008 (GUM), 7.2.6
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 
 from edgebench.host.result.metrics import Metric, Quantity
 
 ABSENT = "—"
 _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
-"""By power of ten, of nanoseconds."""
+"""Units by power of ten, in nanoseconds."""
 _PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "µ"), (-9, "n"), (-12, "p"))
-_Units = tuple[tuple[int, str], ...]
 _LEAST_RATIO = 1e-4
-"""Of a value: a smaller uncertainty is no news, and would be shown with absurd digits."""
+"""Smallest uncertainty that is shown, relative to its value: a smaller one has absurd digits."""
 _LEAST = 1e-13
-"""Joules or watts: a smaller uncertainty is a zero that was computed."""
+"""Smallest value and uncertainty, joules or watts: a smaller one is a rounding error."""
 _CLOCK_ENDS_H = 48
-"""Longer times are no hours, minutes and seconds."""
+"""Longest time shown as hours, minutes and seconds."""
 _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
-"""Of what has no uncertainty that is known."""
+"""Decimals of a value without a known uncertainty: as many as it likes."""
 _SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -54,7 +55,7 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
-    """A duration, three significant digits; fewer where it may be off by so much.
+    """A duration, three significant digits; fewer where its half width is larger.
 
     >>> format_ns(1_234_567), format_ns(87), format_ns(None), format_ns(1_234_567, 540_000)
     ('1.23 ms', '87 ns', '—', '1.23 ms')
@@ -77,7 +78,9 @@ def format_bytes(value: float | None) -> str:
         return ABSENT
     for size, unit in _SIZE_UNITS:
         if value >= size:
-            return f"{_three_digits(value / size)} {unit}"
+            scaled = value / size
+            decimals = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+            return f"{scaled:.{decimals}f} {unit}"
     return f"{value:.0f} B"
 
 
@@ -100,7 +103,7 @@ def format_amperes(value_a: float) -> str:
 
 
 def format_joules(value_j: float | None, half_width_j: float = 0.0) -> str:
-    """An energy, three significant digits; fewer where it may be off by so much.
+    """An energy, three significant digits; fewer where its half width is larger.
 
     >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
     ('1.32 mJ', '0 J', '15.0 kJ')
@@ -122,7 +125,7 @@ def format_uncertainty_joules(half_width_j: float) -> str:
 
 
 def format_joules_within(value_j: float, half_width_j: float | None) -> str:
-    """An energy with its expanded uncertainty in percent, or in joules where that is more than it.
+    """An energy with its expanded uncertainty: in percent, or in joules where it is above 100 %.
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.002)
     ('1.32 mJ ±11 %', '2.0000 J ±0.10 %')
@@ -169,7 +172,7 @@ def format_ratio(half_width_ratio: float) -> str:
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:
-    """A number without a unit, four decimals at most; fewer where it may be off by so much.
+    """A number without a unit, four decimals at most; fewer where its half width is larger.
 
     >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17)
     ('0.975', '0.972', '0')
@@ -179,7 +182,7 @@ def format_plain(value: float, half_width: float = 0.0) -> str:
 
 
 def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
-    """A change in percent, two decimals; fewer where it may be off by so much.
+    """A change in percent, two decimals; fewer where its half width is larger.
 
     >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
     ('+1.23 %', '-12 %', '+0.00 %')
@@ -191,7 +194,7 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
 
 
 def _place(half_width: float) -> int:
-    """Decimals of the second significant digit, negative before the point; many for none.
+    """Decimals of the second significant digit, negative before the point; many for no half width.
 
     >>> _place(0.0123), _place(0.0996), _place(4200.0)
     (3, 2, -2)
@@ -203,7 +206,7 @@ def _place(half_width: float) -> int:
 
 
 def _place_of(value: float, half_width: float, most: int) -> int:
-    """Decimals of a value that may be off by so much; its own first digit is always there.
+    """Decimals of a value with this half width; its own first digit is always shown.
 
     >>> _place_of(1234.0, 56.0, 2), _place_of(1234.0, 56000.0, 2), _place_of(1.234, 0.0, 2)
     (0, -3, 2)
@@ -212,7 +215,7 @@ def _place_of(value: float, half_width: float, most: int) -> int:
 
 
 def _rounded(value: float, place: int) -> str:
-    """To so many decimals; what is before the point is filled with zeros, and zero has no sign.
+    """A value to its decimals, filled with zeros before the point; zero has no sign.
 
     >>> _rounded(1234.5, -2), _rounded(-0.001, 1)
     ('1200', '0.0')
@@ -226,7 +229,7 @@ def _prefixed(value: float, unit: str, half_width: float = 0.0) -> str:
     return _shown(value, min(_three(value), _place(half_width)), _units(unit))
 
 
-def _units(unit: str) -> _Units:
+def _units(unit: str) -> tuple[tuple[int, str], ...]:
     return tuple((power, f"{prefix}{unit}") for power, prefix in _PREFIXES)
 
 
@@ -239,8 +242,8 @@ def _three(value: float) -> int:
     return _place(value) + 1 if value else 0
 
 
-def _shown(value: float, place: int, units: _Units) -> str:
-    """To a decimal place of the basic unit, with the unit that fits the rounded value.
+def _shown(value: float, place: int, units: tuple[tuple[int, str], ...]) -> str:
+    """A value to a decimal place of the basic unit, in the unit that fits the rounded value.
 
     >>> _shown(0.9996, 3, _units("W")), _shown(0.9996, 4, _units("W"))
     ('1.000 W', '999.6 mW')
@@ -250,12 +253,12 @@ def _shown(value: float, place: int, units: _Units) -> str:
     return f"{_rounded(rounded / 10.0**power, place + power)} {name}"
 
 
-def _unit_of(rounded: float, units: _Units) -> tuple[int, str]:
+def _unit_of(rounded: float, units: tuple[tuple[int, str], ...]) -> tuple[int, str]:
     return next((one for one in units if abs(rounded) >= 10.0 ** one[0]), units[-1])
 
 
 def format_duration(value_s: float) -> str:
-    """A waiting time.
+    """A duration in hours, minutes and seconds.
 
     >>> format_duration(75)
     '0:01:15'
@@ -264,7 +267,7 @@ def format_duration(value_s: float) -> str:
 
 
 def format_lasting(value_s: float, half_width_s: float) -> str:
-    """An estimated time: to the second, or in hours where it may be off by more than a minute.
+    """An estimated time: to the second, or in hours where its half width is above a minute.
 
     >>> format_lasting(33303, 10), format_lasting(33303, 4000), format_lasting(360_000, 100)
     ('9:15:03', '9.3 h', '100 h')
@@ -277,43 +280,44 @@ def format_lasting(value_s: float, half_width_s: float) -> str:
     return format_duration(value_s)
 
 
-def format_half_width(value_ns: float | None, interval: object) -> str:
+def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
     """Half the width of an interval in percent of the value.
 
     >>> format_half_width(100, [98, 104]), format_half_width(100, [80, 130.3])
     ('±3.0 %', '±25 %')
     """
-    if value_ns is None or not isinstance(interval, (list, tuple)) or value_ns <= 0:
+    if value_ns is None or interval is None or value_ns <= 0:
         return ABSENT
     low, high = interval
     percent = 50 * (high - low) / value_ns
     return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
 
 
-def half_width_of(interval: object, value: float | None = None) -> float:
-    """How far a value may be off by an interval around it; 0 where there is none.
+def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:
+    """Half the width of the interval around a value; 0 where there is none.
 
-    A tail is wider on one side: the nearer end counts, or the value would be rounded beyond it.
+    The interval of a tail is wider on one side: the nearer bound counts, or the value would be
+    rounded beyond it.
 
     >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
     (2.0, 0.3999999999999986)
     """
-    if not isinstance(interval, (list, tuple)):
+    if interval is None:
         return 0.0
     low, high = interval
     sides = [] if value is None else [side for side in (value - low, high - value) if side > 0]
     return float(min([abs(high - low) / 2, *sides]))
 
 
-def format_interval_ns(value_ns: float | None, interval: object) -> str:
-    """A duration with its interval; none without one.
+def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None) -> str:
+    """A duration with its interval; absent without one.
 
     >>> format_interval_ns(1000, [990, 1020]), format_interval_ns(1000, None)
     ('1.000 µs (0.990 µs..1.020 µs)', '—')
     >>> format_interval_ns(7_123_456, [7_000_000, 7_500_000])
     '7.12 ms (7.00 ms..7.50 ms)'
     """
-    if value_ns is None or not isinstance(interval, (list, tuple)):
+    if value_ns is None or interval is None:
         return ABSENT
     half_width_ns = max(half_width_of(interval, value_ns), _LEAST_RATIO * abs(value_ns))
     place = _place_of(value_ns, half_width_ns, 0)
@@ -325,16 +329,10 @@ def format_interval_ns(value_ns: float | None, interval: object) -> str:
 
 
 def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
-    """A rate, three significant digits or all before the point; fewer where it may be that off.
+    """A rate, at least three significant digits; fewer where its half width is larger.
 
     >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
     ('37,591', '12.3', '37,600')
     """
     place = _place_of(per_s, half_width_per_s, max(0, _three(per_s)))
     return f"{round(per_s, place) + 0.0:,.{max(0, place)}f}"
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
-    return f"{value:.{decimals}f}"

@@ -17,7 +17,6 @@ from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import Traces
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
 from edgebench.host.arrays import load_arrays
-from edgebench.host.digests import file_sha256
 from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts, migrated_record
@@ -37,6 +36,7 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
 from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
@@ -60,7 +60,7 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
         return from_plain(migrated_record(json.loads(path.read_bytes())), RunRecord)
-    except (OSError, ValueError, LookupError, RecursionError, EdgebenchError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
 
@@ -117,10 +117,10 @@ def read_queries(directory: Path) -> Queries:
         RunDamaged: the file is not readable.
     """
     table = read_table(directory / QUERIES_FILE)
-    if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
-        for name, source in _SPAN_COLUMNS.items():
-            table = table.append_column(name, table[source])
     try:
+        if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
+            for name, source in _SPAN_COLUMNS.items():
+                table = table.append_column(name, table[source])
         columns = [table[name].to_numpy().astype(np.int64) for name in (*_TIME_COLUMNS, "sample")]
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:
@@ -258,12 +258,12 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of a run but its document, by path inside the run."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(directory)): file_sha256(path)
-        for path in paths
-        if path != directory / RUN_FILE
-    }
+    digests = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path != directory / RUN_FILE:
+            with path.open("rb") as file:
+                digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
+    return digests
 
 
 def write_run(directory: Path, run: Run) -> None:

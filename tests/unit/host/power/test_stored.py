@@ -10,7 +10,7 @@ import pytest
 from support.energy import SECOND_NS, header, recorded
 
 from edgebench.host.power.imports.importer import import_file
-from edgebench.host.power.stored import Session, judged, stored_session
+from edgebench.host.power.stored import StoredSession, judge, stored_session
 from edgebench.host.store import power
 from edgebench.meters.base import Channel, Flag, LossReport, SampleBlock
 from edgebench.meters.rails import TOTAL
@@ -19,7 +19,7 @@ IN, GPU, CPU = Channel("VDD_IN", "module"), Channel("VDD_GPU", "rail"), Channel(
 PSYS, PACKAGE = Channel("psys", "platform"), Channel("package-0", "package")
 
 
-def session_of(directory: Path, powers_w: dict[Channel, float], *total: str) -> Session:
+def session_of(directory: Path, powers_w: dict[Channel, float], *total: str) -> StoredSession:
     """A stored recording in which each channel takes this power for two seconds."""
     time_ns = np.arange(0, 2 * SECOND_NS, SECOND_NS // 50)
     powers = [np.full(len(time_ns), power_w) for power_w in powers_w.values()]
@@ -103,6 +103,6 @@ def test_samples_without_numbers_have_no_time_in_the_mean(
         for first, power_w, flag in ((0, np.nan, Flag.MISSING), (50, -1.0, 0), (100, -1.0, 0))
     ]
     facts = power.write_blocks(tmp_path, header(), blocks, lambda: LossReport(received_count=150))
-    [direction] = [one for one in judged(tmp_path, facts).checks if one.id == "direction"]
+    [direction] = [one for one in judge(tmp_path, facts).checks if one.id == "direction"]
     assert direction.is_passed is False
     assert direction.detail.startswith("-0.99 W on average")

@@ -20,24 +20,24 @@ from edgebench.host.store.layout import Store
 Document = dict[str, Any]
 
 WIDE = """\
-energy         209.932 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
-               104.956 µJ ±0.061 % an inference, net of idle
+energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J, over 4990 in 0.524 s
+               104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample 2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ beside another run with this meter (k = 2); most by edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
+uncertainty    ±63 nJ absolute, ±63 nJ against another run with this meter (k = 2); mainly edges of the window 30 nJ, sampling of the window 9.4 nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter, synchronised to 91.3 µs, resolves 20 ms
 phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for this meter; steady 1.04756 J ±0.030 % at 2.00 W
 battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from 66.6 kJ, as stated
-meter          edgebench synthetic, nothing is measured; inside: synthetic
-clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
+meter          edgebench synthetic, nothing is measured; boundary: synthetic
+clocks         coded_load, within 91.3 µs; other methods: arrival 2.00 ms
 """  # noqa: E501
 NARROW = """\
-energy         209.932 µJ ±0.030 % an inference, gross, 4,763 inferences/J, over
-               4990 in 0.524 s
-               104.956 µJ ±0.061 % an inference, net of idle
+energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J,
+               over 4990 in 0.524 s
+               104.956 µJ ±0.061 % per inference, net of idle power
 power          mean 1.99981 W ±0.030 %, idle 1.00000 W ±<0.01 %, highest sample
                2.00 W (uncertainty unknown)
-uncertainty    ±63 nJ absolute, ±63 nJ beside another run with this meter (k =
-               2); most by edges of the window 30 nJ, sampling of the window 9.4
+uncertainty    ±63 nJ absolute, ±63 nJ against another run with this meter (k =
+               2); mainly edges of the window 30 nJ, sampling of the window 9.4
                nJ (k = 1)
 per inference  only the mean: an inference takes 104 µs, this meter,
                synchronised to 91.3 µs, resolves 20 ms
@@ -45,8 +45,8 @@ phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for
                this meter; steady 1.04756 J ±0.030 % at 2.00 W
 battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from
                66.6 kJ, as stated
-meter          edgebench synthetic, nothing is measured; inside: synthetic
-clocks         coded_load, within 91.3 µs; not taken: arrival 2.00 ms
+meter          edgebench synthetic, nothing is measured; boundary: synthetic
+clocks         coded_load, within 91.3 µs; other methods: arrival 2.00 ms
 """
 REFUSED_NARROW = """\
 energy        refused: complete: serial port /dev/ttyACM0 is gone: device
@@ -126,9 +126,9 @@ def test_net_that_is_not_there_says_why(made: Document) -> None:
 def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
     """A model that takes nothing measurable is shown with ±0 %, or with millions of percent."""
     found = lines_of(changed(made, net_j_per_inference=-1e-9, net_u95_absolute_j=6e-8))
-    assert found[""] == "-1 ±60 nJ an inference, net of idle"
+    assert found[""] == "-1 ±60 nJ per inference, net of idle power"
     found = lines_of(changed(made, net_j_per_inference=0.0, net_u95_absolute_j=6e-8))
-    assert found[""] == "0 ±60 nJ an inference, net of idle"
+    assert found[""] == "0 ±60 nJ per inference, net of idle power"
 
 
 def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
@@ -175,7 +175,7 @@ def test_run_of_before_some_uncertainties_is_shown(made: Document) -> None:
 def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
     """A file that says nothing of its errors looks exact."""
     found = lines_of(changed(made, components_j={}, u95_absolute_j=0.0, u95_comparative_j=0.0))
-    assert found["uncertainty"].endswith("most by nothing that is known (k = 1)")
+    assert found["uncertainty"].endswith("no component is known")
 
 
 def test_run_without_a_meter_has_no_line_of_energy() -> None:

@@ -65,7 +65,7 @@ def test_printed_size_is_the_size(value: float) -> None:
 def test_absent_is_never_zero() -> None:
     """What was not measured is printed as a number."""
     assert format_ns(None) == format_bytes(None) == ABSENT
-    for value, interval in ((None, [1, 2]), (5, None), (0, [0, 0]), (5, "12")):
+    for value, interval in ((None, [1, 2]), (5, None), (0, [0, 0])):
         assert format_half_width(value, interval) == ABSENT
     assert format_ns(0) == "0 ns"
 

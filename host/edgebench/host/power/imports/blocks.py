@@ -1,4 +1,4 @@
-"""Rows of a table as samples, checked one by one: times ascend, values are numbers; holes count."""
+"""Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.columns import Column, Columns
-from edgebench.host.power.imports.pace import Holes, Pace, pace_of
+from edgebench.host.power.imports.columns import TableColumn, TableColumns
+from edgebench.host.power.imports.pace import GapFinder, Pace, pace_of
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
 from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
-"""Numbers; of the column that names the channel, words."""
+"""Values of a column: numbers, or the words that name a channel."""
 TIME_LIMIT_NS = 1 << 62
 _FLAG_LIMIT = 255
 
 
 @dataclass(slots=True)
-class Tally:
-    """What was seen, for the report of losses."""
+class SampleTally:
+    """Counts of samples, for the report of losses."""
 
     count: int = 0
     missing_count: int = 0
     saturated_count: int = 0
 
     def add(self, flags: NDArray[np.uint8]) -> None:
-        """The flags of the next samples."""
+        """Count the next samples by their flags."""
         self.count += len(flags)
         self.missing_count += int(np.count_nonzero(flags & int(Flag.MISSING)))
         self.saturated_count += int(np.count_nonzero(flags & int(Flag.SATURATED)))
 
     def loss(self) -> LossReport:
-        """What a file says of its losses: the samples that it calls missing."""
+        """Losses that the file itself states: the samples that it calls missing."""
         return LossReport(
             received_count=self.count - self.missing_count,
             lost_count=self.missing_count,
@@ -44,34 +44,34 @@ class Tally:
 
 
 @dataclass(slots=True, eq=False)
-class Rows:
-    """Makes blocks; holds where the last one ended."""
+class TableDecoder:
+    """Rows of a table to blocks of samples; holds where the last block ended."""
 
-    columns: Columns
+    columns: TableColumns
     supply_v: float | None
     place_of: Callable[[int], str]
     """Words for a row, counted from 0: its line."""
-    tally: Tally = field(default_factory=Tally)
+    tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """That of the first block: nothing else in a table says it."""
-    _holes: Holes = field(default_factory=Holes)
+    """Pace of the first block: nothing else in a table tells the rate."""
+    _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
 
     def loss(self) -> LossReport:
-        """The samples that the table calls missing, and those that its times show to be."""
-        told, holes = self.tally.loss(), self._holes
-        lost_count = told.lost_count + holes.count
-        return replace(told, lost_count=lost_count, gaps=tuple(holes.gaps))
+        """Samples that the table calls missing, and those that are missing by its times."""
+        told = self.tally.loss()
+        lost_count = told.lost_count + self._gaps.count
+        return replace(told, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
         """The next rows.
 
         Args:
-            values: By name of the column, as they stand there; NaN where there is none.
+            values: Values by the name of their column, as in the file; NaN where there is none.
 
         Raises:
-            FileRefused: a value is none, or time does not ascend.
+            FileRefused: a value is no number, or time does not ascend.
         """
         self._refuse_several(values)
         flags = self._flags(values) | self._overflows(values)
@@ -91,12 +91,16 @@ class Rows:
             flags=flags,
         )
         self.tally.add(flags)
-        self._watch(time_ns)
+        if self.pace is None and len(time_ns) > 1:
+            self.pace = pace_of(time_ns)
+        if self.pace is not None:
+            before_ns = time_ns[0] if self._last_ns is None else self._last_ns
+            self._gaps.look(self.pace, np.concatenate([[before_ns], time_ns]))
         self._last_ns = int(time_ns[-1])
         return block
 
     def _refuse_several(self, values: Mapping[str, Values]) -> None:
-        """Channels in one table are neither one after another nor one power."""
+        """Refuse a second channel: a table of several is neither one series nor one power."""
         if (column := self.columns.channel) is None:
             return
         names = values[column.name]
@@ -105,14 +109,6 @@ class Rows:
         is_other = np.array([name != first for name in names], np.bool_)
         why = f"a channel beside {str(first)[:40]!r}: import each as a file of its own"
         self._refuse_first(is_other, column, why)
-
-    def _watch(self, time_ns: NDArray[np.int64]) -> None:
-        """Look for holes in the times, and between these and the last."""
-        if self.pace is None and len(time_ns) > 1:
-            self.pace = pace_of(time_ns)
-        if self.pace is not None:
-            before_ns = time_ns[0] if self._last_ns is None else self._last_ns
-            self._holes.look(self.pace, np.concatenate([[before_ns], time_ns]))
 
     def _power_w(self, known: Mapping[str, Floats]) -> Floats:
         if "power" in known:
@@ -132,14 +128,14 @@ class Rows:
         return raw.astype(np.uint8)
 
     def _overflows(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
-        """What an instrument gave in the place of a value that is beyond its range, or is none."""
+        """Flags of values that an instrument wrote for 'out of range' or 'no value'."""
         flags = np.zeros(len(values[self.columns.time.name]), np.uint8)
         for column in self.columns.electrical.values():
             raw = values[column.name].astype(np.float64)
             flags |= np.where(np.isfinite(raw) & (np.abs(raw) > SPECIAL), flags_of(raw), 0)
         return flags
 
-    def _known(self, column: Column, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
+    def _known(self, column: TableColumn, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
         """The values in SI; only a sample that is flagged as missing may have none."""
         self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
         return np.where(is_missing, np.nan, raw * column.scale)
@@ -157,7 +153,7 @@ class Rows:
         self._refuse_first(is_late, column, "not later than the sample before it")
         return time_ns
 
-    def _refuse_first(self, is_wrong: NDArray[np.bool_], column: Column, why: str) -> None:
+    def _refuse_first(self, is_wrong: NDArray[np.bool_], column: TableColumn, why: str) -> None:
         if is_wrong.any():
             row = self.tally.count + int(np.argmax(is_wrong))
             raise FileRefused(f"{self.place_of(row)}, column {column.name!r}: {why}")

@@ -1,10 +1,10 @@
-"""What the columns of a table of power mean: a quantity by name, with its unit in the name.
+"""Columns of a table of power: a quantity by its name, with the unit in the name.
 
     t_s  time_s  timestamp_ms  Timestamp(ms)     current_mA  Current(uA)  mA  amps_a
     voltage_V  volts_v  V                        power_W  watts_w  mW  flags  channel
 
-A unit is never guessed: a factor of a thousand in a result is not seen again. A column without one,
-as power_factor or time_utc, is looked at no further where another has what it would have said.
+A unit is never guessed: nobody would see a factor of a thousand in the result. A column without a
+unit, as power_factor or time_utc, is ignored where another column has the quantity.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _NAME = re.compile(r"([A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column that is used."""
 
     name: str
-    """As in the file."""
-    place: int
+    """Name in the file."""
+    index: int
     scale: float
-    """To SI; of time: to nanoseconds."""
+    """Factor to SI units; for the time, to nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Where the quantities are."""
+class TableColumns:
+    """The columns that are used, by quantity."""
 
-    time: Column
-    current: Column | None = None
-    voltage: Column | None = None
-    power: Column | None = None
-    flags: Column | None = None
-    channel: Column | None = None
-    """Names what a row is of: words, not numbers."""
+    time: TableColumn
+    current: TableColumn | None = None
+    voltage: TableColumn | None = None
+    power: TableColumn | None = None
+    flags: TableColumn | None = None
+    channel: TableColumn | None = None
+    """Name of the channel of each row: words, not numbers."""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -63,47 +63,47 @@ class Columns:
         return {quantity: column.name for quantity, column in every.items() if column is not None}
 
     @property
-    def electrical(self) -> dict[str, Column]:
-        """By quantity, without time and flags."""
+    def electrical(self) -> dict[str, TableColumn]:
+        """Columns of current, voltage and power, by quantity."""
         every = {"current": self.current, "voltage": self.voltage, "power": self.power}
         return {name: column for name, column in every.items() if column is not None}
 
     @property
-    def used(self) -> list[Column]:
-        """Those with numbers, in the order of the file."""
+    def used(self) -> list[TableColumn]:
+        """Columns of numbers, in the order of the file."""
         every = (self.time, self.current, self.voltage, self.power, self.flags)
-        return sorted((one for one in every if one is not None), key=lambda one: one.place)
+        return sorted((one for one in every if one is not None), key=lambda one: one.index)
 
 
-def find_columns(names: Sequence[str], supply_v: float | None) -> Columns:
-    """Read the names of the columns.
+def find_columns(names: Sequence[str], supply_v: float | None) -> TableColumns:
+    """The columns by their names.
 
     Raises:
-        FileRefused: a unit is missing, a quantity stands twice, or power cannot be computed.
+        FileRefused: a unit is missing, two columns have one quantity, or there is no power.
     """
-    found: dict[str, Column] = {}
-    strange: dict[str, str] = {}
-    for place, name in enumerate(names):
+    found: dict[str, TableColumn] = {}
+    unknown_units: dict[str, str] = {}
+    for index, name in enumerate(names):
         meaning = _meaning(name.strip())
         if meaning is None:
             continue
         quantity, scale = meaning
         if isinstance(scale, str):
-            strange.setdefault(quantity, scale)
+            unknown_units.setdefault(quantity, scale)
             continue
         if quantity in found:
             raise FileRefused(f"two columns of {quantity}: {found[quantity].name!r} and {name!r}")
-        found[quantity] = Column(name, place, scale)
-    for quantity, why in strange.items():
+        found[quantity] = TableColumn(name, index, scale)
+    for quantity, why in unknown_units.items():
         is_told = quantity in found or (quantity != "time" and "power" in found)
         if not is_told:
             raise FileRefused(why)
     _check(found, supply_v)
-    return Columns(**found)
+    return TableColumns(**found)
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
-    """Quantity and scale, or why it has none; None: a column of something else."""
+    """Quantity and scale, or why it has no scale; None for a column of anything else."""
     if name.lower() in ("flags", "channel"):
         return name.lower(), 1.0
     name = name.replace("μ", "µ")  # the Greek letter U+03BC, and the sign U+00B5
@@ -121,7 +121,7 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
     return quantity, units[unit]
 
 
-def _check(found: dict[str, Column], supply_v: float | None) -> None:
+def _check(found: dict[str, TableColumn], supply_v: float | None) -> None:
     if "time" not in found:
         raise FileRefused("no column of time: name one t_s, or time_ms, …")
     if supply_v is not None and ("power" in found or "voltage" in found):

@@ -5,7 +5,7 @@
     gaps      are NaN
     UTC       pairs of a sample's number and the time
 
-A file that was not closed is refused: pyjls would mend it in place, and change what was measured.
+A file that was not closed is refused: pyjls would repair it in place, and change what was recorded.
 
 Source: jetperch/jls, include/jls/format.h: the file header (identification, length when it was
 closed); pyjls, Reader.
@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.blocks import Tally
+from edgebench.host.power.imports.blocks import SampleTally
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
 from edgebench.meters.options import install
 from edgebench.protocol.errors import FileRefused
+from edgebench.protocol.text import one_line
 
 INSTALL = install("jls")
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
@@ -36,15 +37,15 @@ INPUT_COUNT = 4
 _HEADER = struct.Struct("<16sQ")
 _NS_PER_S = 1e9
 _RATE_SPAN_S = 2.0
-"""Below this, the times say nothing of the rate."""
+"""Shortest time over which the UTC in a file tells the rate."""
 _DAMAGED = (RuntimeError, ValueError, OSError, LookupError)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Where a signal's samples are."""
+class JlsSignal:
+    """Samples of one signal: where they begin, and how many there are."""
 
-    signal_id: int
+    id: int
     rate_hz: int
     first: int
     """Number of its first sample; signals of one rate count alike."""
@@ -52,61 +53,61 @@ class Span:
 
     @property
     def end(self) -> int:
-        """Behind its last."""
+        """Number behind its last sample."""
         return self.first + self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """One instrument's signals."""
+class JlsInstrument:
+    """Signals of one instrument."""
 
     name: str
-    current: Span | None
-    voltage: Span | None
-    power: Span | None
-    inputs: tuple[tuple[int, Span], ...]
+    current: JlsSignal | None
+    voltage: JlsSignal | None
+    power: JlsSignal | None
+    inputs: tuple[tuple[int, JlsSignal], ...]
     """Digital inputs that were recorded, with their numbers."""
 
     @property
-    def master(self) -> Span:
-        """The signal whose samples are the recording's."""
-        found = self.power or self.current
-        assert found is not None, "_traces has refused that"
-        return found
+    def master(self) -> JlsSignal:
+        """Signal whose samples are those of the recording."""
+        signal = self.power or self.current
+        assert signal is not None, "_check has refused that"
+        return signal
 
     @property
     def limits(self) -> tuple[int, int]:
-        """First and end of what every signal of the electrical ones has."""
+        """First sample and end of the range that every electrical signal covers."""
         used = [self.power] if self.power else [self.current, self.voltage]
-        spans = [span for span in used if span is not None]
-        return max(span.first for span in spans), min(span.end for span in spans)
+        signals = [signal for signal in used if signal is not None]
+        return max(one.first for one in signals), min(one.end for one in signals)
 
 
 @dataclass(frozen=True, slots=True)
 class JlsFile:
-    """What the file says of itself."""
+    """Contents of a file, without its samples."""
 
     path: Path
-    traces: tuple[Trace, ...]
+    instruments: tuple[JlsInstrument, ...]
     utc_first: str | None
-    """Of the first sample, ISO 8601."""
+    """UTC of the first sample, ISO 8601."""
     rate_error_ppm: float | None
-    """Of the instrument's clock against the UTC in the file; of several, the one most off."""
+    """Error of the instrument's clock against the UTC in the file; the largest of several."""
     rate_span_s: float | None
 
     @property
     def rate_hz(self) -> float:
         """Samples a second."""
-        return float(self.traces[0].master.rate_hz)
+        return float(self.instruments[0].master.rate_hz)
 
-    def loss(self, tally: Tally) -> LossReport:
-        """What is missing, and how fast the samples were."""
-        found = tally.loss()
-        return replace(found, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
+    def loss(self, tally: SampleTally) -> LossReport:
+        """Missing samples, and the error of the rate."""
+        seen = tally.loss()
+        return replace(seen, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
 
 
 def read_jls(path: Path, supply_v: float | None) -> JlsFile:
-    """Read what is in it.
+    """Read all but the samples.
 
     Raises:
         FileRefused: it is damaged, was not closed, or has no power; or pyjls is not installed.
@@ -114,37 +115,39 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
     _check_closed(path)
     with _opened(path) as reader:
         try:
-            traces = _traces(reader, supply_v)
-            times = [_times(reader, trace.master) for trace in traces]
-            # One that is off, whichever it is: a check of the first says nothing of the others.
-            told = [(error, span_s) for _, error, span_s in times if error is not None]
-            worst = max(told, key=lambda one: abs(one[0]), default=(None, None))
-            return JlsFile(path, traces, times[0][0], *worst)
+            instruments = _instruments(reader, supply_v)
+            times = [_times(reader, instrument.master) for instrument in instruments]
+            # The worst clock, whichever it is: a check of the first tells nothing of the others.
+            errors = [(error, span_s) for _, error, span_s in times if error is not None]
+            worst = max(errors, key=lambda one: abs(one[0]), default=(None, None))
+            return JlsFile(path, instruments, times[0][0], *worst)
         except _DAMAGED as exc:
-            raise FileRefused(f"damaged .jls: {_line(exc)}") from exc
+            raise FileRefused(f"damaged .jls: {one_line(exc)}") from exc
 
 
-def read_samples(source: JlsFile, supply_v: float | None, tally: Tally) -> Iterator[SampleBlock]:
+def read_samples(
+    source: JlsFile, supply_v: float | None, tally: SampleTally
+) -> Iterator[SampleBlock]:
     """All samples, instrument by instrument, a block at a time.
 
     Raises:
         FileRefused: the file is damaged.
     """
     with _opened(source.path) as reader:
-        for channel, trace in enumerate(source.traces):
-            begin, end = trace.limits
+        for channel, instrument in enumerate(source.instruments):
+            begin, end = instrument.limits
             for first in range(begin, end, BLOCK_SAMPLES):
                 count = min(BLOCK_SAMPLES, end - first)
                 try:
-                    block = _block(reader, trace, first, count, supply_v)
+                    block = _block(reader, instrument, first, count, supply_v)
                 except _DAMAGED as exc:
-                    raise FileRefused(f"damaged .jls: {_line(exc)}") from exc
+                    raise FileRefused(f"damaged .jls: {one_line(exc)}") from exc
                 tally.add(block.flags)
                 yield replace(block, channel=channel)
 
 
 def _check_closed(path: Path) -> None:
-    """Refuse what pyjls would mend."""
+    """Refuse a file that pyjls would repair."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
@@ -167,74 +170,72 @@ def _opened(path: Path) -> Any:  # a pyjls.Reader, which has no types
     try:
         return pyjls.Reader(str(path))
     except _DAMAGED as exc:
-        raise FileRefused(f"damaged .jls: {_line(exc)}") from exc
+        raise FileRefused(f"damaged .jls: {one_line(exc)}") from exc
 
 
-def _traces(reader: Any, supply_v: float | None) -> tuple[Trace, ...]:
-    named = [
-        (signal.source_id, signal.name, _span(signal))
+def _instruments(reader: Any, supply_v: float | None) -> tuple[JlsInstrument, ...]:
+    signals = [
+        (
+            signal.source_id,
+            signal.name,
+            JlsSignal(signal.signal_id, signal.sample_rate, signal.sample_id_offset, signal.length),
+        )
         for signal in reader.signals.values()
         if signal.length and signal.sample_rate
     ]
-    named.sort(key=lambda one: one[0])
-    traces = []
-    for source_id, group in groupby(named, key=lambda one: one[0]):
-        spans = {name: span for _, name, span in group}
-        trace = Trace(
+    signals.sort(key=lambda one: one[0])
+    instruments = []
+    for source_id, group in groupby(signals, key=lambda one: one[0]):
+        named = {name: signal for _, name, signal in group}
+        instrument = JlsInstrument(
             name=f"{reader.sources[source_id].name or 'source'} ({source_id})",
-            current=spans.get("current"),
-            voltage=spans.get("voltage"),
-            power=spans.get("power"),
+            current=named.get("current"),
+            voltage=named.get("voltage"),
+            power=named.get("power"),
             inputs=tuple(
-                (place, spans[name])
-                for place in range(INPUT_COUNT)
-                if (name := f"gpi[{place}]") in spans
+                (number, named[name])
+                for number in range(INPUT_COUNT)
+                if (name := f"gpi[{number}]") in named
             ),
         )
-        traces.append(trace)
-    _check(traces, supply_v)
-    return tuple(traces)
+        instruments.append(instrument)
+    _check(instruments, supply_v)
+    return tuple(instruments)
 
 
-def _span(signal: Any) -> Span:
-    return Span(signal.signal_id, signal.sample_rate, signal.sample_id_offset, signal.length)
-
-
-def _check(traces: Sequence[Trace], supply_v: float | None) -> None:
-    if not traces:
+def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None:
+    if not instruments:
         raise FileRefused("no signal of a fixed rate in it")
-    for trace in traces:
-        if trace.power is None and trace.current is None:
-            raise FileRefused(f"{trace.name}: neither power nor current was recorded")
-        if trace.power is None and trace.voltage is None and supply_v is None:
-            raise FileRefused(
-                f"{trace.name}: current without a voltage: say it, as in --supply 3.3"
-            )
-        if supply_v is not None and (trace.power or trace.voltage):
-            raise FileRefused(f"--supply has no use: {trace.name} has its own voltage")
-        if trace.power is None and trace.voltage and trace.voltage.rate_hz != trace.master.rate_hz:
-            raise FileRefused(f"{trace.name}: current and voltage have different rates")
-        if trace.limits[1] - trace.limits[0] < 2:
+    for one in instruments:
+        if one.power is None and one.current is None:
+            raise FileRefused(f"{one.name}: neither power nor current was recorded")
+        if one.power is None and one.voltage is None and supply_v is None:
+            raise FileRefused(f"{one.name}: current without a voltage: say it, as in --supply 3.3")
+        if supply_v is not None and (one.power or one.voltage):
+            raise FileRefused(f"--supply has no use: {one.name} has its own voltage")
+        if one.power is None and one.voltage and one.voltage.rate_hz != one.master.rate_hz:
+            raise FileRefused(f"{one.name}: current and voltage have different rates")
+        if one.limits[1] - one.limits[0] < 2:
             raise FileRefused("fewer than two samples have no energy")
-    rates = {trace.master.rate_hz for trace in traces}
+    rates = {one.master.rate_hz for one in instruments}
     if len(rates) > 1:
         raise FileRefused(f"instruments of different rates: {', '.join(map(str, sorted(rates)))}")
 
 
-def _times(reader: Any, master: Span) -> tuple[str | None, float | None, float | None]:
-    """UTC of the first sample; error of the rate, ppm, and how long that was looked at."""
+def _times(reader: Any, master: JlsSignal) -> tuple[str | None, float | None, float | None]:
+    """UTC of the first sample; error of the rate, ppm, and the time that it was measured over."""
     from pyjls import time64
 
-    found: list[NDArray[np.int64]] = []
+    entries: list[NDArray[np.int64]] = []
 
-    def take(entries: NDArray[np.int64]) -> bool:
-        found.append(np.array(entries))
+    def take(some: NDArray[np.int64]) -> bool:
+        entries.append(np.array(some))
         return False
 
-    reader.utc(master.signal_id, 0, take)
-    if not found:
+    reader.utc(master.id, 0, take)
+    if not entries:
         return None, None, None
-    pairs = np.concatenate(found)
+    pairs = np.concatenate(entries)
     samples, times_s = pairs[:, 0], pairs[:, 1] / time64.SCALE
     first_s = time64.EPOCH + times_s[0] - samples[0] / master.rate_hz
     utc = datetime.fromtimestamp(float(first_s), timezone.utc).isoformat()
@@ -246,24 +247,25 @@ def _times(reader: Any, master: Span) -> tuple[str | None, float | None, float |
 
 
 def _block(
-    reader: Any, trace: Trace, first: int, count: int, supply_v: float | None
+    reader: Any, instrument: JlsInstrument, first: int, count: int, supply_v: float | None
 ) -> SampleBlock:
-    current_a = _values(reader, trace.current, trace.master, first, count)
-    voltage_v = _values(reader, trace.voltage, trace.master, first, count)
-    power_w = _values(reader, trace.power, trace.master, first, count)
+    master = instrument.master
+    current_a = _values(reader, instrument.current, master, first, count)
+    voltage_v = _values(reader, instrument.voltage, master, first, count)
+    power_w = _values(reader, instrument.power, master, first, count)
     if power_w is None:
         volts = supply_v if voltage_v is None else voltage_v
         assert current_a is not None, "_check has refused that"
         assert volts is not None, "and that"
         power_w = current_a * volts
-    digital, is_carried = _digital(reader, trace, first, count)
+    digital, is_carried = _digital(reader, instrument, first, count)
     flags = np.where(np.isfinite(power_w), 0, int(Flag.MISSING)).astype(np.uint8)
     flags[is_carried] |= np.uint8(Flag.INTERPOLATED)
-    index = first - trace.limits[0] + np.arange(count)
+    index = first - instrument.limits[0] + np.arange(count)
     return SampleBlock(
         channel=0,
         index0=int(index[0]),
-        time_ns=np.rint(index * (_NS_PER_S / trace.master.rate_hz)).astype(np.int64),
+        time_ns=np.rint(index * (_NS_PER_S / master.rate_hz)).astype(np.int64),
         power_w=power_w,
         current_a=current_a,
         voltage_v=voltage_v,
@@ -272,35 +274,33 @@ def _block(
     )
 
 
-def _values(reader: Any, span: Span | None, master: Span, first: int, count: int) -> Floats | None:
-    """Samples by number; NaN where this signal has none. None: it has not these moments."""
-    if span is None or span.rate_hz != master.rate_hz:
+def _values(
+    reader: Any, signal: JlsSignal | None, master: JlsSignal, first: int, count: int
+) -> Floats | None:
+    """Samples by number, NaN where the signal has none; None where its rate is another one."""
+    if signal is None or signal.rate_hz != master.rate_hz:
         return None
     values = np.full(count, np.nan)
-    begin, end = max(first, span.first), min(first + count, span.end)
+    begin, end = max(first, signal.first), min(first + count, signal.end)
     if begin < end:
-        raw = reader.fsr(span.signal_id, begin - span.first, end - begin)
+        raw = reader.fsr(signal.id, begin - signal.first, end - begin)
         values[begin - first : end - first] = raw
     values[~np.isfinite(values)] = np.nan
     return values
 
 
 def _digital(
-    reader: Any, trace: Trace, first: int, count: int
+    reader: Any, instrument: JlsInstrument, first: int, count: int
 ) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_]]:
-    """A bit for each input, and where one had ended or not begun: as it was next to that."""
+    """A bit for each input, and where one was not recorded yet or any more: its nearest value."""
     bits, is_carried = np.zeros(count, np.uint8), np.zeros(count, np.bool_)
-    for place, span in trace.inputs:
-        ratio = span.rate_hz / trace.master.rate_hz
-        wanted = np.floor((first + np.arange(count)) * ratio).astype(np.int64) - span.first
-        there = np.clip(wanted, 0, span.count - 1)
-        begin, length = int(there[0]), int(there[-1] - there[0]) + 1
-        packed = reader.fsr(span.signal_id, begin, length)
+    for number, signal in instrument.inputs:
+        ratio = signal.rate_hz / instrument.master.rate_hz
+        wanted = np.floor((first + np.arange(count)) * ratio).astype(np.int64) - signal.first
+        nearest = np.clip(wanted, 0, signal.count - 1)
+        begin, length = int(nearest[0]), int(nearest[-1] - nearest[0]) + 1
+        packed = reader.fsr(signal.id, begin, length)
         unpacked = np.unpackbits(packed, count=length, bitorder="little")
-        bits |= unpacked[there - begin] << np.uint8(place)
-        is_carried |= wanted != there
-    return (bits if trace.inputs else None), is_carried
-
-
-def _line(exc: BaseException) -> str:
-    return (str(exc).splitlines() or [type(exc).__name__])[0][:200]
+        bits |= unpacked[nearest - begin] << np.uint8(number)
+        is_carried |= wanted != nearest
+    return (bits if instrument.inputs else None), is_carried

@@ -25,7 +25,7 @@ from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSet
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
-"""In which the settings have to be, and two stamps if the rate is not."""
+"""Bytes in which the settings have to be, and two stamps if the rate is not among them."""
 CHUNK_BYTES = 1 << 16
 IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
 _OUTPUT = re.compile(rb"ack output (energy|current)")
@@ -36,27 +36,27 @@ _SAMPLE = re.compile(rb"^\d{4}[+-]\d{2}\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """What the log says of its settings."""
+class Lpm01aLog:
+    """A log with its settings."""
 
     path: Path
     settings: Lpm01aSettings
 
     @property
     def capability(self) -> Capability:
-        """Of the unit that wrote it; which one it was is not told."""
+        """Capability of the unit that wrote it; the log does not tell which one that was."""
         return capability("lpm01a", self.settings.setup, "")
 
     def decoder(self) -> Lpm01aDecoder:
-        """Of its samples."""
+        """A decoder of its samples."""
         return Lpm01aDecoder(self.settings)
 
 
-def read_log(path: Path, supply_v: float | None) -> Log:
+def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
     """Find the settings.
 
     Raises:
-        FileRefused: it does not say what its numbers are.
+        FileRefused: it does not tell what its numbers are.
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
@@ -64,10 +64,10 @@ def read_log(path: Path, supply_v: float | None) -> Log:
     if not output:
         raise FileRefused("a log of a PowerShield without `ack output`: current, or energy?")
     is_energy = output[-1] == b"energy"
-    said = _SUPPLY.findall(head)
-    if said and supply_v is not None:
-        raise FileRefused(f"--supply has no use: the log says {int(said[-1]) / 1000:g} V")
-    known_v = int(said[-1]) / 1000 if said else supply_v
+    supplies = _SUPPLY.findall(head)
+    if supplies and supply_v is not None:
+        raise FileRefused(f"--supply has no use: the log says {int(supplies[-1]) / 1000:g} V")
+    known_v = int(supplies[-1]) / 1000 if supplies else supply_v
     if known_v is None and not is_energy:
         raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
     setup = Lpm01aSetup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
@@ -75,11 +75,14 @@ def read_log(path: Path, supply_v: float | None) -> Log:
         check(setup)
     except UsageError as exc:
         raise FileRefused(str(exc)) from exc
-    # Energy is not multiplied by it; the limit of the range is, and 3.3 V is the highest.
-    return Log(path, Lpm01aSettings(setup=setup, supply_v=3.3 if known_v is None else known_v))
+    # Without a voltage there is energy, which needs none; only the limit of the range does, and
+    # 3.3 V is the highest.
+    return Lpm01aLog(
+        path, Lpm01aSettings(setup=setup, supply_v=3.3 if known_v is None else known_v)
+    )
 
 
-def read_samples(log: Log, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
+def read_samples(log: Lpm01aLog, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
     """All samples, a piece of the file at a time."""
     with log.path.open("rb") as file:
         packets = (Packet(0, 0, data) for data in iter(lambda: file.read(CHUNK_BYTES), b""))
@@ -87,14 +90,14 @@ def read_samples(log: Log, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
 
 
 def loss_of(decoder: Lpm01aDecoder) -> LossReport:
-    """What its stamps say; when the bytes came is not in the log."""
+    """Losses by the decoder's account; without a rate, as a log has no times of arrival."""
     return replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None)
 
 
 def _rate_hz(head: bytes) -> int:
-    said = _RATE.findall(head)
-    if said:
-        number, kilo = said[-1]
+    rates = _RATE.findall(head)
+    if rates:
+        number, kilo = rates[-1]
         return int(number) * (1000 if kilo else 1)
     stamps = list(_STAMP.finditer(head))
     if len(stamps) < 2:
@@ -104,6 +107,6 @@ def _rate_hz(head: bytes) -> int:
     if second <= first or not count:
         raise FileRefused("no rate: no samples between the first two stamps")
     seen_hz = count / (second - first)
-    # A few lines of that second may be lost: the unit has no rates in between.
+    # A few lines of that second may be lost; the unit has no rates in between.
     nearest: int = min(RATES_HZ, key=lambda rate_hz: abs(rate_hz - seen_hz))
     return nearest

@@ -19,29 +19,29 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.blocks import Tally
+from edgebench.host.power.imports.blocks import SampleTally
 from edgebench.meters.base import Flag, SampleBlock
 from edgebench.protocol.errors import FileRefused
+from edgebench.protocol.text import one_line
 
 SAMPLE = np.dtype([("current_ua", "<f4"), ("bits", "<u2")])
 BLOCK_SAMPLES = 1 << 16
 FULL_RATE_HZ = 100_000.0
 FORMAT_VERSION = 2
+INPUT_COUNT = 8
 _METADATA_LIMIT_BYTES = 1 << 20
 _DEFLATE_LIMIT = 1100
-"""Deflate cannot make 1032 bytes of one: more is no recording (zlib.net/zlib_tech.html)."""
-_INPUTS = 8
+"""Limit on the ratio of compression: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class Ppk2File:
-    """What the file says of itself."""
+    """Metadata of the file."""
 
     path: Path
     rate_hz: float
@@ -49,7 +49,7 @@ class Ppk2File:
 
     @property
     def is_averaging(self) -> bool:
-        """Whether the app averaged."""
+        """Whether the app averaged its samples."""
         return self.rate_hz < FULL_RATE_HZ
 
 
@@ -67,7 +67,7 @@ def read_ppk2(path: Path) -> Ppk2File:
             with archive.open(text) as file:
                 rate_hz = _rate_hz(file.read(_METADATA_LIMIT_BYTES))
     except _DAMAGED as exc:
-        raise FileRefused(f"damaged .ppk2, not a whole zip: {exc}") from exc
+        raise FileRefused(f"damaged .ppk2, not a whole zip: {one_line(exc)}") from exc
     if raw.file_size % SAMPLE.itemsize:
         raise FileRefused(f"session.raw ends in the middle of a sample: {raw.file_size} bytes")
     return Ppk2File(path, rate_hz, raw.file_size // SAMPLE.itemsize)
@@ -99,7 +99,7 @@ def _rate_hz(text: bytes) -> float:
     return float(rate)
 
 
-def read_samples(source: Ppk2File, supply_v: float, tally: Tally) -> Iterator[SampleBlock]:
+def read_samples(source: Ppk2File, supply_v: float, tally: SampleTally) -> Iterator[SampleBlock]:
     """All samples, a block at a time.
 
     Raises:
@@ -107,24 +107,17 @@ def read_samples(source: Ppk2File, supply_v: float, tally: Tally) -> Iterator[Sa
     """
     try:
         with zipfile.ZipFile(source.path) as archive, archive.open("session.raw") as file:
-            while len(raw := _read(file)):
+            while data := file.read(BLOCK_SAMPLES * SAMPLE.itemsize):
+                raw = np.frombuffer(data, SAMPLE, count=len(data) // SAMPLE.itemsize)
                 yield _block(raw, source, supply_v, tally)
     except _DAMAGED as exc:
-        raise FileRefused(f"damaged .ppk2: {exc or type(exc).__name__}") from exc
+        raise FileRefused(f"damaged .ppk2: {one_line(exc)}") from exc
     if tally.count != source.count:
         raise FileRefused(f"session.raw has {tally.count} samples of {source.count}")
 
 
-def _read(file: IO[bytes]) -> NDArray[np.void]:
-    data = file.read(BLOCK_SAMPLES * SAMPLE.itemsize)
-    return np.frombuffer(data, SAMPLE, count=len(data) // SAMPLE.itemsize)
-
-
 def _block(
-    raw: NDArray[np.void],
-    source: Ppk2File,
-    supply_v: float,
-    tally: Tally,
+    raw: NDArray[np.void], source: Ppk2File, supply_v: float, tally: SampleTally
 ) -> SampleBlock:
     current_a = raw["current_ua"].astype(np.float64) * 1e-6
     is_known = np.isfinite(current_a)
@@ -147,9 +140,9 @@ def _block(
 
 
 def _digital(bits: NDArray[np.uint16]) -> NDArray[np.uint8]:
-    """A bit for each input that was high, if only for a part of the sample."""
+    """A bit for each input that was high in any part of the sample."""
     found = np.zeros(len(bits), np.uint8)
-    for place in range(_INPUTS):
-        is_high = (bits & np.uint16(2 << (2 * place))) != 0
-        found[is_high] |= np.uint8(1 << place)
+    for number in range(INPUT_COUNT):
+        is_high = (bits & np.uint16(2 << (2 * number))) != 0
+        found[is_high] |= np.uint8(1 << number)
     return found

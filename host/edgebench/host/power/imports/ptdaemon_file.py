@@ -2,7 +2,7 @@
 
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
-Times are of the wall clock of its machine, without a zone: only what lies between them is used. A
+Times are of the wall clock of its machine, without a zone: only their differences are used. A
 value of -1 is one that the analyser did not give.
 
 Source: mlcommons/power-dev, ptd_client_server: what the daemon answers to RL, and its checks.
@@ -19,27 +19,29 @@ from pathlib import Path
 
 import numpy as np
 
-from edgebench.host.power.imports.blocks import Rows, Values
-from edgebench.host.power.imports.columns import Column, Columns
+from edgebench.host.power.imports.blocks import TableDecoder, Values
+from edgebench.host.power.imports.columns import TableColumn, TableColumns
 from edgebench.meters.base import Flag, SampleBlock
 from edgebench.protocol.errors import FileRefused
 
 FIRST_LINE = re.compile(rb"\s*Time,\d\d-\d\d-\d{4} \d\d:\d\d:\d\d")
-COLUMNS = Columns(
-    time=Column("Time", 0, 1), power=Column("Watts", 1, 1.0), flags=Column("flags", 2, 1.0)
+COLUMNS = TableColumns(
+    time=TableColumn("Time", 0, 1),
+    power=TableColumn("Watts", 1, 1.0),
+    flags=TableColumn("flags", 2, 1.0),
 )
-"""Power is the analyser's own: volts times amperes would leave the power factor out."""
+"""Columns with the analyser's own power: volts times amperes would ignore the power factor."""
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 12
 _NOT_GIVEN = -1.0
 
 
-def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
-    """All samples, so many lines at a time.
+def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
+    """All samples, a batch of lines at a time.
 
     Raises:
-        FileRefused: a line is none of the daemon's, or time does not ascend.
+        FileRefused: a line is not the daemon's, or time does not ascend.
     """
     with path.open(encoding="ascii", errors="replace") as file:
         written = ((number, line) for number, line in enumerate(file, 1) if line.strip())
@@ -51,12 +53,12 @@ def read_rows(path: Path, rows: Rows) -> Iterator[SampleBlock]:
                 "Watts": power_w,
                 "flags": np.where(power_w == _NOT_GIVEN, int(Flag.MISSING), 0).astype(np.int64),
             }
-            yield rows.block(values)
+            yield table.block(values)
 
 
 def _parse(line: str, number: int) -> tuple[int, float]:
     """Time in nanoseconds, and watts."""
-    if not line.endswith("\n"):  # a value of which the end is cut off is another value
+    if not line.endswith("\n"):  # a value without its end is another value
         raise FileRefused(f"line {number}: the log was cut off in it")
     fields = line.strip()[:_LINE_CHARACTERS].split(",")
     names, texts = fields[0::2], fields[1::2]

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from edgebench.host.power.imports import csv_file, pace
 from edgebench.host.power.imports.importer import import_file
-from edgebench.host.power.stored import Session
+from edgebench.host.power.stored import StoredSession
 from edgebench.meters.base import Flag
 from edgebench.protocol.errors import FileRefused, StoreError
 
 
-def imported(folder: Path, text: str, supply_v: float | None = None) -> Session:
+def imported(folder: Path, text: str, supply_v: float | None = None) -> StoredSession:
     """A CSV of this text."""
     path = folder / "trace.csv"
     path.write_text(text, encoding="utf-8")
@@ -268,7 +268,7 @@ def test_file_that_is_still_written_to_is_refused(
     path.write_text("t_s,power_W\n0,1\n1,1\n")
     read_layout = csv_file.read_layout
 
-    def read_late(*words: Any) -> csv_file.Layout:
+    def read_late(*words: Any) -> csv_file.CsvLayout:
         with path.open("a") as file:
             file.write("2,1\n")
         return read_layout(*words)

@@ -13,7 +13,7 @@ from support.lpm01a import Faults, Floats, stream_bytes
 from support.tools import need_shared
 
 from edgebench.host.power.imports.importer import import_file
-from edgebench.host.power.stored import Session
+from edgebench.host.power.stored import StoredSession
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag
@@ -28,7 +28,7 @@ def known(name: str) -> Any:
     return json.loads(need_shared("known_answers/energy.json").read_text())[name]
 
 
-def spl(folder: Path, *lines: str) -> Session:
+def spl(folder: Path, *lines: str) -> StoredSession:
     """A log of PTDaemon."""
     path = folder / "spl.txt"
     path.write_text("\n".join(lines) + "\n")
@@ -45,7 +45,7 @@ def shield_log(
     return text.encode() + stream_bytes(values, rate_hz=1000, is_ascii=True, faults=faults)
 
 
-def imported(folder: Path, log: bytes, supply_v: float | None = None) -> Session:
+def imported(folder: Path, log: bytes, supply_v: float | None = None) -> StoredSession:
     """A log of a PowerShield."""
     path = folder / "shield.log"
     path.write_bytes(log)
