@@ -7,9 +7,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
+from edgebench.meters.cable import only_tester
 from edgebench.meters.options import install
 from edgebench.meters.transport import DENIED
-from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError
 
 MESSAGE_MAX_BYTES = 4096
 INSTALL = install("usb")
@@ -23,7 +24,7 @@ _REFUSALS = {
 
 
 class BulkTransport:
-    """One interface of one device; a `Transport` of whole messages.
+    """One interface of one device; a `ByteStream` of whole messages.
 
     A kernel driver that has the interface is asked to let go, and gets it back.
     """
@@ -118,15 +119,7 @@ def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: A
         ) from None
     if serial:
         devices = [device for device in devices if _serial_of(device) in (serial, None)]
-    if not devices:
-        ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
-        which = f"with serial number {serial} " if serial else ""
-        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
-    if len(devices) > 1:
-        raise UsageError(
-            f"{len(devices)} such testers are connected, name one by its serial number"
-        )
-    return devices[0]
+    return only_tester(devices, known, serial, " by its serial number")
 
 
 def _serial_of(device: Any) -> str | None:

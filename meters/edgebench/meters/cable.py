@@ -6,10 +6,38 @@ device that gives some.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
 from edgebench.protocol.errors import UsageError
+
+T = TypeVar("T")
 
 BACKWARDS_W = 0.01
 """Less than that may be the offset of a meter with nothing behind it."""
+
+
+def only_tester(
+    testers: Sequence[T], known: Collection[tuple[int, int]], serial: str, hint: str
+) -> T:
+    """The only tester among those that fit.
+
+    Args:
+        testers: Those that fit.
+        known: Vendor and product of those that were looked for.
+        serial: Serial number that was looked for; empty: any.
+        hint: How to name one of several; follows "name one".
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    if not testers:
+        ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
+        which = f"with serial number {serial} " if serial else ""
+        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
+    if len(testers) > 1:
+        raise UsageError(f"{len(testers)} such testers are connected, name one{hint}")
+    return testers[0]
 
 
 def sign_of(is_reversed: bool) -> int:

@@ -16,8 +16,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgebench.meters.cable import only_tester
 from edgebench.meters.transport import DENIED
-from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
+from edgebench.protocol.errors import NotPermitted, Permission, TargetError
 
 REPORT_BYTES = 64
 _NO_NUMBER = b"\0"
@@ -43,7 +44,7 @@ class HidDevice:
 
 
 class HidTransport:
-    """Reads and writes whole reports; a `Transport`."""
+    """Reads and writes whole reports; a `ByteStream`."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -54,7 +55,7 @@ class HidTransport:
             if exc.errno in DENIED:
                 raise NotPermitted(text, Permission.USB_TESTER) from exc
             raise TargetError(text) from exc
-        self._path = path
+        self._gone = f"the USB tester at {path} is gone"
         if not stat.S_ISCHR(os.fstat(self._file).st_mode):
             self.close()
             raise TargetError(f"not a device: {path}")
@@ -68,9 +69,9 @@ class HidTransport:
         except BlockingIOError:
             return b""
         except (OSError, ValueError) as exc:  # ValueError: closed by another thread
-            raise TargetError(f"the USB tester at {self._path} is gone") from exc
+            raise TargetError(self._gone) from exc
         if not report:
-            raise TargetError(f"the USB tester at {self._path} is gone")
+            raise TargetError(self._gone)
         return report
 
     def write(self, data: bytes) -> None:
@@ -78,7 +79,7 @@ class HidTransport:
         try:
             os.write(self._file, _NO_NUMBER + data)
         except OSError as exc:
-            raise TargetError(f"the USB tester at {self._path} is gone") from exc
+            raise TargetError(self._gone) from exc
 
     def close(self) -> None:
         """Close; may be called twice."""
@@ -136,11 +137,5 @@ def choose_device(
     fitting = [device for device in devices if (device.vendor, device.product) in known]
     if address:
         fitting = [device for device in fitting if device.serial == address]
-    if not fitting:
-        ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
-        which = f"with serial number {address} " if address else ""
-        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
-    if len(fitting) > 1:
-        paths = ", ".join(device.path for device in fitting)
-        raise UsageError(f"{len(fitting)} such testers are connected, name one: {paths}")
-    return fitting[0]
+    paths = ", ".join(device.path for device in fitting)
+    return only_tester(fitting, known, address, f": {paths}")

@@ -46,23 +46,19 @@ class SpoolWriter:
         Raises:
             StoreError: there is one already, or it cannot be written.
         """
-        self.path = path
         try:
             self._file = path.open("xb", buffering=_BUFFER_BYTES)
-            self._begin(json.dumps(to_plain(header)).encode() + b"\n")
+            try:
+                self._file.write(json.dumps(to_plain(header)).encode() + b"\n")
+                self._file.flush()
+            except OSError:
+                with suppress(OSError):  # it would write once more
+                    self._file.close()
+                path.unlink()
+                raise
         except OSError as exc:
             kind = DirectoryTaken if isinstance(exc, FileExistsError) else StoreError
             raise kind(f"recording cannot be written: {exc.strerror}: {path}") from exc
-
-    def _begin(self, line: bytes) -> None:
-        try:
-            self._file.write(line)
-            self._file.flush()
-        except OSError:
-            with suppress(OSError):  # it would write once more
-                self._file.close()
-            self.path.unlink()
-            raise
 
     def __enter__(self) -> SpoolWriter:
         return self

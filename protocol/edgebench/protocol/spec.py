@@ -141,7 +141,7 @@ class Limits:
 class RunSpec:
     """One run: how a model is loaded, how long it is measured, and within which limits."""
 
-    runtime: str = ""
+    runtime: str
     """Name of the runtime driver on the device: tflite, litert, onnx; empty until a device has been
     asked which of them it has."""
     scenario: Scenario = Scenario.SINGLE_STREAM

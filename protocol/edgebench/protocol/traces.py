@@ -1,15 +1,15 @@
 """Time series of a run: columns, units, and their packed form on the device.
 
-A trace travels as little-endian columns, one after another, each of the same length. The file
-says nothing about itself: the number of rows is its size over the row size. Columns:
+A trace travels as little-endian columns, one after another, each of the same length. The file has
+no header: the number of rows is its size over the row size. Columns:
 
-    queries     one row an inference, in issue order, on the device's monotonic clock:
-                scheduled_ns i64     when its query was due: the origin of the query's latency
+    queries     one row per inference, in issue order, on the device's monotonic clock:
+                scheduled_ns i64     its query was due: the origin of the query's latency
                 start_ns i64         its inputs are about to be copied in
-                invoke_start_ns i64  the inputs are there
-                invoke_end_ns i64    the model has answered
+                invoke_start_ns i64  the inputs are copied in
+                invoke_end_ns i64    the model has run
                 end_ns i64           the outputs are copied out
-                sample i64           which of the prepared inputs it was
+                sample i64           index of the prepared sample
     telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the record's sensors
 """
 
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 QUERIES_FILE = "queries.bin"
 TELEMETRY_FILE = "telemetry.bin"
 ANSWERS_FILE = "answers.npz"
-"""What the model answered: arrays `used.N` and `reference.N` for output N of the prepared
-samples, `dataset.N` for output N of the data set; first axis: samples. Uncompressed."""
+"""Outputs of the model: arrays `used.N` and `reference.N` with output N for the prepared samples,
+`dataset.N` with output N for the data set; first axis: samples. Uncompressed."""
 RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
-"""What a meter said beside the run, undecoded, with a header that says how to read it."""
+"""Recording of a meter beside the run, undecoded, with a header that says how to read it."""
 WORKER_LOG_FILE = "worker.log"
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
-"""What MLPerf's LoadGen writes, when it issues the queries."""
+"""Logs of MLPerf's LoadGen, when it issues the queries."""
 SPOOL_FILES = (
     RECORD_FILE,
     QUERIES_FILE,

@@ -14,7 +14,7 @@ from edgebench.agent.telemetry.source import found_sensors
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
-"""Readings in a row above the limit: a sensor may answer nonsense once."""
+"""Readings in a row that make a state certain: a sensor may fail or be wrong once."""
 SANE_C = (-40.0, 125.0)
 """Temperatures that are believed of a zone which the profile does not know."""
 

@@ -1,4 +1,4 @@
-"""Everything that is computed from the traces of one run, before anybody judges it."""
+"""Everything that is computed from the traces of one run, before it is judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.host.analysis.latency.outliers import label_outliers
 from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
-from edgebench.host.analysis.outputs import accuracy, agreement
+from edgebench.host.analysis.outputs import Outputs, accuracy, agreement
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
@@ -28,15 +28,15 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
-_Judged = TypeVar("_Judged")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """The raw data of one run."""
+    """Raw data of one run."""
 
     queries: Queries
-    answers: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+    outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
     labels: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     """`y`, and `x` where the metric needs it."""
     facts: HostFacts = field(default_factory=HostFacts)
@@ -48,11 +48,11 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The numbers of a run."""
+    """Numbers of a run."""
 
     steady: SteadyState
     first_row: int
-    """First row that counts: behind the warm-up, as issued and as found."""
+    """First row that counts: after the warm-up, as issued and as found."""
     invoke_ns: Nanoseconds
     """Invocations that count, shape (n,)."""
     invoke: LatencySummary
@@ -62,12 +62,12 @@ class Measurement:
     outliers: Outliers
     early_stopping: EarlyStopping
     span_ns: int
-    """From the first start to the last end of what counts."""
+    """Time between the first start and the last end of what counts."""
     warmup_ns: int
     accuracy: Accuracy | None
     agreement: Agreement | None
     accuracy_error: str | None = None
-    """Why the answers to the data set could not be judged."""
+    """Why the outputs for the data set could not be judged."""
     agreement_error: str | None = None
     loadgen: LoadgenResult | None = None
     throttling: ThermalResult | None = None
@@ -80,7 +80,7 @@ class Measurement:
 
     @property
     def throughput_per_s(self) -> float | None:
-        """Inferences a second."""
+        """Inferences per second."""
         return len(self.invoke_ns) * 1e9 / self.span_ns if self.span_ns > 0 else None
 
 
@@ -97,13 +97,23 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
             f"query trace has {len(queries)} rows, the worker made {worker.query_count}"
         )
     steady = _steady_state(queries, spec)
-    first_row = _first_row(queries, steady, spec)
+    # The longer of the warm-up that was issued and the one that was found, in whole queries.
+    first_row = queries.warmup_count
+    if steady.steady_class is SteadyClass.WARMUP and steady.first_steady_index is not None:
+        first_row = max(first_row, steady.first_steady_index)
+    first_row += (queries.warmup_count - first_row) % samples_per_query(spec)
     invoke_ns = queries.invoke_ns[first_row:]
     if not len(invoke_ns):
         raise MeasurementError("no query was measured")
-    query_ns = _query_ns(queries, spec, first_row)
-    how_right, accuracy_error = _judged(lambda: _accuracy(worker, traces))
-    how_equal, agreement_error = _judged(lambda: _agreement(worker, traces))
+    query_ns = None
+    # When a query of LoadGen's server scenario was due is known to LoadGen alone.
+    if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
+        query_ns = queries.query_ns(spec, first_row)
+    reference, outputs = worker.check.reference, traces.outputs
+    found_accuracy, accuracy_error = _attempt(lambda: _accuracy(worker, traces))
+    found_agreement, agreement_error = _attempt(
+        lambda: agreement(outputs, worker.outputs, reference) if reference else None
+    )
     return Measurement(
         steady=steady,
         first_row=first_row,
@@ -115,71 +125,54 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         early_stopping=_early_stopping(queries, query_ns, spec),
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
-        accuracy=how_right,
+        accuracy=found_accuracy,
         accuracy_error=accuracy_error,
-        agreement=how_equal,
+        agreement=found_agreement,
         agreement_error=agreement_error,
-        loadgen=_loadgen(traces),
-        throttling=_throttling(record, traces, first_row),
+        loadgen=_loadgen(traces.loadgen_log),
+        throttling=find_throttling(
+            Timeline(queries.start_ns[first_row:], invoke_ns),
+            traces.telemetry,
+            record.expected,
+            threads=max(1, spec.threads),
+        ),
     )
 
 
-def _judged(judge: Callable[[], _Judged | None]) -> tuple[_Judged | None, str | None]:
-    """What the answers are worth, or why nobody can tell: that costs no latency."""
+def _attempt(judge: Callable[[], _T | None]) -> tuple[_T | None, str | None]:
+    """What the outputs are worth, or why that cannot be told: it costs no latency."""
     try:
         return judge(), None
     except MeasurementError as exc:
         return None, str(exc)
 
 
-def _loadgen(traces: Traces) -> LoadgenResult | None:
+def _loadgen(log: str | None) -> LoadgenResult | None:
     """None where LoadGen was stopped before its result: what was measured is kept all the same."""
     try:
-        return None if traces.loadgen_log is None else read_result(traces.loadgen_log)
+        return None if log is None else read_result(log)
     except MeasurementError:
         return None
 
 
-def _throttling(record: RunRecord, traces: Traces, first_row: int) -> ThermalResult:
-    queries = traces.queries
-    timeline = Timeline(queries.start_ns[first_row:], queries.invoke_ns[first_row:])
-    threads = max(1, record.spec.threads)
-    return find_throttling(timeline, traces.telemetry, record.expected, threads=threads)
-
-
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
-    """The steady state of all inferences, of the warm-up too where it was issued the same way.
+    """Steady state of all inferences, including the warm-up where it was issued the same way.
 
     Between the arrivals of a server run the caches cool down; its warm-up had no such gaps.
     """
     if not spec.scenario.traits.is_scheduled:
         return find_steady_state(queries.invoke_ns)
-    found = find_steady_state(queries.invoke_ns[queries.warmup_count :])
-    if found.first_steady_index is None:
-        return found
-    return replace(found, first_steady_index=found.first_steady_index + queries.warmup_count)
-
-
-def _first_row(queries: Queries, steady: SteadyState, spec: RunSpec) -> int:
-    """The longer of the warm-up that was issued and the one that was found; whole queries only."""
-    first = queries.warmup_count
-    if steady.steady_class is SteadyClass.WARMUP and steady.first_steady_index is not None:
-        first = max(first, steady.first_steady_index)
-    group = samples_per_query(spec)
-    return first + (queries.warmup_count - first) % group
-
-
-def _query_ns(queries: Queries, spec: RunSpec, first_row: int) -> Nanoseconds | None:
-    if spec.engine is Engine.LOADGEN and spec.scenario.traits.is_scheduled:
-        return None  # when a query was due is known to LoadGen alone
-    return queries.query_ns(spec, first_row)
+    steady = find_steady_state(queries.invoke_ns[queries.warmup_count :])
+    if steady.first_steady_index is None:
+        return steady
+    return replace(steady, first_steady_index=steady.first_steady_index + queries.warmup_count)
 
 
 def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:
     if query_ns is None or not len(query_ns):
         return EarlyStopping()
     if spec.scenario.traits.is_scheduled:
-        # Every arrival counts: a device that drowns at first has not met its target.
+        # Every arrival counts: a device that falls behind at first has not met its target.
         query_ns = queries.query_ns(spec, queries.warmup_count)
         if spec.target_latency_s is None or query_ns is None:
             return EarlyStopping()
@@ -193,16 +186,11 @@ def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpe
     )
 
 
-def _agreement(worker: WorkerRecord, traces: Traces) -> Agreement | None:
-    reference = worker.check.reference
-    return agreement(traces.answers, worker.outputs, reference) if reference else None
-
-
 def _accuracy(worker: WorkerRecord, traces: Traces) -> Accuracy | None:
     if traces.facts.metric is None or "y" not in traces.labels:
         return None
     return accuracy(
-        traces.answers,
+        traces.outputs,
         worker.outputs,
         traces.labels["y"],
         traces.facts.metric,

@@ -1,4 +1,4 @@
-"""What a model's answers are worth: agreement with reference kernels, and accuracy."""
+"""What a model's outputs are worth: agreement with reference kernels, and accuracy."""
 
 from __future__ import annotations
 
@@ -13,35 +13,46 @@ from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TensorSpec
 
-Answers = Mapping[str, NDArray[Any]]
+Outputs = Mapping[str, NDArray[Any]]
 """Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`."""
 Values = NDArray[np.float64]
 LEVEL = 0.95
 
 
-def agreement(answers: Answers, outputs: Sequence[TensorSpec], reference: str) -> Agreement | None:
-    """Compare what the model and the reference answered to the same samples; None without both.
+def agreement(outputs: Outputs, specs: Sequence[TensorSpec], reference: str) -> Agreement | None:
+    """Compare the outputs of the model and of the reference for the same samples.
+
+    Returns:
+        None where one of them is not there.
 
     Raises:
         MeasurementError: the two do not have the same shape.
     """
-    numbers = [n for n in range(len(outputs)) if f"used.{n}" in answers]
-    if not numbers or f"reference.{numbers[0]}" not in answers:
+    numbers = [n for n in range(len(specs)) if f"used.{n}" in outputs]
+    if not numbers or f"reference.{numbers[0]}" not in outputs:
         return None
-    pairs = [(answers[f"used.{n}"], answers[f"reference.{n}"], outputs[n]) for n in numbers]
+    pairs = [(outputs[f"used.{n}"], outputs[f"reference.{n}"], specs[n]) for n in numbers]
     if any(used.shape != other.shape for used, other, _ in pairs):
-        raise MeasurementError("answers and reference answers have different shapes")
+        raise MeasurementError("outputs and reference outputs have different shapes")
     real = [(to_real(used, spec), to_real(other, spec)) for used, other, spec in pairs]
-    sizes = sum(used.size for used, _, _ in pairs)
-    equal = sum(int(np.count_nonzero(_are_equal(used, other))) for used, other in real)
-    differences = [_difference(used, other) for used, other in real]
-    is_finite = all(bool(np.isfinite(difference).all()) for difference in differences)
-    shares = list(map(_relative_rms, differences, (other for _, other in real)))
+    size = equal_count = 0
+    differences: list[float] = []
+    shares: list[float] = []
+    for used, wanted in real:
+        is_equal = (used == wanted) | (np.isnan(used) & np.isnan(wanted))
+        with np.errstate(invalid="ignore"):
+            difference = np.where(is_equal, 0.0, used - wanted)
+        # NaN is left where only one of the two is a number.
+        difference = np.where(np.isnan(difference), np.inf, difference)
+        size += used.size
+        equal_count += int(np.count_nonzero(is_equal))
+        differences.append(float(np.max(np.abs(difference), initial=0.0)))
+        shares.append(_relative_rms(difference, wanted))
     return Agreement(
         reference=reference,
         sample_count=len(pairs[0][0]),
-        max_abs_diff=max(map(_largest, differences)) if is_finite else None,
-        fraction_equal=equal / sizes if sizes else 1.0,
+        max_abs_diff=_finite_or_none(max(differences)),
+        fraction_equal=equal_count / size if size else 1.0,
         top1_equal_ratio=_top1_equal(*real[0]),
         relative_rms=_finite_or_none(max(shares)),
         relative_rms_best=_finite_or_none(min(shares)),
@@ -52,18 +63,37 @@ def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _relative_rms(difference: Values, reference: Values) -> float:
+    if not difference.any():
+        return 0.0
+    if not np.isfinite(difference).all():
+        return math.inf
+    finite = reference[np.isfinite(reference)]
+    scale = float(np.std(finite)) or float(np.sqrt(np.mean(finite**2)))
+    return float(np.sqrt(np.mean(difference**2))) / scale if scale > 0 else math.inf
+
+
+def _top1_equal(used: Values, reference: Values) -> float | None:
+    if not used.size:
+        return None
+    used, reference = used.reshape(len(used), -1), reference.reshape(len(reference), -1)
+    if used.shape[1] < 2 or not np.isfinite(reference).all():
+        return None
+    return float(np.mean(used.argmax(axis=1) == reference.argmax(axis=1)))
+
+
 def accuracy(
-    answers: Answers,
-    outputs: Sequence[TensorSpec],
+    outputs: Outputs,
+    specs: Sequence[TensorSpec],
     labels: NDArray[Any],
     metric: str,
     inputs: NDArray[Any] | None = None,
 ) -> Accuracy | None:
-    """Judge the answers to the data set by its labels; None when it was not answered.
+    """Judge the outputs for the data set by its labels; None where there are none.
 
     Args:
-        answers: `dataset.0`, shape (n, …), is judged.
-        outputs: Descriptions of the outputs, for scale and zero point.
+        outputs: `dataset.0`, shape (n, …), is judged.
+        specs: Descriptions of the outputs, for scale and zero point.
         labels: Shape (n,).
         metric: One of `METRICS`.
         inputs: The data set's samples, shape (n, …); for the reconstruction error only.
@@ -71,15 +101,15 @@ def accuracy(
     Raises:
         MeasurementError: unknown metric, or labels that do not fit.
     """
-    if "dataset.0" not in answers:
+    if "dataset.0" not in outputs:
         return None
     if metric not in METRICS:
         raise MeasurementError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}")
-    real = to_real(answers["dataset.0"], outputs[0])
+    real = to_real(outputs["dataset.0"], specs[0])
     if len(real) != len(labels) or not len(labels):
-        raise MeasurementError(f"{len(real)} answers for {len(labels)} labels")
+        raise MeasurementError(f"{len(real)} outputs for {len(labels)} labels")
     if not np.isfinite(real).all():
-        raise MeasurementError("answers to the data set hold NaN or infinity")
+        raise MeasurementError("outputs for the data set hold NaN or infinity")
     value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
     return Accuracy(metric, value, interval, len(labels))
 
@@ -122,7 +152,7 @@ def _reconstruction_auc(real: Values, labels: NDArray[Any], inputs: NDArray[Any]
         raise MeasurementError("the samples themselves are needed for a reconstruction error")
     wanted = np.asarray(inputs, np.float64).reshape(len(real), -1)
     if wanted.shape != real.shape:
-        raise MeasurementError("an answer does not have the size of its sample")
+        raise MeasurementError("an output does not have the size of its sample")
     return _auc_of(np.mean((real - wanted) ** 2, axis=1), labels)
 
 
@@ -163,42 +193,7 @@ METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]
     "reconstruction_auc": _reconstruction_auc,
     "mean_abs_error": _mean_abs_error,
 }
-"""How a data set may be judged; `mean_abs_error` is better when lower, the others when higher."""
+"""Metric of a data set by name."""
 ERROR_METRICS = frozenset({"mean_abs_error"})
-"""Better when lower."""
+"""Metrics that are better when lower; the others are better when higher."""
 NEED_BOTH_LABELS = frozenset({"auc", "reconstruction_auc"})
-
-
-def _largest(difference: Values) -> float:
-    return float(np.max(np.abs(difference))) if difference.size else 0.0
-
-
-def _are_equal(used: Values, reference: Values) -> NDArray[np.bool_]:
-    equal: NDArray[np.bool_] = (used == reference) | (np.isnan(used) & np.isnan(reference))
-    return equal
-
-
-def _difference(used: Values, reference: Values) -> Values:
-    """Zero where both are equal; infinity where only one of them is a number."""
-    with np.errstate(invalid="ignore"):
-        difference: Values = np.where(_are_equal(used, reference), 0.0, used - reference)
-    return np.where(np.isnan(difference), np.inf, difference)
-
-
-def _relative_rms(difference: Values, reference: Values) -> float:
-    if not difference.any():
-        return 0.0
-    if not np.isfinite(difference).all():
-        return math.inf
-    finite = reference[np.isfinite(reference)]
-    scale = float(np.std(finite)) or float(np.sqrt(np.mean(finite**2)))
-    return float(np.sqrt(np.mean(difference**2))) / scale if scale > 0 else math.inf
-
-
-def _top1_equal(used: Values, reference: Values) -> float | None:
-    if not used.size:
-        return None
-    used, reference = used.reshape(len(used), -1), reference.reshape(len(reference), -1)
-    if used.shape[1] < 2 or not np.isfinite(reference).all():
-        return None
-    return float(np.mean(used.argmax(axis=1) == reference.argmax(axis=1)))

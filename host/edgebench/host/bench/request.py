@@ -65,7 +65,7 @@ class BenchRequest:
     devices: tuple[str, ...] = (LOCAL_NAME,)
     runtime: str | None = None
     """Name of a runtime, "all", or None for the preferred one of each format."""
-    spec: RunSpec = field(default_factory=RunSpec)
+    spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
     """Specification of every run, but for its runtime and what a meter needs."""
     is_duration_fixed: bool = False
     """The user chose the duration, and no meter makes it longer."""

@@ -69,7 +69,8 @@ def promised(
     """What an older version promised of a run, as it was stored and as it is computed today.
 
     Left out are keys that came later, keys whose definition changed later, and the words of a
-    line, of which only whether there is one counts. A rule that came later does not change the verdict that was given.
+    line, of which only whether there is one counts. A rule that came later does not change the
+    verdict that was given.
     """
     rules = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
     severities = {rule["id"]: rule["severity"] for rule in computed["verdict"]["rules"]}
@@ -145,6 +146,8 @@ def _only_keys_of(stored: Any, computed: Any) -> Any:
 def _from_1(document: dict[str, Any]) -> None:
     """Affinity and context switches were the conditions' own; there were no queries."""
     conditions = document["conditions"]
+    if "scheduling" in conditions:
+        return  # read and written again, it has the shape of this version
     switches = conditions.pop("involuntary_switch_count")
     cpus = conditions.pop("cpu_affinity")
     conditions["scheduling"] = {"cpus": cpus, "policy": "other", "nice": 0}

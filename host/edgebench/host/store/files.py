@@ -60,7 +60,7 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
         return from_plain(migrated_record(json.loads(path.read_bytes())), RunRecord)
-    except (OSError, ValueError, LookupError, RecursionError, EdgebenchError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
 
@@ -117,10 +117,10 @@ def read_queries(directory: Path) -> Queries:
         RunDamaged: the file is not readable.
     """
     table = read_table(directory / QUERIES_FILE)
-    if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
-        for name, source in _SPAN_COLUMNS.items():
-            table = table.append_column(name, table[source])
     try:
+        if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
+            for name, source in _SPAN_COLUMNS.items():
+                table = table.append_column(name, table[source])
         columns = [table[name].to_numpy().astype(np.int64) for name in (*_TIME_COLUMNS, "sample")]
         warmup = table["warmup"].to_numpy()
     except KeyError as exc:

@@ -21,11 +21,11 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.meters.base import Floats
 from edgebench.meters.lpm01a.items import (
     Edge,
     End,
     ErrorMessage,
-    Floats,
     Hole,
     Item,
     Overcurrent,

@@ -23,10 +23,10 @@ import re
 
 import numpy as np
 
+from edgebench.meters.base import Floats
 from edgebench.meters.lpm01a.items import (
     End,
     ErrorMessage,
-    Floats,
     Hole,
     Item,
     Overcurrent,

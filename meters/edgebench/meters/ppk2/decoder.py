@@ -44,7 +44,7 @@ class Ppk2Decoder(UniformDecoder):
         super().__init__(RATE_HZ)
         self.settings = settings
         self._framer = WordFramer()
-        self._filter = SpikeFilter.new()
+        self._filter = SpikeFilter()
         self._table = calibration_table(settings.calibration, settings.supply_v)
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 

@@ -12,12 +12,12 @@ Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from edgebench.meters.base import Floats
 
 WEIGHT, WEIGHT_HIGHEST = 0.18, 0.06
 HIGHEST_RANGE = 4
@@ -58,16 +58,11 @@ class MovingAverage:
 class SpikeFilter:
     """State between chunks."""
 
-    _average: MovingAverage
-    _highest: MovingAverage
+    _average: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT))
+    _highest: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT_HIGHEST))
     _since: int = _NEVER
     """Distance of the next sample from the last switch."""
     _last_range: int | None = None
-
-    @classmethod
-    def new(cls) -> SpikeFilter:
-        """State at the beginning of a stream."""
-        return cls(MovingAverage(WEIGHT), MovingAverage(WEIGHT_HIGHEST))
 
     def apply(
         self, current_a: Floats, ranges: NDArray[np.uint8]

@@ -14,7 +14,7 @@ framing was inspired by ppk2lab's description, and written anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,7 @@ class WordFramer:
     _rest: bytes = b""
     _next_counter: int | None = None
     _is_desync: bool = False
-    _is_trusted: bool = field(default=False)
+    _is_trusted: bool = False
     """The offset was tried already: the mismatches are really losses."""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:

@@ -274,9 +274,9 @@ def test_mean_error_has_a_t_interval() -> None:
 
 def test_labels_that_do_not_fit_are_refused() -> None:
     """Answers are judged by the labels of other samples."""
-    with pytest.raises(MeasurementError, match="3 answers for 2 labels"):
+    with pytest.raises(MeasurementError, match="3 outputs for 2 labels"):
         judge(np.zeros((3, 2)), [0, 1], "top1")
-    with pytest.raises(MeasurementError, match="0 answers for 0 labels"):
+    with pytest.raises(MeasurementError, match="0 outputs for 0 labels"):
         judge(np.zeros((0, 2)), [], "top1")
 
 

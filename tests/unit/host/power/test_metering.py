@@ -33,7 +33,7 @@ def spec_for(
 ) -> RunSpec:
     """What a run of ten seconds does for a meter."""
     metering = opened("ppk2" if header else "agent:ppk2", header, sync)
-    return metering.spec(RunSpec(duration_s=10.0), is_duration_fixed=is_duration_fixed)
+    return metering.spec(RunSpec("tflite", duration_s=10.0), is_duration_fixed=is_duration_fixed)
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
+import serial
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.usb_bus import UsbBus
 
 from edgebench.host.power.session import look_at_meters, open_meter, record
+from edgebench.host.show.hints import hint_for
 from edgebench.meters.base import Header
 from edgebench.meters.bulk import BulkTransport
 from edgebench.meters.joulescope import device as joulescope_device
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import device as lpm01a_device
 from edgebench.meters.synthetic.device import Synthetic
-from edgebench.protocol.errors import StoreError, TargetError
+from edgebench.protocol.errors import (
+    DirectoryTaken,
+    NoSuchMeter,
+    Permission,
+    StoreError,
+    TargetError,
+)
 
 
 @pytest.fixture
@@ -46,6 +56,33 @@ def test_meter_that_does_not_open_is_given_back(
         open_meter("km003c")
     assert tester.kernel_drivers == {0}
     assert not tester.claimed
+
+
+def refuse(*_: object, **__: object) -> Any:
+    """What the system says to a user without the permission."""
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "words"),
+    [
+        ("ppk2:/dev/ttyACM0,supply=3.3", Permission.SERIAL_PORT, "dialout $USER"),
+        ("km003c", Permission.USB_TESTER, "rule of udev"),
+        ("fnirsi:/dev/hidraw0", Permission.USB_TESTER, "rule of udev"),
+    ],
+)
+def test_permission_that_is_missing_is_told_to_the_hint(
+    name: str, permission: Permission, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who is in no group of the port is sent to a list of meters; root cannot test that."""
+    connect, bus = km003c_device.connect, UsbBus(Km003cEmulator(refusal=errno.EACCES))
+    monkeypatch.setattr(km003c_device, "connect", lambda serial: connect(serial, bus))
+    monkeypatch.setattr(serial, "Serial", refuse)
+    monkeypatch.setattr("edgebench.meters.hid.os.open", refuse)
+    with pytest.raises(NoSuchMeter) as refused:
+        open_meter(name)
+    assert refused.value.permission is permission
+    assert words in hint_for(refused.value)
 
 
 def test_list_of_meters_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +133,20 @@ def test_recording_is_not_put_into_what_is_of_another(tmp_path: Path, name: str)
     """What was imported, or another run's samples, are gone, and nobody is told."""
     (tmp_path / name).write_bytes(b"theirs")
     meter, _ = open_meter("synthetic")
-    with pytest.raises(StoreError, match=rf"there is a .* already: .*/{name}$"):
+    with pytest.raises(DirectoryTaken, match=rf"there is a .* already: .*/{name}$"):
         record(meter, tmp_path, 0.1, lambda passed_s: None)
     meter.close()
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(name, b"theirs")]
+
+
+def test_file_in_the_place_of_a_directory_is_told_from_a_full_disk(tmp_path: Path) -> None:
+    """Somebody whose recording goes into a file is told to look for space."""
+    (tmp_path / "taken").write_bytes(b"theirs")
+    (tmp_path / "existing").write_bytes(b"theirs")
+    meter, _ = open_meter("synthetic")
+    with pytest.raises(DirectoryTaken, match="File exists"):
+        record(meter, tmp_path / "taken", 0.1, lambda passed_s: None)
+    with pytest.raises(StoreError, match="Not a directory") as refused:
+        record(meter, tmp_path / "existing" / "session", 0.1, lambda passed_s: None)
+    meter.close()
+    assert "df -h" in hint_for(refused.value, "meters record")

@@ -2,10 +2,109 @@
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
+from typing import Any
+
 import pytest
+from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID
 
-from edgebench.host.result.document import created_utc
+from edgebench.host.result.document import Document, created_utc, from_document, to_document
+from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import RunDamaged, StoreError
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """The document of a metered run."""
+    store = Store(tmp_path_factory.mktemp("stored"))
+    store_metered_run(store)
+    return store.document(RUN_ID)
+
+
+def plain(document: Document) -> Any:
+    """The document as JSON has it: no tuples."""
+    return json.loads(json.dumps(document, allow_nan=False))
+
+
+def changed(document: Document, path: tuple[str | int, ...], value: object) -> Document:
+    """A copy with another value, or a new one, at this place."""
+    found = deepcopy(document)
+    part: Any = found
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = value
+    return found
+
+
+def test_run_is_read_as_it_was_written(stored: Document) -> None:
+    """A number is changed, or gone, when a run is read and written again."""
+    assert stored["schema_version"] == SCHEMA_VERSION
+    assert plain(to_document(from_document(stored))) == stored
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("tags",), ["baseline"]),
+        (("metrics", "energy", "carbon_g"), 3.5),
+        (("metrics", "cold_start_ns", "link"), {"p50": 5}),
+        (("verdict", "rules", 3, "advice"), "wait"),
+        (("environment", "cpu", "stepping"), None),
+    ],
+)
+@pytest.mark.parametrize("version", [SCHEMA_VERSION, SCHEMA_VERSION + 1])
+def test_keys_of_a_newer_version_are_kept(
+    stored: Document, version: int, path: tuple[str | int, ...], value: object
+) -> None:
+    """Whoever reads and writes a run of a newer edgebench takes its new keys away."""
+    newer = changed(changed(stored, path, value), ("schema_version",), version)
+    assert plain(to_document(from_document(newer))) == newer
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "latency_ns", "p50"), "7150"),
+        (("metrics", "latency_ns", "p50"), 7150.5),
+        (("metrics", "energy", "sync", "method"), "telepathy"),
+        (("metrics",), None),
+        (("verdict", "rules"), [5]),
+        (("verdict", "state"), "perhaps"),
+        (("verdict", "rules", 0, "facts"), {"why": ["a", "list"]}),
+        (("kind",), "guess"),
+        (("spec", "threads"), 0),
+    ],
+)
+def test_value_of_another_kind_is_refused_in_one_line(
+    stored: Document, path: tuple[str | int, ...], value: object
+) -> None:
+    """A damaged run ends in a traceback, or is shown with whatever stands there."""
+    wrong = changed(stored, path, value)
+    with pytest.raises(RunDamaged, match="run is damaged: ") as refused:
+        from_document(wrong)
+    assert "\n" not in str(refused.value)
+    newer = changed(wrong, ("schema_version",), 99)
+    with pytest.raises(StoreError, match="schema version 99, this edgebench knows") as too_new:
+        from_document(newer)
+    assert not isinstance(too_new.value, RunDamaged), "its hint is another one"
+
+
+@pytest.mark.parametrize("version", [None, 0, -1, True, 1.0, "7"])
+def test_document_without_a_version_is_damaged(stored: Document, version: object) -> None:
+    """What is no run of ours is read as one."""
+    with pytest.raises(RunDamaged):
+        from_document(changed(stored, ("schema_version",), version))
+
+
+def test_reading_changes_nothing(stored: Document) -> None:
+    """A document is migrated in the hands of the one who asked."""
+    older = changed(stored, ("schema_version",), 6)
+    before = deepcopy(older)
+    from_document(older)
+    assert older == before
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import site_in
-from edgebench.host.analysis.energy.sync.choose import Clocks, Sync, find_sync
+from edgebench.host.analysis.energy.sync.choose import Clocks, find_sync
 from edgebench.host.analysis.energy.uncertainty import (
     COVERAGE,
     EnergyWindow,
@@ -50,7 +50,6 @@ from edgebench.host.analysis.energy.windows import (
 from edgebench.host.result.energy import (
     BatteryLife,
     EnergyResult,
-    EnergySync,
     PhaseEnergy,
     QueryEnergy,
 )
@@ -94,9 +93,9 @@ def find_energy(
         found = replace(found, boundary=site.boundary, channels=site.channels)
         clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
-        found = replace(found, sync=_stored_sync(sync))
+        found = replace(found, sync=sync.result)
         if sync.best is None:
-            reason = f"synchronisation: {sync.refusal}"
+            reason = f"synchronisation: {sync.result.refusal}"
             return replace(found, refused=reason, refused_by="energy_sync")
         return _with_numbers(found, View(power, site, sync.best), record, timed, request)
     except MeasurementError as exc:
@@ -106,23 +105,6 @@ def find_energy(
         logger.exception("energy of run %s", record.run_id)
         reason = f"energy cannot be computed: {type(exc).__name__}: {exc}"
         return replace(found, refused=reason, refused_by="energy")
-
-
-def _stored_sync(sync: Sync) -> EnergySync:
-    best = sync.best
-    if best is None:
-        return EnergySync(asked=sync.wanted, tried=sync.tried)
-    return EnergySync(
-        method=best.method,
-        asked=sync.wanted,
-        error_ns=best.error_ns,
-        residual_ns=best.residual_ns,
-        mark_count=best.mark_count,
-        slope_ppm=best.line.slope * 1e6,
-        reference_ns=best.line.reference_ns,
-        offset_ns=best.line.offset_ns,
-        tried=sync.tried,
-    )
 
 
 def _span_ns(events: Sequence[Event], timed: Timed) -> tuple[int, int]:

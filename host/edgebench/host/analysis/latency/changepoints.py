@@ -11,7 +11,7 @@ With cumulative sums all costs that end at t are one vector operation, so the ex
 all cuts takes n of them: 0.05 s for 2000 values, whatever they are. PELT prunes the candidates s
 to reach the same minimum, but prunes nothing while nothing changes, which is the usual case here;
 the `ruptures` package, whose cost calls numpy for every pair (s, t), takes seconds for 600 values.
-The tests hold this module to its answers.
+The tests compare this module with it.
 
 Source: Jackson et al., An algorithm for optimal partitioning of data on an interval (2005);
 penalty and cost as in Killick et al., Optimal detection of changepoints with a linear
@@ -26,15 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_LENGTH = 2
-"""Of a segment: one value has no variance."""
+"""Shortest segment: one value has no variance."""
 PENALTY_FACTOR = 15.0
-"""Times ln n for each segment. Source: Barrett et al. (2017), section 4.3; warmup_stats."""
+"""Penalty of a segment, times ln n. Source: Barrett et al. (2017), section 4.3; warmup_stats."""
 
 
 def find_changepoints(
     values: NDArray[np.float64], *, floor: float, strictness: float = 1.0
 ) -> list[int]:
-    """The ends of the segments of a series; the last one is its length.
+    """Ends of the segments of a series; the last one is its length.
 
     Args:
         values: Shape (n,), n >= 2, in order of time.
@@ -55,7 +55,7 @@ def find_changepoints(
 def _best_cuts(
     values: NDArray[np.float64], least_variance: float, penalty: float
 ) -> tuple[float, NDArray[np.int64]]:
-    """The least cost of the whole, and where the last segment before each end begins."""
+    """Least cost of the whole, and where the last segment before each end begins."""
     count = int(values.size)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])

@@ -1,12 +1,12 @@
-"""How many independent queries a series is worth.
+"""Number of independent queries that a series is worth.
 
 Theory of operation. The variance of a mean over n dependent values is that over n / tau
 independent ones, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum of
 estimated correlations never settles; Geyer's initial positive sequence ends it where the sum of
 two neighbours is not positive any more, which for a reversible process only noise can do.
 
-A long series is first averaged over blocks. That loses nothing: what depends on each other within
-blocks is in the variance of their means, what reaches further is in their correlations:
+A long series is first averaged over blocks. That loses nothing: dependence within blocks is in the
+variance of their means, and what reaches further is in their correlations:
 tau = (block size · variance of block means / variance of values) · (tau of block means).
 
 A tau that independence would also give is not believed; then n values are worth n.
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 MAX_POINTS = 2**16
 """Points whose correlations are computed; the Fourier transforms take 5 ms."""
 STANDARD_ERRORS = 2.0
-"""A tau that is nearer to 1 than this may be chance."""
+"""Distance of tau from 1 that may be chance."""
 
 
 def effective_count(values: NDArray[np.float64]) -> float:
-    """How many independent values a series is worth, at most its length.
+    """Number of independent values that a series is worth, at most its length.
 
     Args:
         values: Shape (n,), in order of time; for a percentile the indicator "at or below it".
@@ -63,7 +63,7 @@ def autocorrelations(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def integrated_time(correlations: NDArray[np.float64]) -> tuple[float, int]:
-    """The integrated autocorrelation time, and the last lag that counts.
+    """Integrated autocorrelation time, and the last lag that counts.
 
     Source: Geyer (1992): -1 + 2 · sum of the pairs (r_2k + r_2k+1) before the first that is
     not positive.

@@ -1,4 +1,4 @@
-"""Early stopping: which order statistic may stand for a percentile after so many queries.
+"""Early stopping: the order statistic that may stand for a percentile after a number of queries.
 
 A short run may report a percentile if it reports a pessimistic one. With n queries of which t
 are slower than the number that is reported, the number is an upper bound on the p-th percentile
@@ -7,12 +7,12 @@ at 99 % confidence when
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
 and the largest t that satisfies it is the one that counts. The number reported is then one order
-statistic above that bound, and at least one query must be slower: so MLPerf's load generator does
-it, and so the numbers here are its numbers.
+statistic above that bound, and at least one query must be slower, as MLPerf's load generator does
+it: the numbers here are its numbers.
 
 It scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
-The probability falls with the count of fast queries and rises with t, so for a given n the answer
-is one bisection over t: 22 evaluations for four million queries.
+The probability falls with the count of fast queries and rises with t, so for a given n one
+bisection over t is enough: 22 evaluations for four million queries.
 
 LoadGen sums a series where scipy evaluates the same function; they agree to about 1e-9 of 0.01,
 while neighbouring t lie 1e-3 and more apart, so they choose the same t but for one n in millions.
@@ -37,7 +37,7 @@ DOUBT = 1 - 0.99
 
 
 def estimate(ordered: NDArray[np.int64], p: float) -> int | None:
-    """The early-stopping estimate of a percentile; None below `min_query_count(p)` queries.
+    """Early-stopping estimate of a percentile; None below `min_query_count(p)` queries.
 
     For single_stream, `ordered` holds latencies of samples, for multi_stream those of queries.
 
@@ -53,12 +53,12 @@ def estimate(ordered: NDArray[np.int64], p: float) -> int | None:
 
 
 def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
-    """Whether a server run with so many late queries keeps its latency limit.
+    """Whether a server run with this number of late queries keeps its latency limit.
 
     Args:
         query_count: Queries of the run.
-        over_latency_count: Those that took longer than the limit, counted from scheduled times.
-        p: The part of all queries that must be in time, ratio in (0, 1).
+        over_latency_count: Queries that took longer than the limit, counted from scheduled times.
+        p: Part of all queries that must be in time, ratio in (0, 1).
 
     Raises:
         UsageError: p is not inside (0, 1), or more queries are late than there are.
@@ -70,7 +70,7 @@ def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
 
 
 def min_query_count(p: float) -> int:
-    """The smallest number of queries that has an estimate: 64 for p90, 662 for p99.
+    """Smallest number of queries that has an estimate: 64 for p90, 662 for p99.
 
     Raises:
         UsageError: p is not inside (0, 1).
@@ -79,7 +79,7 @@ def min_query_count(p: float) -> int:
 
 
 def min_under_latency_count(over_latency_count: int, p: float) -> int:
-    """The smallest number of fast queries that makes up for so many slow ones.
+    """Smallest number of fast queries that makes up for this number of slow ones.
 
     Raises:
         UsageError: p is not inside (0, 1), or the count is negative.
@@ -98,7 +98,7 @@ def min_under_latency_count(over_latency_count: int, p: float) -> int:
 
 
 def allowed_over_latency_count(query_count: int, p: float) -> int | None:
-    """How many queries may be slower, at least one; None where there are too few queries.
+    """Number of queries that may be slower, at least one; None where there are too few queries.
 
     Raises:
         UsageError: p is not inside (0, 1).
@@ -117,7 +117,7 @@ def _passes(under_count: int, over_count: int, p: float) -> bool:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest number in low…high from which on a condition holds; it holds at `high`."""
+    """Smallest number in low…high from which on a condition holds; it holds at `high`."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

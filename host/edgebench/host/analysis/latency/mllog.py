@@ -1,4 +1,4 @@
-"""The detail log of MLPerf's LoadGen.
+"""Detail log of MLPerf's LoadGen.
 
 Each line is `:::MLLOG` and a JSON object with `key` and `value`. Keys may repeat; the results are
 written last and once. Times in the log are the library's own and are not used.
@@ -18,7 +18,7 @@ PREFIX = ":::MLLOG"
 
 
 def read_result(log: str) -> LoadgenResult | None:
-    """The result that a detail log ends with; None when LoadGen was stopped before its end.
+    """Result that a detail log ends with; None when LoadGen was stopped before its end.
 
     Raises:
         MeasurementError: a line is damaged.

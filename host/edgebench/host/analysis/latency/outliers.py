@@ -1,4 +1,4 @@
-"""Which latencies stick out. They are labelled, counted and kept: nothing is ever dropped.
+"""Outliers among latencies. They are labelled, counted and kept: nothing is ever dropped.
 
 Fences are the usual ones of a box plot; the score is the distance from the median in units of
 the median absolute deviation, which a few outliers cannot move.
@@ -25,7 +25,7 @@ Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 def label_outliers(latency_ns: Values) -> Outliers:
-    """Count what sticks out.
+    """Count the outliers.
 
     Args:
         latency_ns: Shape (n,), n >= 1, in any order.
@@ -38,10 +38,8 @@ def label_outliers(latency_ns: Values) -> Outliers:
     first, median, third = (float(q) for q in np.quantile(latency_ns, (0.25, 0.5, 0.75)))
     mild = _fences(first, third, MILD_RANGES)
     severe = _fences(first, third, SEVERE_RANGES)
-    low, high = (int(np.count_nonzero(beyond)) for beyond in _beyond(latency_ns, mild))
-    low_severe, high_severe = (
-        int(np.count_nonzero(beyond)) for beyond in _beyond(latency_ns, severe)
-    )
+    low, high = _counts_beyond(latency_ns, mild)
+    low_severe, high_severe = _counts_beyond(latency_ns, severe)
     scores = modified_scores(latency_ns, median)
     return Outliers(
         count=int(latency_ns.size),
@@ -74,7 +72,5 @@ def _fences(first: float, third: float, ranges: float) -> tuple[float, float]:
     return first - reach, third + reach
 
 
-def _beyond(
-    values: Values, fences: tuple[float, float]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return values < fences[0], values > fences[1]
+def _counts_beyond(values: Values, fences: tuple[float, float]) -> tuple[int, int]:
+    return int(np.count_nonzero(values < fences[0])), int(np.count_nonzero(values > fences[1]))

@@ -1,4 +1,4 @@
-"""The query trace, and what a scenario means by the latency of a query."""
+"""Query trace, and what a scenario means by the latency of a query."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Nanoseconds = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """One row an inference, in issue order, warm-up first; all columns have shape (n,).
+    """One row per inference, in issue order, warm-up first; all columns have shape (n,).
 
     Attributes:
         scheduled_ns: When the inference's query was due, device clock.
-        start_ns: Its inputs are about to be copied in.
-        invoke_start_ns: The inputs are there.
-        invoke_end_ns: The model has answered.
-        end_ns: The outputs are copied out.
-        sample: Which of the prepared inputs it was.
-        warmup_count: The first so many rows were issued as warm-up.
+        start_ns: When its inputs were about to be copied in.
+        invoke_start_ns: When the inputs were there.
+        invoke_end_ns: When the model returned.
+        end_ns: When the outputs were copied out.
+        sample: Index of the prepared input.
+        warmup_count: Number of rows, from the first, that were issued as warm-up.
     """
 
     scheduled_ns: Nanoseconds
@@ -40,11 +40,11 @@ class Queries:
 
     @property
     def invoke_ns(self) -> Nanoseconds:
-        """Time of each invocation, shape (n,), warm-up included."""
+        """Duration of each invocation, shape (n,), warm-up included."""
         return self.invoke_end_ns - self.invoke_start_ns
 
     def check(self) -> None:
-        """Raise when the trace cannot be true.
+        """Refuse a trace that cannot be true.
 
         Raises:
             MeasurementError: a span ends before it starts, or inferences overlap.
@@ -63,8 +63,8 @@ class Queries:
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).
 
-        Single stream and server: from the moment it was due to its outputs. Multi-stream: until
-        the last of its samples. Offline: None, there is only one query.
+        Single-stream and server: from when it was due to its outputs. Multi-stream: until the last
+        of its samples. Offline: None, there is only one query.
 
         Source: mlcommons/inference, loadgen/README.md, table of scenarios.
         """

@@ -1,15 +1,17 @@
 """Latency summaries with intervals.
 
 Percentiles are order statistics without interpolation, so every number that is reported was
-really measured. Where so many queries have no two-sided 95 % interval, the percentile is None.
+really measured. Where there are too few queries for a two-sided 95 % interval, the percentile is
+None.
 
 Intervals are exact for independent queries. Queries are hardly ever independent: a clock that
 changes, or another process that runs for a moment, slows many in a row, and a hundred thousand of
-them may say no more of the median than five hundred would. So each interval takes the ranks that
-as many independent queries would have, at the same quantiles; it is the exact one where there is
-no sign of dependence, and None where the queries are worth too few. That their worth is estimated
-makes intervals too narrow where it barely suffices: with an autocorrelation of 0.9 and 500
-queries the interval of p90 covers 92 %, where there are more 95 %.
+them may say no more about the median than five hundred would. So each interval is corrected for
+autocorrelation: it takes the ranks of the effective count of queries, at the same quantiles. It is
+the exact interval where there is no sign of dependence, and None where the effective count is too
+small. The effective count is an estimate, so an interval is too narrow where the count barely
+suffices: with an autocorrelation of 0.9 and 500 queries the interval of p90 covers 92 %; with
+more queries, 95 %.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ LEVEL = 0.95
 
 
 def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
-    """The summary of latencies.
+    """Summary of latencies, with an interval for each percentile.
 
     Args:
         latency_ns: Per-query latency, shape (n,), nanoseconds, n >= 1, warm-up excluded.
@@ -37,11 +39,11 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         raise MeasurementError("no query was measured")
     ordered = np.sort(latency_ns)
     values = {name: percentile(ordered, p)[0] for name, p in PERCENTILES.items()}
-    worth = EffectiveCount(
+    effective = EffectiveCount(
         mean=int(effective_count(latency_ns.astype(np.float64))),
-        p50=_worth(latency_ns, ordered, 0.50),
-        p90=_worth(latency_ns, ordered, 0.90),
-        p99=_worth(latency_ns, ordered, 0.99),
+        p50=_effective_count(latency_ns, ordered, 0.50),
+        p90=_effective_count(latency_ns, ordered, 0.90),
+        p99=_effective_count(latency_ns, ordered, 0.99),
     )
     return LatencySummary(
         count=int(ordered.size),
@@ -52,33 +54,33 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         p99=values["p99"],
         p99_9=values["p99_9"],
         max=int(ordered[-1]),
-        p50_ci95=percentile_interval(ordered, 0.50, worth.p50),
-        p90_ci95=percentile_interval(ordered, 0.90, worth.p90),
-        p99_ci95=percentile_interval(ordered, 0.99, worth.p99),
-        mean_ci95=mean_interval(ordered, worth.mean),
-        effective_count=worth,
+        p50_ci95=percentile_interval(ordered, 0.50, effective.p50),
+        p90_ci95=percentile_interval(ordered, 0.90, effective.p90),
+        p99_ci95=percentile_interval(ordered, 0.99, effective.p99),
+        mean_ci95=mean_interval(ordered, effective.mean),
+        effective_count=effective,
     )
 
 
-def _worth(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
-    """How many independent queries say as much of a percentile."""
+def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
+    """Number of independent queries that say as much about a percentile."""
     value = ordered[_index(ordered.size, p)]
-    worth = effective_count((latency_ns <= value).astype(np.float64))
+    count = effective_count((latency_ns <= value).astype(np.float64))
     if np.searchsorted(ordered, value, "right") - np.searchsorted(ordered, value, "left") > 1:
-        # Of many equal values one side may hold nearly everything, and so tell nothing.
-        worth = min(worth, effective_count((latency_ns < value).astype(np.float64)))
-    return int(worth)
+        # With many equal values one side may hold nearly everything, and so tell nothing.
+        count = min(count, effective_count((latency_ns < value).astype(np.float64)))
+    return int(count)
 
 
 def _index(count: int, p: float) -> int:
-    """Where a percentile is, from 0."""
+    """Index of a percentile, from 0."""
     return min(count - 1, int(count * p))
 
 
 def percentile_interval(
     ordered: NDArray[np.int64], p: float, effective: int | None = None
 ) -> Interval | None:
-    """The 95 % interval of a percentile; None where the queries are worth too few.
+    """95 % interval of a percentile; None where the effective count is too small.
 
     With l and u the ranks for m independent queries, the ranks among n are l (n+1)/(m+1), rounded
     down, and the mirror image of that for n + 1 - u: the same expected quantiles, the same ranks
@@ -87,7 +89,7 @@ def percentile_interval(
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: How many independent values they are worth; None: all of them.
+        effective: Number of independent values that they are worth; None: all of them.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
@@ -104,11 +106,11 @@ def percentile_interval(
 def mean_interval(
     values: NDArray[np.int64] | NDArray[np.float64], effective: int | None = None
 ) -> tuple[float, float] | None:
-    """The 95 % interval of the mean by Student's t; None below two independent values.
+    """95 % interval of the mean by Student's t; None below two independent values.
 
     Args:
         values: Shape (n,), in any order.
-        effective: How many independent values they are worth; None: all of them.
+        effective: Number of independent values that they are worth; None: all of them.
     """
     from scipy.special import stdtrit
 

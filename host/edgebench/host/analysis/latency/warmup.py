@@ -5,12 +5,12 @@ Theory of operation, in five steps:
 1. A long series is reduced to at most `MAX_POINTS` blocks, each represented by the mean of its
    middle half. Cutting n points costs n², and what is looked for (a device that warms up or slows
    down) lasts much longer than a block: a warm-up that is shorter than 1/2000 of the run moves no
-   percentile that the run supports. The mean of the middle half is as deaf to spikes as a median
-   for up to a quarter of the block, and unlike a median it does not jump by a whole tick when
+   percentile that the run supports. The mean of the middle half ignores spikes as a median
+   does, up to a quarter of the block, and unlike a median it does not jump by a whole tick when
    the clock is coarse and the share of the two neighbouring ticks changes a little.
 2. Values far from their neighbours are pulled in to a bound, for the search of changepoints only.
    A normal cost would give every spike a segment of its own.
-3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside of the
+3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside the
    segments depend on each other, noise looks like shifts; the search is repeated with a penalty
    that is stricter by the autocorrelation time.
 4. From the end backwards, segments belong to the steady state while their level equals that of
@@ -29,8 +29,9 @@ middle half and the excursions are our own, measured in the tests.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,30 +39,30 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
-"""With fewer queries a quarter of the run is not even a handful."""
+"""Fewest queries that can be classified: a quarter of fewer is not even a handful."""
 MAX_POINTS = 2000
-"""Points that are searched; a cut of so many takes 0.05 s."""
+"""Most points that are searched; that takes 0.05 s."""
 DELTA_RATIO = 0.01
-"""Levels that differ by less are equal."""
+"""Relative difference below which two levels are equal."""
 STEADY_RATIO = 0.25
 """Part of the run, at its end, that has to be steady. Source: warmup_stats, 500 of 2000."""
 LASTING_RATIO = 0.02
-"""Part of the run from which on a segment says something about the device."""
+"""Part of the run that a segment must last to say something about the device."""
 EXCURSIONS_RATIO = 0.10
-"""Part of the steady state that excursions from its level may take in all. On a shared virtual
-machine 5 % called every fourth run of 2 s unsteady that stayed on its level otherwise."""
+"""Part of the steady state that excursions from its level may take in total. On a shared virtual
+machine, 5 % called every fourth run of 2 s unsteady that otherwise stayed on its level."""
 FILTER_WINDOW = 201
-"""Neighbours that say whether a value is far. Source: warmup_stats, 200, here with a centre."""
+"""Neighbourhood that says whether a value is far. Source: warmup_stats, 200, here with a centre."""
 FILTER_RANGES = 3.0
-"""Times P90-P10 from the median is far. Source: warmup_stats, outliers."""
+"""Distance from the median that is far, in P90-P10. Source: warmup_stats, outliers."""
 STANDARD_ERRORS = 3.0
-"""Levels that are nearer than this are not told apart by their noise."""
+"""Distance of two levels that noise alone may explain."""
 MAX_STRICTNESS = 20.0
-"""Autocorrelation time that is believed at most; an AR(1) series with 0.9 has 19."""
+"""Longest autocorrelation time that is believed; an AR(1) series with 0.9 has 19."""
 
 
 class SteadyClass(str, Enum):
-    """What the latencies of a run do."""
+    """Course of a run's latencies."""
 
     FLAT = "flat"
     WARMUP = "warmup"
@@ -83,7 +84,7 @@ class Segment:
 
     @property
     def query_count(self) -> int:
-        """How long it is."""
+        """Length of the segment."""
         return self.end_index - self.start_index
 
 
@@ -94,10 +95,10 @@ class SteadyState:
     steady_class: SteadyClass | None
     """None: too few queries to tell."""
     first_steady_index: int | None
-    """Into the given series; None where there is no steady state or too few queries."""
+    """Index into the given series; None where there is no steady state or too few queries."""
     segments: tuple[Segment, ...]
     block_size: int
-    """Queries behind each point that was searched; indexes are multiples of it."""
+    """Queries per point that was searched; indexes are multiples of it."""
 
 
 def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
@@ -109,29 +110,41 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
     count = int(latency_ns.size)
     if count < MIN_QUERY_COUNT:
         return SteadyState(None, None, (), 1)
-    values, block_size = _reduce(latency_ns)
-    bounded = _pull_in(values)
-    ends = _cut(bounded)
-    segments = _segments(values, ends)
-    tolerances = _tolerances(values, segments, _autocorrelation_time(bounded, ends))
-    first, steady_class = _classify(segments, tolerances)
+    values, block_size = _reduced(latency_ns)
+    bounded = _without_spikes(values)
+    # Finer changes than a third of what counts as a change are not looked for: segments of a
+    # nearly constant series would otherwise be infinitely certain.
+    floor = max(DELTA_RATIO / 3 * float(np.median(bounded)), 1e-9)
+    ends = find_changepoints(bounded, floor=floor)
+    dependence = _autocorrelation_time(bounded, ends)
+    if dependence > 1.0 and len(ends) > 1:
+        ends = find_changepoints(bounded, floor=floor, strictness=dependence)
+        dependence = _autocorrelation_time(bounded, ends)
+    segments = [
+        Segment(start, end, float(_middle_mean(values[np.newaxis, start:end])[0]))
+        for start, end in pairwise([0, *ends])
+    ]
+    first, steady_class = _classify(segments, _tolerances(values, segments, dependence))
     return SteadyState(
         steady_class,
         None if first is None else first * block_size,
-        tuple(_in_queries(part, values.size, block_size, count) for part in segments),
+        tuple(
+            replace(
+                segment,
+                start_index=segment.start_index * block_size,
+                # The last block reaches to the end.
+                end_index=count
+                if segment.end_index == values.size
+                else segment.end_index * block_size,
+            )
+            for segment in segments
+        ),
         block_size,
     )
 
 
-def _in_queries(segment: Segment, points: int, block_size: int, count: int) -> Segment:
-    """A segment of points as one of queries; the last block reaches to the end."""
-    is_last = segment.end_index == points
-    end_index = count if is_last else segment.end_index * block_size
-    return Segment(segment.start_index * block_size, end_index, segment.level_ns)
-
-
-def _reduce(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
-    """At most `MAX_POINTS` values for the series, and the queries behind each.
+def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
+    """At most `MAX_POINTS` values for the series, and the queries per value.
 
     The last block also holds what is left over.
     """
@@ -139,14 +152,13 @@ def _reduce(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
     if size == 1:
         return latency_ns.astype(np.float64), 1
     blocks = latency_ns.size // size
-    whole = latency_ns[: blocks * size].reshape(blocks, size)
-    values = _middle_mean(whole)
+    values = _middle_mean(latency_ns[: blocks * size].reshape(blocks, size))
     values[-1] = _middle_mean(latency_ns[(blocks - 1) * size :][np.newaxis])[0]
     return values, size
 
 
 def _middle_mean(rows: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of the middle half of each row, shape (k, m) to (k,)."""
+    """Mean of the middle half of each row, shape (k, m) to (k,)."""
     length = rows.shape[1]
     low, high = length // 4, length - length // 4
     ordered = np.partition(rows, (low, high - 1), axis=1)
@@ -154,20 +166,8 @@ def _middle_mean(rows: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.fl
     return middle
 
 
-def _cut(bounded: NDArray[np.float64]) -> list[int]:
-    """The ends of the segments of a series without spikes that may be autocorrelated."""
-    # Finer changes than a third of what counts as a change are not looked for: segments of a
-    # nearly constant series would otherwise be infinitely certain.
-    floor = max(DELTA_RATIO / 3 * float(np.median(bounded)), 1e-9)
-    ends = find_changepoints(bounded, floor=floor)
-    strictness = _autocorrelation_time(bounded, ends)
-    if strictness > 1.0 and len(ends) > 1:
-        ends = find_changepoints(bounded, floor=floor, strictness=strictness)
-    return ends
-
-
-def _pull_in(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The series with every value not farther from its neighbourhood than a bound."""
+def _without_spikes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The series with every value within a bound of its neighbourhood."""
     half = min(FILTER_WINDOW // 2, values.size - 1)
     padded = np.pad(values, half, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
@@ -177,40 +177,35 @@ def _pull_in(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float:
-    """How many values are worth one independent value, by the typical segment.
+    """Number of values that are worth one independent value, by the typical segment.
 
     The median over the segments, weighted by their length, so that a ramp that was cut into
     steps does not speak for the rest. 1.0 where no correlation is certain.
 
     Source: AR(1): n_eff = n (1 - r) / (1 + r); |r| < 2 / sqrt(n) is noise (Bartlett 1946).
     """
-    found: list[tuple[float, int]] = []
-    for start, end in zip([0, *ends], ends, strict=False):
+    by_segment: list[tuple[float, int]] = []
+    for start, end in pairwise([0, *ends]):
         if end - start >= MIN_QUERY_COUNT:
             deviations = values[start:end] - values[start:end].mean()
             power = float(deviations @ deviations)
             lagged = float(deviations[1:] @ deviations[:-1])
             r = lagged / power if power > 0 else 0.0
-            found.append((r if r > 2 / (end - start) ** 0.5 else 0.0, end - start))
-    if not found:
+            by_segment.append((r if r > 2 / (end - start) ** 0.5 else 0.0, end - start))
+    if not by_segment:
         return 1.0
-    found.sort()
-    weights = np.cumsum([weight for _, weight in found])
-    r = found[int(np.searchsorted(weights, weights[-1] / 2))][0]
+    by_segment.sort()
+    weights = np.cumsum([weight for _, weight in by_segment])
+    r = by_segment[int(np.searchsorted(weights, weights[-1] / 2))][0]
     return min((1 + r) / max(1 - r, 1e-9), MAX_STRICTNESS)
 
 
-def _segments(values: NDArray[np.float64], ends: list[int]) -> list[Segment]:
-    return [
-        Segment(start, end, float(_middle_mean(values[np.newaxis, start:end])[0]))
-        for start, end in zip([0, *ends], ends, strict=False)
-    ]
+def _tolerances(
+    values: NDArray[np.float64], segments: list[Segment], dependence: float
+) -> list[float]:
+    """Error of each segment's level by noise alone, 3 standard errors.
 
-
-def _tolerances(values: NDArray[np.float64], segments: list[Segment], time: float) -> list[float]:
-    """How far each segment's level may be from the truth by noise alone, 3 standard errors.
-
-    `time` is how many values are worth one independent value.
+    `dependence` is the number of values that are worth one independent value.
 
     Source: standard error of a median of normal values, 1.2533 s / sqrt(n); s from the median
     absolute deviation, 1.4826 MAD.
@@ -220,7 +215,8 @@ def _tolerances(values: NDArray[np.float64], segments: list[Segment], time: floa
     )
     spread = 1.4826 * float(np.median(deviations))
     return [
-        STANDARD_ERRORS * 1.2533 * spread * (time / part.query_count) ** 0.5 for part in segments
+        STANDARD_ERRORS * 1.2533 * spread * (dependence / part.query_count) ** 0.5
+        for part in segments
     ]
 
 
@@ -232,31 +228,27 @@ def _classify(segments: list[Segment], tolerances: list[float]) -> tuple[int | N
     ] or [len(segments) - 1]
     anchor = lasting[-1]
 
-    def equal(one: int, other: int) -> bool:
+    def is_equal(one: int, other: int) -> bool:
         a, b = segments[one], segments[other]
         reach = DELTA_RATIO * min(a.level_ns, b.level_ns)
         noise = math.hypot(tolerances[one], tolerances[other])
         return abs(a.level_ns - b.level_ns) <= reach + noise
 
-    are_equal = [equal(index, anchor) for index in range(len(segments))]
-    first = segments[_first_steady(are_equal, anchor, segments)].start_index
+    are_equal = [is_equal(index, anchor) for index in range(len(segments))]
+    # Backwards from the anchor: excursions that return to its level do not end the steady state.
+    first_segment = anchor
+    excursions = 0
+    for index in range(anchor - 1, -1, -1):
+        span = count - segments[index].start_index
+        if not are_equal[index]:
+            excursions += segments[index].query_count
+        elif excursions <= EXCURSIONS_RATIO * span:
+            first_segment = index
+    first = segments[first_segment].start_index
     away = sum(segments[i].query_count for i in range(anchor, len(segments)) if not are_equal[i])
     if first > (1 - STEADY_RATIO) * count or away > LASTING_RATIO * count:
         return None, SteadyClass.NO_STEADY_STATE
     if first == 0:
         return 0, SteadyClass.FLAT
     fastest = min(lasting, key=lambda index: segments[index].level_ns)
-    return first, SteadyClass.WARMUP if equal(fastest, anchor) else SteadyClass.SLOWDOWN
-
-
-def _first_steady(are_equal: list[bool], anchor: int, segments: list[Segment]) -> int:
-    """The first segment from which on all are equal to the anchor, but for excursions."""
-    first = anchor
-    away = 0
-    for index in range(anchor - 1, -1, -1):
-        span = segments[-1].end_index - segments[index].start_index
-        if not are_equal[index]:
-            away += segments[index].query_count
-        elif away <= EXCURSIONS_RATIO * span:
-            first = index
-    return first
+    return first, SteadyClass.WARMUP if is_equal(fastest, anchor) else SteadyClass.SLOWDOWN

@@ -120,6 +120,21 @@ def test_phases_have_energies_of_their_own(tmp_path: Path) -> None:
     assert phases["load"].u95_absolute_j is not None
 
 
+def test_phase_that_is_too_short_is_told_from_one_that_was_not_recorded(tmp_path: Path) -> None:
+    """A phase outside of the recording is said to be too short for the meter."""
+    time_ns = np.arange(3.5 * SECOND_NS, 20 * SECOND_NS, SECOND_NS // 1000).astype(np.int64)
+    power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS))
+    found = numbers_of(found_in(power, timed=queries(0.005, 2000), first_row=1))
+    phases = given(found.phases)
+    assert {name: phase.is_too_short for name, phase in phases.items()} == {
+        "load": False,
+        "warmup": True,
+        "steady": False,
+    }
+    assert "before what the meter recorded" in given(phases["load"].refused)
+    assert "window of 5 ms is too short" in given(phases["warmup"].refused)
+
+
 def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) -> None:
     """The uncertainty of net is that of gross, or the comparative one has the meter's gain."""
     found = numbers_of(found_in(trace(tmp_path)))

@@ -26,7 +26,7 @@ from edgebench.host.analysis.energy.sync.alignment import (
 )
 from edgebench.host.analysis.energy.sync.edges import align_edges
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT, align_code
-from edgebench.host.result.energy import SyncAttempt, SyncMethod
+from edgebench.host.result.energy import EnergySync, SyncAttempt, SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
@@ -47,11 +47,22 @@ class Sync:
     wanted: SyncMethod | None = None
 
     @property
-    def refusal(self) -> str:
-        """Why there is no alignment."""
-        asked = [one for one in self.tried if self.wanted in (None, one.method)]
-        reasons = [f"{one.method.value}: {one.reason}" for one in asked if one.reason]
-        return "; ".join(reasons) or "no way to lay the meter's clock over the device's"
+    def result(self) -> EnergySync:
+        """What the run keeps of it."""
+        best = self.best
+        if best is None:
+            return EnergySync(asked=self.wanted, tried=self.tried)
+        return EnergySync(
+            method=best.method,
+            asked=self.wanted,
+            error_ns=best.error_ns,
+            residual_ns=best.residual_ns,
+            mark_count=best.mark_count,
+            slope_ppm=best.line.slope * 1e6,
+            reference_ns=best.line.reference_ns,
+            offset_ns=best.line.offset_ns,
+            tried=self.tried,
+        )
 
 
 @dataclass(frozen=True, slots=True)

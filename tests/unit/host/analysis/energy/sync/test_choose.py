@@ -151,7 +151,7 @@ def test_least_error_wins_and_only_what_is_wanted(
         assert wanted in {one.method for one in found.tried}
     if not good:
         assert found.best is None
-        assert found.refusal
+        assert found.result.refusal
         return
     assert found.best is not None
     assert found.best.error_ns == min(good.values())
@@ -270,7 +270,7 @@ def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> 
     trace = Trace(SERIAL, arrival=arrival())
     found = find_sync(trace, CHANNEL, SyncFacts(), Clocks(None, False, SPAN_NS), wanted)
     assert found.best is None
-    assert found.refusal == reason
+    assert found.result.refusal == reason
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -413,9 +413,8 @@ def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
     path, untouched = directory / "raw" / "host.json", (directory / RUN_FILE).read_text()
     facts = json.loads(path.read_text())
     places = [place for place, _ in leaves(facts)]
-    assert len(places) == 10
-    # Without a meter, it does not matter what else was asked of one.
-    for place in [place for place in places if place not in {("sync",), ("battery_capacity_j",)}]:
+    assert len(places) == 8
+    for place in places:
         path.write_text(json.dumps(with_change(facts, place)))
         with_new_digests(directory)
         assert is_noticed(judged), place
@@ -546,7 +545,6 @@ def test_missing_power_of_a_metered_run_is_noticed(metered: Store) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "key"),
     [
-        ("meter", None, "metrics.energy"),
         ("sync", "arrival", "metrics.energy.sync.method"),
         ("sync", "coded_load", "metrics.energy.sync.asked"),
         ("sync", "edge", "metrics.energy.refused"),
@@ -558,15 +556,27 @@ def test_changed_question_changes_the_energy(
     metered: Store, name: str, value: object, key: str
 ) -> None:
     """What was asked of the meter is edited, the digests are written anew, and nobody notices."""
-    path = metered.directory(RUN_ID) / "raw" / "host.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    ask_otherwise(metered, {name: value})
     assert any(found.startswith(key) for found in noticed_keys(metered))
+
+
+def ask_otherwise(metered: Store, changes: dict[str, object]) -> None:
+    """Edit what was asked of the meter."""
+    path = metered.directory(RUN_ID) / "raw" / "host.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | {"energy": facts["energy"] | changes}))
+
+
+def test_energy_that_nobody_asked_for_is_noticed(metered: Store) -> None:
+    """That a meter was asked for is edited away, and its energy stays."""
+    path = metered.directory(RUN_ID) / "raw" / "host.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"energy": None}))
+    assert any(found.startswith("metrics.energy") for found in noticed_keys(metered))
 
 
 def test_unknown_way_to_synchronise_is_one_line(metered: Store) -> None:
     """A host.json of a newer edgebench ends in a traceback."""
-    path = metered.directory(RUN_ID) / "raw" / "host.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"sync": "telepathy"}))
+    ask_otherwise(metered, {"sync": "telepathy"})
     with pytest.raises(RunDamaged, match="host facts of the run are not readable"):
         verify(metered, RUN_ID)
 

@@ -1,0 +1,136 @@
+"""The table of metrics names places that the types have, and numbers that they hold."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.keys import key_of
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.metrics import (
+    BY_SHORT_NAME,
+    METRICS,
+    Metric,
+    NoSuchPath,
+    headline,
+    headline_latency,
+    value_at,
+)
+from edgebench.host.result.run import Metrics
+from edgebench.host.store.index import Row
+from edgebench.protocol.spec import SCENARIOS, Scenario
+
+OTHER_UNITS = {
+    "agreement.fraction_equal": "fraction",
+    "energy.inferences_per_s_per_w": "per_s_per_w",
+}
+"""Names that say a ratio, and inferences per joule, in other words."""
+RUN = analyse_run(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+
+
+def kinds_of(hint: Any) -> set[Any]:
+    """The types that a hint allows, but for None."""
+    if get_origin(hint) in (Union, UnionType):
+        return set().union(*(kinds_of(one) for one in get_args(hint))) - {type(None)}
+    return {hint}
+
+
+def kinds_at(path: str) -> set[Any]:
+    """The types that may stand at a path of keys below `metrics`."""
+    found: set[Any] = {Metrics}
+    for key in path.split("."):
+        (owner,) = found
+        assert is_dataclass(owner), f"{path}: {owner} has no keys"
+        names = {key_of(one.metadata, one.name): one.name for one in fields(owner)}
+        assert key in names, f"{path}: there are {', '.join(names)}"
+        found = kinds_of(get_type_hints(owner)[names[key]])
+    return found
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
+def test_metric_is_a_number_of_the_result(metric: Metric) -> None:
+    """A field is renamed, and the metric of that name is none in every run."""
+    kinds = kinds_at(metric.path)
+    assert kinds
+    assert kinds <= {int, float}
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
+def test_unit_of_a_metric_is_the_one_of_its_name(metric: Metric) -> None:
+    """Nanoseconds are printed as bytes, or as a plain number."""
+    unit = OTHER_UNITS.get(metric.path, metric.quantity.value)
+    assert not unit or f"_{unit}_" in f"_{metric.path.replace('.', '_')}_"
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
+def test_interval_of_a_metric_is_beside_it(metric: Metric) -> None:
+    """An interval is renamed, and the numbers are printed without one."""
+    place, _, name = metric.path.rpartition(".")
+    (owner,) = kinds_at(place) if place else {Metrics}
+    has_interval = f"{name}_ci95" in {one.name for one in fields(owner)}
+    is_estimated = owner is LatencySummary and name in {"mean", "p50", "p90", "p99"}
+    assert has_interval is is_estimated
+
+
+def test_columns_are_those_of_the_list_of_runs() -> None:
+    """A column is misspelt, and the first listing ends in a traceback."""
+    columns = [metric.column for metric in METRICS.values() if metric.column]
+    assert len(set(columns)) == len(columns)
+    hints = get_type_hints(Row)
+    for metric in METRICS.values():
+        if metric.column:
+            assert kinds_of(hints[metric.column]) == kinds_at(metric.path), metric.path
+
+
+def test_names_of_metrics_are_unique() -> None:
+    """A short name hides a metric, or means two of them."""
+    shorts = [metric.short for metric in METRICS.values() if metric.short]
+    assert len(set(shorts)) == len(shorts) == len(BY_SHORT_NAME)
+    assert not set(shorts) & METRICS.keys()
+    assert all(METRICS[path].path == path for path in METRICS)
+
+
+@pytest.mark.parametrize("scenario", Scenario)
+def test_scenario_is_about_numbers_that_there_are(scenario: Scenario) -> None:
+    """A scenario's headline is misspelt, and its runs are shown by another one."""
+    traits = SCENARIOS[scenario]
+    assert kinds_at(traits.headline) == {LatencySummary}
+    assert traits.compared in METRICS
+
+
+def test_headline_of_a_run_is_the_one_of_its_scenario() -> None:
+    """A run is judged by a number that it is not about."""
+    assert headline(RUN).path == "latency_ns.p50"
+    assert headline_latency(RUN) == RUN.metrics.latency_ns
+    metric = METRICS["latency_ns.p50"]
+    latency = RUN.metrics.latency_ns
+    assert latency is not None
+    assert metric.value(RUN) == latency.p50
+    assert metric.interval(RUN) == latency.p50_ci95
+    assert METRICS["energy.gross_j_per_inference"].value(RUN) is None
+    assert METRICS["energy.gross_j_per_inference"].interval(RUN) is None
+
+
+@pytest.mark.parametrize("path", ["", "latency_ns.p42", "latency_ns.p50.x", "latency", "import_"])
+def test_path_that_is_not_there_is_told(path: str) -> None:
+    """A mistyped metric is one that was not measured."""
+    with pytest.raises(NoSuchPath):
+        value_at(RUN.metrics, path)
+
+
+def test_path_goes_by_the_keys_of_the_document() -> None:
+    """A key that is no name in Python is not found, or is found by the name of its attribute."""
+    assert value_at(RUN.metrics, "cold_start_ns.import") == RUN.metrics.cold_start_ns.import_
+    with pytest.raises(NoSuchPath):
+        value_at(RUN.metrics, "cold_start_ns.import_")
+    assert value_at(RUN.metrics, "energy.gross_j_per_inference") is None, "nobody measured it"

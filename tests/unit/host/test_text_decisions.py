@@ -1,0 +1,154 @@
+"""Nothing in the host decides by looking into a sentence: errors and findings carry fields.
+
+A sentence is written for people, and may be worded anew on any day. The sources are read for
+questions that are asked of one: `in str(error)`, `.detail in`, `startswith` on a reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import edgebench.host
+
+ROOTS = [Path(root) for root in edgebench.host.__path__]
+SENTENCES = {
+    *("reason", "detail", "refused", "net_refused", "trouble", "damage", "why", "said"),
+    *("message", "error", "problem", "invalid_reason"),
+}
+"""Names of attributes and variables that hold a sentence."""
+ERRORS = {"error", "exc", "exception", "cause", "caught"}
+QUESTIONS = {
+    *("startswith", "endswith", "find", "rfind", "index", "rindex", "count", "partition"),
+    *("rpartition", "removeprefix", "removesuffix", "isdigit"),
+}
+"""Methods of a text that tell something of it."""
+PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}
+ALLOWED = {
+    # Older versions of run.json told it in words only.
+    "result/migrations.py: 'too short' in (phase.get('refused') or '')",
+    "result/migrations.py: text in refused",
+    # OpenSSL's own name of what happened, which is a constant.
+    "transports/link.py: 'ALERT' in (exc.reason or '')",
+    # The last line of another program's log, which the system worded.
+    "devices/deploy.py: 'address already in use' in report.error.lower()",
+}
+"""Texts that are no sentences of ours; this list may only become shorter."""
+
+
+def is_sentence(node: ast.AST) -> bool:
+    """Whether an expression is, or is made of, words for people."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Attribute(attr=name) if name in SENTENCES:
+                return True
+            case ast.Name(id=name) if name in SENTENCES - ERRORS:
+                return True
+            case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id=name)]) if (
+                name in ERRORS
+            ):
+                return True
+            case ast.Attribute(value=ast.Name(id=name), attr="args") if name in ERRORS:
+                return True
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=key), *_]) if (
+                key in SENTENCES
+            ):
+                return True
+            case ast.Subscript(slice=ast.Constant(value=key)) if key in SENTENCES:
+                return True
+            case _:
+                pass
+    return False
+
+
+def decisions_in(tree: ast.AST) -> Iterator[str]:
+    """Questions that are asked of a sentence, as the source has them."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(ops=ops, comparators=comparators) if any(
+                isinstance(op, (ast.In, ast.NotIn)) and is_sentence(other)
+                for op, other in zip(ops, comparators, strict=True)
+            ):
+                yield ast.unparse(node)
+            case ast.Compare(left=left, ops=ops, comparators=comparators) if any(
+                isinstance(op, (ast.Eq, ast.NotEq)) and is_words(other)
+                for op, other in zip(ops, comparators, strict=True)
+            ) and is_sentence(left):
+                yield ast.unparse(node)
+            case ast.Call(func=ast.Attribute(value=text, attr=name)) if (
+                name in QUESTIONS and is_sentence(text)
+            ):
+                yield ast.unparse(node)
+            case ast.Call(func=ast.Attribute(attr=name), args=args) if name in PATTERNS and any(
+                map(is_sentence, args)
+            ):
+                yield ast.unparse(node)
+            case _:
+                pass
+
+
+def is_words(node: ast.expr) -> bool:
+    """Whether this is a text of more than one word; a single one is a name."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return " " in text
+        case ast.JoinedStr():
+            return True
+        case _:
+            return False
+
+
+def found() -> set[str]:
+    """Every decision by a sentence in the host."""
+    return {
+        f"{path.relative_to(root).as_posix()}: {decision}"
+        for root in ROOTS
+        for path in root.rglob("*.py")
+        for decision in decisions_in(ast.parse(path.read_text()))
+    }
+
+
+def test_nothing_decides_by_looking_into_a_sentence() -> None:
+    """A comma is moved in a sentence, and another hint is printed, or a run is judged otherwise."""
+    assert found() - ALLOWED == set()
+    assert ALLOWED - found() == set(), "is no longer there: the list may be shorter"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if 'no permission' in str(error): pass",
+        "hint = any(word in str(exc).lower() for word in ('exist', ' already: '))",
+        "x = rule.detail in reason",
+        "x = 'too short' in phase['refused']",
+        "x = 'too short' not in phase.refused",
+        "x = loss.trouble.startswith(DAMAGED)",
+        "x = 'gone' in exc.args[0]",
+        "x = re.search('no space', finding.detail)",
+        "x = finding.reason == 'the device is gone'",
+        "x = energy.get('refused', '').endswith('gone')",
+    ],
+)
+def test_decision_by_text_is_seen(source: str) -> None:
+    """The test is blind, and finds nothing where there is something."""
+    assert list(decisions_in(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = isinstance(error, NoSuchMeter) and error.permission is not None",
+        "x = SENTENCES[finding.id][finding.reason or '']",
+        "x = f'refused: {energy.refused}'",
+        "x = ' '.join(str(exc).split())[:200]",
+        "x = energy.refused is None",
+        "x = error.errno in FULL",
+        "x = one.reason == 'too_few'",
+    ],
+)
+def test_what_is_no_decision_by_text_is_let_through(source: str) -> None:
+    """Whoever prints a reason has to argue with a test."""
+    assert not list(decisions_in(ast.parse(source)))
