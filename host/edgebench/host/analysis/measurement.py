@@ -38,7 +38,7 @@ class Traces:
     queries: Queries
     outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
     labels: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
-    """`y`, and `x` where the metric needs it."""
+    """Labels of the data set as `y`, and its samples as `x` where the metric needs them."""
     facts: HostFacts = field(default_factory=HostFacts)
     loadgen_log: str | None = None
     """LoadGen's detail log, when it issued the queries."""
@@ -71,7 +71,7 @@ class Measurement:
     agreement_error: str | None = None
     loadgen: LoadgenResult | None = None
     throttling: ThermalResult | None = None
-    """None where the run has no timeline of its own."""
+    """Judgement of heat; None where the run has no timeline of its own."""
 
     @property
     def query_count(self) -> int:

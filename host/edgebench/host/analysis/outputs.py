@@ -157,7 +157,10 @@ def _reconstruction_auc(real: Values, labels: NDArray[Any], inputs: NDArray[Any]
 
 
 def _auc_of(score: Values, labels: NDArray[Any]) -> Judged:
-    """Source of value and error: Hanley & McNeil, Radiology 143 (1982), equations 1 and 2."""
+    """Area under the ROC curve, and its interval.
+
+    Source: Hanley & McNeil, Radiology 143 (1982), equations 1 and 2.
+    """
     from scipy.stats import norm, rankdata
 
     is_positive = np.asarray(labels) > 0

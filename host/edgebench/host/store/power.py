@@ -94,7 +94,7 @@ class RowGroup:
     volts_v: float | None = None
     """Mean voltage, where it was measured."""
     shares: tuple[RangeShare, ...] = ()
-    """Empty where the meter has no ranges."""
+    """Shares of the ranges; empty where the meter has none."""
     spike_j: float = 0.0
     """Energy that the driver's own filter removed."""
     between_j: float | None = None

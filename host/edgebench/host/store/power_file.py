@@ -56,7 +56,7 @@ class PowerFile:
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
-        """The recording of a run.
+        """Recording of a run.
 
         Raises:
             RunDamaged: there is none, or it is not readable.

@@ -73,7 +73,7 @@ class ComparisonOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a comparison is judged.
+    """Rules by which a comparison is judged.
 
     Raises:
         UsageError: alpha is outside of (0, 0.5), or the margin is not positive.

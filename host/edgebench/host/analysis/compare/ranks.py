@@ -90,7 +90,7 @@ class ShiftTest:
 
 
 def signed_rank_test(differences: Floats) -> ShiftTest:
-    """The test of differences by winsorised signed ranks, shape (m,), m >= 1.
+    """Test of differences by winsorised signed ranks, shape (m,), m >= 1.
 
     Zeros are ranked and have no sign. Source: Pratt (1959).
     """
@@ -117,7 +117,7 @@ def signed_rank_test(differences: Floats) -> ShiftTest:
 
 
 def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
-    """The Mann–Whitney test; the shift is that of `second` against `first`."""
+    """Mann–Whitney test; the shift is that of `second` against `first`."""
     steps = np.sort(np.subtract.outer(second, first).ravel())
     doubled = _doubled_ranks(np.concatenate([first, second]))
     m, n = first.size, second.size

@@ -27,9 +27,9 @@ class PowerLine:
     """Power over time, by nodes."""
 
     time_ns: Nanoseconds
-    """Not descending, shape (n,), n >= 1; two nodes at one time are a step."""
+    """Times of the nodes, not descending, shape (n,), n >= 1; two nodes at one time are a step."""
     power_w: Floats
-    """Shape (n,), no NaN."""
+    """Power at the nodes, shape (n,), no NaN."""
 
     def at(self, time_ns: int) -> float:
         """Power at a time; the later one at a step."""
@@ -43,7 +43,7 @@ class PowerLine:
         return float(self.power_w[one] + passed * (self.power_w[other] - self.power_w[one]))
 
     def cut(self, begin_ns: int, end_ns: int) -> PowerLine:
-        """The part inside a window, with a node at each end of it.
+        """Part inside a window, with a node at each end of it.
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond the line.

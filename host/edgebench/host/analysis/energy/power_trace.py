@@ -12,7 +12,7 @@ from edgebench.meters.base import Header, LossReport
 
 
 class PowerTrace(Protocol):
-    """A recording; times are those of the meter's clock, nanoseconds."""
+    """Recording of power; times are those of the meter's clock, nanoseconds."""
 
     @property
     def header(self) -> Header:

@@ -61,7 +61,7 @@ from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 IDLE_WINDOWS = 2
 """Idle windows that a net energy needs: one alone does not tell how the idle power changed."""
 EDGE_QUERIES = 1000
-"""Inferences whose ends are looked at, at least, where there are more."""
+"""Fewest inferences whose ends are looked at, where there are more."""
 logger = logging.getLogger(__name__)
 
 

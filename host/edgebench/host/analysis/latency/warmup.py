@@ -68,17 +68,17 @@ class SteadyClass(str, Enum):
     WARMUP = "warmup"
     """Another level at first, then the fastest lasting one until the end."""
     SLOWDOWN = "slowdown"
-    """Steady at the end, but slower than it has lastingly been."""
+    """Steady at the end, on a slower level than an earlier lasting one."""
     NO_STEADY_STATE = "no_steady_state"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of queries between two changepoints."""
+    """Stretch of queries between two changepoints."""
 
     start_index: int
     end_index: int
-    """Exclusive."""
+    """Index after the last query."""
     level_ns: float
     """Mean of the middle half: a median that does not jump on coarse clocks."""
 
@@ -90,10 +90,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """The class of a run and where its steady state begins."""
+    """Class of a run, and where its steady state begins."""
 
     steady_class: SteadyClass | None
-    """None: too few queries to tell."""
+    """Class of the run; None: too few queries to tell."""
     first_steady_index: int | None
     """Index into the given series; None where there is no steady state or too few queries."""
     segments: tuple[Segment, ...]
@@ -221,7 +221,7 @@ def _tolerances(
 
 
 def _classify(segments: list[Segment], tolerances: list[float]) -> tuple[int | None, SteadyClass]:
-    """The first steady point, None where there is none, and the class."""
+    """First steady point, None where there is none, and the class."""
     count = segments[-1].end_index
     lasting = [
         index for index, part in enumerate(segments) if part.query_count >= LASTING_RATIO * count

@@ -35,9 +35,9 @@ _SENSORS = {
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
 SAME_CLUSTER_RATIO = 0.1
-"""Favoured cores of one kind differ by a few percent, kinds of cores by more."""
+"""Difference of the highest frequencies within a cluster: cores of one kind differ by less."""
 _CPUS_MAX = 1024
-"""More than a sensor's mask of CPUs, which is a double, can hold."""
+"""Number of CPUs, more than a sensor's mask of them, which is a double, can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Frequency:
     """Frequency under the model, by window."""
 
     freq_hz: Floats | None
-    """Shape (k,); NaN where nothing was read; None where no source can be believed."""
+    """Frequency, shape (k,); NaN where not read; None where no source can be believed."""
     cap_hz: Floats | None
     """Highest frequency that the kernel allowed, shape (k,)."""
     policy: Floats

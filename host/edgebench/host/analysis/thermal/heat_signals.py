@@ -81,7 +81,7 @@ class Signals:
     slower: WindowMask
     """Windows with a higher latency, however short."""
     latency_ns: Floats
-    """Shape (k,); NaN where no inference began."""
+    """Latency, shape (k,); NaN where no inference began."""
     baseline_ns: float
     baseline: WindowMask
     """Windows that the others are compared with."""

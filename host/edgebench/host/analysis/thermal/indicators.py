@@ -43,10 +43,10 @@ class Indication:
     """One thing that the device says."""
 
     cause: str
-    """thermal, undervoltage or overcurrent."""
+    """Cause: thermal, undervoltage or overcurrent."""
     detail: str
     windows: WindowMask
-    """Where it was seen, shape (k,)."""
+    """Windows in which it was seen, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Indications:
     """Everything that the device says, and whether it could have said anything."""
 
     indications: list[Indication]
-    """Ordered by the profile's indicators, then by the count of windows."""
+    """Indications in the profile's order of indicators, then by the count of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
 

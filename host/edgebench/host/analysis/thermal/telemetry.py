@@ -20,19 +20,19 @@ NONSENSE = 1e18
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One sensor over time, without the readings that gave no number."""
+    """Readings of one sensor over time, without those that gave no number."""
 
     time_ns: Nanoseconds
-    """Ascending, shape (n,), device clock."""
+    """Times of the readings, ascending, shape (n,), device clock."""
     value: Floats
-    """Shape (n,), unit by the sensor's suffix."""
+    """Readings, shape (n,), unit by the sensor's suffix."""
 
     def medians(self, edges_ns: Nanoseconds) -> Floats:
         """Median of each window, shape (k,); NaN where a window has no reading."""
         return window_medians(self.time_ns, self.value, edges_ns)
 
     def rates(self, edges_ns: Nanoseconds) -> Floats:
-        """Growth of a counter in each window, 1/s, shape (k,); NaN outside of the trace."""
+        """Growth of a counter in each window, 1/s, shape (k,); NaN outside the trace."""
         at = np.interp(edges_ns, self.time_ns, self.value, left=np.nan, right=np.nan)
         rates: Floats = np.diff(at) / (np.diff(edges_ns) / 1e9)
         return rates

@@ -29,9 +29,9 @@ class Timeline:
     """When each inference began and how long it took, on the device's clock."""
 
     start_ns: Nanoseconds
-    """Ascending, shape (n,), n >= 1."""
+    """Starts, ascending, shape (n,), n >= 1."""
     invoke_ns: Nanoseconds
-    """Shape (n,)."""
+    """Durations, shape (n,)."""
 
     @property
     def end_ns(self) -> int:
@@ -41,10 +41,10 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """A run in equal parts."""
+    """Equal parts of a run."""
 
     edges_ns: Nanoseconds
-    """Ascending, shape (k + 1,), from the first start to the last end."""
+    """Edges, ascending, shape (k + 1,), from the first start to the last end."""
 
     @property
     def count(self) -> int:

@@ -454,7 +454,7 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
         ),
     ],
 )
-def test_window_that_cannot_be_laid_over_the_trace_is_refused(
+def test_window_that_cannot_be_aligned_with_the_trace_is_refused(
     tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     """Energy of some other part of the recording is printed."""

@@ -28,7 +28,7 @@ from edgebench.protocol.record import SyncFacts
 DRIFT_LIMIT = 300e-6
 """Drift of two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
 GUESS_NS = 3e6
-"""Error at the other end of a recording of a rate that was told by arrivals."""
+"""Error of a rate that arrivals tell, at the other end of a recording."""
 NEEDED_RATIO = 0.8
 """Share of the pulses that must be found: a glitch may hide one or two."""
 MIN_FOUND = 4

@@ -1,4 +1,4 @@
-"""Which of several ways to lay the clocks over each other is taken."""
+"""Which of several methods to align the clocks is taken."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COMPLETE = LossReport(received_count=1)
 class Trace:
     """A recording whose clock is `TRUE_NS` ahead; implements `PowerTrace`.
 
-    Whoever lays clocks over each other asks for no window and no peak: these two say so.
+    Whoever aligns clocks asks for no window and no peak: these two say so.
     """
 
     header: Header

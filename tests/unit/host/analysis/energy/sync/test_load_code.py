@@ -1,4 +1,4 @@
-"""The code of work and rest, found again in a made-up power."""
+"""The load code, located in a made-up power."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def trace(
 def test_offset_and_drift_are_found_within_the_stated_error(
     rate_hz: float, chip_ns: int, noise_w: float
 ) -> None:
-    """A meter whose clock is off by seconds and fast is laid over the wrong part of the run."""
+    """A meter whose clock is off by seconds and fast is aligned with the wrong part of the run."""
     truth = ClockLine(0, 1.8e9, 37e-6)
     codes = [played(10 * SECOND_NS, chip_ns, 1), played(70 * SECOND_NS, chip_ns, 2)]
     seen = trace(codes, truth, rate_hz=rate_hz, noise_w=noise_w)
@@ -195,7 +195,7 @@ def test_device_that_played_none_is_told() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_work_that_is_not_the_code_is_not_taken_for_it(count: int) -> None:
-    """Two of a hundred runs on a busy device are laid over the wrong second of the trace."""
+    """Two of a hundred runs on a busy device are aligned with the wrong second of the trace."""
     codes = [played(10 * SECOND_NS), played(18 * SECOND_NS)][:count]
     for seed in range(30):
         chance = np.random.default_rng(seed)
