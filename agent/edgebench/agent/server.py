@@ -145,10 +145,10 @@ class PinnedConnection(CountedConnection):
 def connection_class(trust: Trust) -> type[PinnedConnection]:
     """The class of the connections whose peers this trust decides about."""
 
-    class Connection(PinnedConnection):
+    class TrustedConnection(PinnedConnection):
         _trust = trust
 
-    return Connection
+    return TrustedConnection
 
 
 class LocalConnection(CountedConnection):

@@ -24,7 +24,7 @@ _REFUSALS = {
 
 
 class BulkTransport:
-    """One interface of one device; a `Transport` of whole messages.
+    """One interface of one device; a `ByteStream` of whole messages.
 
     A kernel driver that has the interface is asked to let go, and gets it back.
     """

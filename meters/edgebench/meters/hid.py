@@ -44,7 +44,7 @@ class HidDevice:
 
 
 class HidTransport:
-    """Reads and writes whole reports; a `Transport`."""
+    """Reads and writes whole reports; a `ByteStream`."""
 
     def __init__(self, path: str) -> None:
         try:

@@ -7,7 +7,7 @@ decoder says what came and what is missing, and the timeline keeps the books:
     lose       samples that should have been next
     desync     bytes that are none: nobody knows how many samples they were
     saturate   samples that are beyond the range: their flags
-    miss       samples without a value: their flags
+    count      the same, and samples without a value, by flags that the decoder made
     arrive     everything placed until now had come by this time of the host
     account    the loss report of it all
 """
@@ -25,6 +25,7 @@ from edgebench.meters.base import Flag, Gap, LossReport, Packet, SampleBlock
 
 Places = NDArray[np.int64]
 """Numbers of samples since the recording began, shape (n,)."""
+_SATURATED, _MISSING = np.uint8(Flag.SATURATED), np.uint8(Flag.MISSING)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,15 +47,18 @@ class UniformTimeline:
     gaps: list[Gap] = field(default_factory=list[Gap])
     _arrival: ArrivalRate = field(init=False)
     _period_ns: float = field(init=False)
+    _whole_period_ns: int | None = field(init=False)
+    """Period in whole nanoseconds, for exact times; None where it is none."""
 
     def __post_init__(self) -> None:
         self._arrival = ArrivalRate(self.rate_hz)
         self._period_ns = 1e9 / self.rate_hz
+        self._whole_period_ns = int(self._period_ns) if self._period_ns.is_integer() else None
 
     def time_ns(self, places: Places) -> NDArray[np.int64]:
         """Time of these places on the meter's clock, shape as given."""
-        if self._period_ns.is_integer():
-            return places * int(self._period_ns)
+        if self._whole_period_ns is not None:
+            return places * self._whole_period_ns
         time_ns: NDArray[np.int64] = np.rint(places * self._period_ns).astype(np.int64)
         return time_ns
 
@@ -73,7 +77,7 @@ class UniformTimeline:
             lost: Samples known to be lost before each, shape (count,); None: none.
             cause: Why they are lost.
         """
-        places = self.next_index + np.arange(count)
+        places = np.arange(self.next_index, self.next_index + count)
         if lost is not None and lost.any():
             places += np.cumsum(lost)
             for at in np.flatnonzero(lost > 0):
@@ -101,12 +105,12 @@ class UniformTimeline:
     def saturate(self, is_beyond: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """Flags of samples that are beyond the range where this says so, shape (n,)."""
         self.saturated_count += int(np.count_nonzero(is_beyond))
-        return is_beyond.astype(np.uint8) * np.uint8(Flag.SATURATED)
+        return is_beyond.view(np.uint8) * _SATURATED
 
-    def miss(self, is_missing: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Flags of samples that have no value where this says so, shape (n,)."""
-        self.missing_count += int(np.count_nonzero(is_missing))
-        return is_missing.astype(np.uint8) * np.uint8(Flag.MISSING)
+    def count(self, flags: NDArray[np.uint8]) -> None:
+        """Count samples that are beyond the range, or have no value, by flags that they have."""
+        self.saturated_count += int(np.count_nonzero(flags & _SATURATED))
+        self.missing_count += int(np.count_nonzero(flags & _MISSING))
 
     def arrive(self, rx_ns: int) -> None:
         """Everything up to the next place, what is lost included, had come by this host time."""

@@ -38,7 +38,7 @@ _REFUSALS = {
 """Refusals by what the system says; EAGAIN is another program's lock."""
 
 
-class Transport(Protocol):
+class ByteStream(Protocol):
     """Connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
@@ -62,7 +62,7 @@ class Transport(Protocol):
         ...
 
 
-Connect = Callable[[], Transport]
+Connect = Callable[[], ByteStream]
 
 
 class SerialTransport:
@@ -103,9 +103,9 @@ class SerialTransport:
 
 
 class Dialog:
-    """Transport with an instrument's protocol on top; what it does not override goes through."""
+    """ByteStream with an instrument's protocol on top; what it does not override goes through."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: ByteStream) -> None:
         self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
@@ -122,7 +122,7 @@ class Dialog:
 
 
 def read_until(
-    transport: Transport, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
+    transport: ByteStream, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
 ) -> bytes:
     """Bytes heard before, and those that come until the end is found in them or time is up."""
     deadline_s = time.monotonic() + limit_s
@@ -131,7 +131,7 @@ def read_until(
     return heard
 
 
-def run_dry(transport: Transport, complaint: str, limit_s: float) -> None:
+def run_dry(transport: ByteStream, complaint: str, limit_s: float) -> None:
     """Read what is still on its way, until nothing comes; some instruments never fall silent.
 
     Raises:

@@ -27,7 +27,7 @@ from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading, timed
-from edgebench.meters.transport import Connect, SerialTransport, Transport
+from edgebench.meters.transport import ByteStream, Connect, SerialTransport
 from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -104,8 +104,11 @@ def model_of(record: bytes) -> Um25cModel:
     if number not in MODELS:
         raise TargetError(f"model {number:04x}, which is none of UM24C, UM25C, UM34C")
     model = MODELS[number]
-    sum_of = reduce(xor, (record[place] for place in _SUMMED))
-    if not (record[-1] == sum_of if model.is_summed else record.endswith(_END)):
+    if model.is_summed:
+        is_whole = record[-1] == reduce(xor, (record[place] for place in _SUMMED))
+    else:
+        is_whole = record.endswith(_END)
+    if not is_whole:
         raise TargetError(f"a record of a {model.name} that is damaged")
     return model
 
@@ -115,7 +118,7 @@ def values_of(record: bytes, model: Um25cModel) -> tuple[float, float]:
     return _word(record, 2) * model.volt, _word(record, 4) * model.ampere
 
 
-class Um25c(InstrumentMeter[Transport]):
+class Um25c(InstrumentMeter[ByteStream]):
     """One tester."""
 
     name = "um25c"
@@ -128,7 +131,7 @@ class Um25c(InstrumentMeter[Transport]):
         self._answer_s = answer_s
         self._silent_count = 0
 
-    def _describe(self, connection: Transport) -> Header:
+    def _describe(self, connection: ByteStream) -> Header:
         """Ask twice for a record: before the first its Bluetooth chip may have its own say."""
         try:
             try:
@@ -153,18 +156,18 @@ class Um25c(InstrumentMeter[Transport]):
             uncertainty=_uncertainty(model, self._rate_hz),
         )
 
-    def _record(self, connection: Transport, header: Header, path: Path) -> PolledSession:
+    def _record(self, connection: ByteStream, header: Header, path: Path) -> PolledSession:
         self._silent_count = 0
         return PolledSession(lambda: [timed(lambda: self._answer(connection))], header, path)
 
-    def _answer(self, transport: Transport) -> bytes | None:
+    def _answer(self, transport: ByteStream) -> bytes | None:
         record = self._ask(transport)
         self._silent_count = 0 if record else self._silent_count + 1
         if self._silent_count >= _SILENT_ANSWERS:
             raise TargetError(f"the tester did not answer {_SILENT_ANSWERS} times")
         return record or None
 
-    def _ask(self, transport: Transport) -> bytes:
+    def _ask(self, transport: ByteStream) -> bytes:
         """A whole record, or what came in its place."""
         deadline_s = time.monotonic() + self._answer_s
         while transport.read(0.0):  # an answer that came too late
@@ -217,7 +220,7 @@ def make_meter(options: Options) -> Um25c:
         )
     path = options.finish().address
 
-    def connect() -> Transport:
+    def connect() -> ByteStream:
         if not path:  # Bluetooth's ports look all alike: the user has to know which
             raise UsageError(
                 "its serial port must be named, as in um25c:/dev/rfcomm0; docs/meters.md says how "

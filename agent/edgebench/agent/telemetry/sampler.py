@@ -29,7 +29,7 @@ from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJo
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
-from edgebench.agent.telemetry.trace import TelemetryTrace
+from edgebench.agent.telemetry.trace import TelemetryColumns
 from edgebench.protocol.record import AbsentSensor, TelemetryFacts
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
         cpu_s=_cpu_s() - begin_cpu_s,
         wall_s=time.monotonic() - begin_s,
     )
-    TelemetryTrace.write(directory / TELEMETRY_FILE, traces)
+    TelemetryColumns.write(directory / TELEMETRY_FILE, traces)
     (directory / FACTS_FILE).write_text(json.dumps(asdict(facts)))
     return 0
 
@@ -118,7 +118,7 @@ def open_sources(
 
 def sample(
     sources: list[OpenedSource], facts: TelemetryFacts, job: SamplerJob
-) -> list[TelemetryTrace]:
+) -> list[TelemetryColumns]:
     """Read until standard input ends."""
     latest, observer = LatestValues(facts.sensors), Observer(facts.sensors, job)
     ended = threading.Event()
@@ -126,7 +126,7 @@ def sample(
     fast = [source for source in sources if not source.is_slow]
     for thread in slow:
         thread.start()
-    trace = TelemetryTrace()
+    trace = TelemetryColumns()
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
     for look in count():
@@ -159,7 +159,7 @@ class _SlowSource(threading.Thread):
 
     def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.trace = TelemetryTrace()
+        self.trace = TelemetryColumns()
         self._source = source
         self._latest = latest
         self._ended = ended
@@ -172,7 +172,7 @@ class _SlowSource(threading.Thread):
             self._ended.wait(1 / self._source.rate_hz)
 
 
-def _read(source: OpenedSource, trace: TelemetryTrace, latest: LatestValues) -> None:
+def _read(source: OpenedSource, trace: TelemetryColumns, latest: LatestValues) -> None:
     """Take one reading; a source that fails now may answer the next time."""
     try:
         values: Sequence[float] = source.reader.read()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
-class TelemetryTrace:
+class TelemetryColumns:
     """Readings in the order of time; 24 bytes each."""
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class TelemetryTrace:
         self._value.extend(values)
 
     @staticmethod
-    def write(path: Path, traces: Iterable[TelemetryTrace]) -> None:
+    def write(path: Path, traces: Iterable[TelemetryColumns]) -> None:
         """Write traces as one, in the order of time."""
-        merged = TelemetryTrace()
+        merged = TelemetryColumns()
         for trace in traces:
             count = len(trace)  # the last column to grow: a thread that hung may go on meanwhile
             merged._time_ns += trace._time_ns[:count]

@@ -41,12 +41,15 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     made.add_argument(
-        "--on", action="append", metavar="DEVICE", help="paired device; may be repeated"
+        "--on",
+        action="append",
+        metavar="DEVICE",
+        help="paired device; may be repeated (default: local)",
     )
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("runtime and process").add_argument)
-    _add_length(made.add_argument_group("length").add_argument)
+    _add_length(made.add_argument_group("length of the run").add_argument)
     _add_scenario(made.add_argument_group("scenario").add_argument)
     _add_checks(made.add_argument_group("outputs, operators and temperature").add_argument)
     _add_energy(made.add_argument_group("energy").add_argument)
@@ -55,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_runtime(add: Add) -> None:
-    add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the file)")
+    add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the model)")
     add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
     add("--delegate", metavar="D", help="delegate or execution provider")
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
@@ -85,7 +88,8 @@ def _add_scenario(add: Add) -> None:
     add("--qps", type=real, metavar="N", help=arrivals)
     target = "server: limit on the p99 latency"
     add("--target-latency", type=latency, metavar="50ms", help=target)
-    add("--engine", metavar="E", help="issuer of the queries: native (default) or MLPerf's loadgen")
+    engine = "who issues the queries: native (default), or loadgen, MLPerf's own"
+    add("--engine", metavar="E", help=engine)
     add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 

@@ -1,4 +1,4 @@
-"""How a command fails: a line and a hint for people, and one document for scripts."""
+"""Failures of a command: a line and a hint for people, and one document for scripts."""
 
 from __future__ import annotations
 

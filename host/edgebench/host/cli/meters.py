@@ -25,7 +25,7 @@ _HELP_WIDTH = 78
 _PORTS = (
     "PORT is a serial port as /dev/ttyACM0; default: the only connected meter of this kind.",
     "If it cannot be opened: sudo usermod -aG dialout $USER, and log in again.",
-    "Meters of a device's agent are not tested here: edgebench bench MODEL --meter agent:METER",
+    "Meters of a device's agent record runs only: edgebench bench MODEL --meter agent:METER",
     "More: docs/meters.md",
 )
 

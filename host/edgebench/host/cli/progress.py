@@ -132,7 +132,7 @@ class ProgressWatcher(Watcher):
         self._bar.reset(self._task, total=progress.expected_s, what=self._phase, is_timed=True)
 
     def telemetry(self, telemetry: m.Telemetry) -> None:
-        """How the device is."""
+        """The device reported its temperature and clock."""
         if self._task is not None:
             shown = [self._phase]
             if telemetry.temp_c is not None:
@@ -142,7 +142,7 @@ class ProgressWatcher(Watcher):
             self._bar.update(self._task, what=", ".join(shown))
 
     def pushed(self, done: int, total: int) -> None:
-        """So many bytes of the model are on the device."""
+        """A part of the model is on the device."""
         if self._task is not None:
             what = f"sending {format_bytes(done)} of {format_bytes(total)}"
             self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)

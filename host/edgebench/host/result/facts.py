@@ -21,7 +21,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRequest:
-    """What the user wants of an energy meter."""
+    """Energy that the user wants: its meter, and how it is measured."""
 
     meter: str
     """Meter as the user wrote it; `agent:NAME` for one that the device's agent serves."""
@@ -46,4 +46,4 @@ class HostFacts:
     ambient_c: float | None = None
     """Temperature of the air, stated by the operator."""
     energy: EnergyRequest | None = None
-    """None: no energy was asked for."""
+    """Request for a meter; None where no energy was wanted."""

@@ -22,7 +22,7 @@ from edgebench.meters.hid import HidDevice, HidTransport, choose_device
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
-from edgebench.meters.transport import Dialog, Transport, run_dry
+from edgebench.meters.transport import ByteStream, Dialog, run_dry
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
@@ -53,7 +53,7 @@ _ASSUMED = "assumed: no data sheet of FNIRSI's was at hand"
 class KeepAlive(Dialog):
     """A transport to a tester that would fall silent after a second."""
 
-    def __init__(self, transport: Transport, device: HidDevice) -> None:
+    def __init__(self, transport: ByteStream, device: HidDevice) -> None:
         super().__init__(transport)
         self.device = device
         self._told_s = 0.0
@@ -111,7 +111,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
         self,
         find: Callable[[], HidDevice],
         *,
-        connect: Callable[[str], Transport] = HidTransport,
+        connect: Callable[[str], ByteStream] = HidTransport,
         rate_hz: float = RATE_HZ,
         is_reversed: bool = False,
     ) -> None:
@@ -176,7 +176,7 @@ def make_meter(options: Options) -> Fnirsi:
     return Fnirsi(lambda: choose_device(MODELS, address), rate_hz=rate_hz, is_reversed=is_reversed)
 
 
-def _wake(device: HidDevice, connect: Callable[[str], Transport]) -> KeepAlive:
+def _wake(device: HidDevice, connect: Callable[[str], ByteStream]) -> KeepAlive:
     """Connect to a device, unless it is no tester: a path may be that of any keyboard."""
     if device.vendor and (device.vendor, device.product) not in MODELS:
         raise UsageError(

@@ -112,8 +112,11 @@ class JoulescopeDecoder(UniformDecoder):
         is_missing = ~np.isfinite(power.values)
         is_beyond = np.abs(current_a) >= self.settings.limit_a
         is_beyond |= np.abs(voltage_v) >= self.settings.limit_v
-        flags = self.timeline.miss(is_missing) | self.timeline.saturate(is_beyond)
+        flags = np.zeros(count, np.uint8)
+        flags[is_missing] |= np.uint8(Flag.MISSING)
+        flags[is_beyond] |= np.uint8(Flag.SATURATED)
         flags[is_carried] |= np.uint8(Flag.INTERPOLATED)
+        self.timeline.count(flags)
         first = power.first_tick - self._origin
         ticks = first + power.step * np.arange(count)
         return SampleBlock(

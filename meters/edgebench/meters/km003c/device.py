@@ -240,7 +240,7 @@ def make_meter(options: Options) -> Km003c:
 
 
 def connect(serial: str = "", backend: object = None) -> BulkTransport:
-    """Transport to the only tester, or to the one with this serial number."""
+    """Byte stream to the only tester, or to the one with this serial number."""
     return BulkTransport(
         find_device(MODELS, serial, backend),
         interface=_INTERFACE,

@@ -108,9 +108,8 @@ class Lpm01aDecoder(UniformDecoder):
         begin_ns = self.timeline.time_ns(placed.index)
         power_w = placed.values * (setup.rate_hz if setup.is_energy else supply_v)
         flags = placed.flags
-        is_beyond = power_w > highest_current_a(setup) * supply_v
-        is_beyond |= (flags & np.uint8(Flag.SATURATED)) != 0
-        flags |= self.timeline.saturate(is_beyond)
+        flags[power_w > highest_current_a(setup) * supply_v] |= np.uint8(Flag.SATURATED)
+        self.timeline.count(flags)
         return SampleBlock(
             channel=0,
             index0=int(placed.index[0]),

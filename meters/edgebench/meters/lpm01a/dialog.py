@@ -13,7 +13,12 @@ from __future__ import annotations
 
 import re
 
-from edgebench.meters.transport import Dialog, Transport, read_until, run_dry
+from edgebench.meters.transport import (
+    ByteStream,
+    Dialog,
+    read_until,
+    run_dry,
+)
 from edgebench.protocol.errors import TargetError
 
 ANSWER_S = 3.0
@@ -28,7 +33,7 @@ class Lpm01aRefusal(TargetError):
 class Lpm01aDialog(Dialog):
     """Asks, and keeps what it read behind an answer for the next read."""
 
-    def __init__(self, transport: Transport, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, transport: ByteStream, answer_s: float = ANSWER_S) -> None:
         super().__init__(transport)
         self._answer_s = answer_s
         self._ahead = b""

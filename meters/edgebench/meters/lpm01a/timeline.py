@@ -122,7 +122,8 @@ class StampTimeline:
             begin_ns, end_ns = self.uniform.time_ns(ends).tolist()
             self.uniform.lose_in(Gap(begin_ns, end_ns, missing, cause))
         places = self.uniform.place(count)
-        places[: count if hole_at is None else hole_at] -= missing
+        if missing:
+            places[: count if hole_at is None else hole_at] -= missing
         placed = self._joined(places) if count else None
         self._marks = [(place - count, flag) for place, flag in self._marks if place >= count]
         self._edges = [place - count for place in self._edges if place >= count]

@@ -20,9 +20,9 @@ from edgebench.meters.ppk2.metadata import END, Metadata, parse_metadata
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import (
+    ByteStream,
     Connect,
     SerialTransport,
-    Transport,
     find_port,
     read_until,
     run_dry,
@@ -78,7 +78,7 @@ class Ppk2Setup:
     """Switch the device's supply on for the session, and off again after it."""
 
 
-class Ppk2(InstrumentMeter[Transport]):
+class Ppk2(InstrumentMeter[ByteStream]):
     """One unit."""
 
     name = "ppk2"
@@ -93,7 +93,7 @@ class Ppk2(InstrumentMeter[Transport]):
         does = "gives" if self._setup.is_source else "measures at"
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, f"PPK2 {does}")
 
-    def _describe(self, connection: Transport) -> Header:
+    def _describe(self, connection: ByteStream) -> Header:
         """Stop what streams, and read the calibration."""
         metadata = _ask(connection)
         supply_v = self._setup.supply_v
@@ -135,11 +135,11 @@ class Ppk2(InstrumentMeter[Transport]):
             facts=to_plain(settings),
         )
 
-    def _record(self, connection: Transport, header: Header, path: Path) -> StreamSession:
+    def _record(self, connection: ByteStream, header: Header, path: Path) -> StreamSession:
         start, stop = partial(self._start, connection), partial(self._stop, connection)
         return StreamSession(connection, header, path, start=start, stop=stop)
 
-    def _release(self, connection: Transport) -> None:
+    def _release(self, connection: ByteStream) -> None:
         try:
             if self._is_powered:  # a session could not be ended
                 with suppress(TargetError):  # it is gone, or it does not listen
@@ -149,7 +149,7 @@ class Ppk2(InstrumentMeter[Transport]):
             connection.close()
             self._is_set_up = self._is_powered = False
 
-    def _start(self, transport: Transport) -> None:
+    def _start(self, transport: ByteStream) -> None:
         _drain(transport, "the PPK2")
         setup = self._setup
         if not self._is_set_up:  # once: another mode, even the same, may be seen by a device
@@ -163,7 +163,7 @@ class Ppk2(InstrumentMeter[Transport]):
             transport.write(bytes([_POWER, 1]))
         transport.write(bytes([_START]))
 
-    def _stop(self, transport: Transport) -> None:
+    def _stop(self, transport: ByteStream) -> None:
         try:
             transport.write(bytes([_STOP]))
         finally:
@@ -184,7 +184,7 @@ def make_meter(options: Options) -> Ppk2:
     return Ppk2(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup=setup)
 
 
-def _ask(transport: Transport) -> Metadata:
+def _ask(transport: ByteStream) -> Metadata:
     """The unit's own words, which a stream that still runs must not reach into."""
     answer = b""
     for _ in range(_ATTEMPTS):
@@ -197,7 +197,7 @@ def _ask(transport: Transport) -> Metadata:
     raise TargetError(f"no PPK2 answers: {len(answer)} bytes in {_ANSWER_S:g} s, without an end")
 
 
-def _drain(transport: Transport, who: str) -> None:
+def _drain(transport: ByteStream, who: str) -> None:
     """Read what is on its way; a console or another instrument never falls silent."""
     after = f"{_ANSWER_S:g} s after it was told to stop"
     run_dry(transport, f"{who} still sends {after}", _ANSWER_S)

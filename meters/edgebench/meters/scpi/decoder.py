@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgebench.meters.base import Decoder, Flag, Floats, Header, Packet, SampleBlock
+from edgebench.meters.base import Decoder, Floats, Header, Packet, SampleBlock
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.elog import RECORD_BYTES
 from edgebench.meters.scpi.multimeter import MultimeterDecoder
@@ -36,9 +36,9 @@ class BlockDecoder(UniformDecoder):
         if not len(current_a):
             return []
         flags = flags_of(current_a) | flags_of(voltage_v)
-        current_a[flags != 0] = voltage_v[flags != 0] = np.nan
-        self.timeline.miss((flags & np.uint8(Flag.MISSING)) != 0)
-        self.timeline.saturate((flags & np.uint8(Flag.SATURATED)) != 0)
+        is_flagged = flags != 0
+        current_a[is_flagged] = voltage_v[is_flagged] = np.nan
+        self.timeline.count(flags)
         places = self.timeline.place(len(current_a))
         self.timeline.arrive(packet.last_rx_ns)
         is_averaging = self.settings.kind is AnswerKind.ELOG

@@ -41,7 +41,7 @@ def sync(evidence: Evidence) -> Ruling:
     if found is None:
         return unknown("not_tried")
     if found.method is None or found.error_ns is None:
-        return holds(False, "no_method", facts={"why": energy.refused or ""})
+        return holds(False, "no_method", facts={"why": found.refusal})
     codes = [one for one in found.tried if one.method is SyncMethod.CODED_LOAD]
     is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
     is_blind = found.method is SyncMethod.ARRIVAL and is_unseen

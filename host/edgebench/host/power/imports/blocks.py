@@ -74,7 +74,7 @@ class TableDecoder:
             FileRefused: a value is no number, or time does not ascend.
         """
         self._refuse_several(values)
-        flags = self._flags(values) | self._overflows(values)
+        flags = self._flags(values)
         is_missing = (flags & int(Flag.MISSING)) != 0
         time_ns = self._time_ns(values[self.columns.time.name])
         known = {
@@ -119,20 +119,17 @@ class TableDecoder:
         return known["current"] * self.supply_v
 
     def _flags(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
-        column = self.columns.flags
-        if column is None:
-            return np.zeros(len(values[self.columns.time.name]), np.uint8)
-        raw = values[column.name]
-        is_wrong = ~((raw >= 0) & (raw <= _FLAG_LIMIT) & (raw == np.floor(raw)))
-        self._refuse_first(is_wrong, column, f"flags are whole numbers from 0 to {_FLAG_LIMIT}")
-        return raw.astype(np.uint8)
-
-    def _overflows(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
-        """Flags of values that an instrument wrote for 'out of range' or 'no value'."""
+        """Flags of the table, and of values that an instrument writes for overrange or no value."""
         flags = np.zeros(len(values[self.columns.time.name]), np.uint8)
+        if (column := self.columns.flags) is not None:
+            raw = values[column.name]
+            is_wrong = ~((raw >= 0) & (raw <= _FLAG_LIMIT) & (raw == np.floor(raw)))
+            self._refuse_first(is_wrong, column, f"flags are whole numbers from 0 to {_FLAG_LIMIT}")
+            flags = raw.astype(np.uint8)
         for column in self.columns.electrical.values():
-            raw = values[column.name].astype(np.float64)
-            flags |= np.where(np.isfinite(raw) & (np.abs(raw) > SPECIAL), flags_of(raw), 0)
+            number = values[column.name].astype(np.float64)
+            is_special = np.isfinite(number) & (np.abs(number) > SPECIAL)
+            flags |= np.where(is_special, flags_of(number), 0)
         return flags
 
     def _known(self, column: TableColumn, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
