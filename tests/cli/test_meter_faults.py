@@ -109,7 +109,7 @@ def test_driver_that_fails_hides_no_other(host: Host) -> None:
     assert said.returncode == 0, said.stderr
     listed = json.loads(said.stdout)["meters"]
     reason = "the meter's driver failed: VI_ERROR_SYSTEM of a sort"
-    assert listed["synthetic"] == {"reason": reason}
+    assert listed["synthetic"] == {"reason": reason, "permission": None}
     assert list(listed) == list(DRIVERS)
 
 

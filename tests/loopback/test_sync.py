@@ -82,5 +82,5 @@ def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: 
     energy = document["metrics"]["energy"]
     assert code == 3, said
     assert energy["refused"].startswith("synchronisation: arrival: samples wait ")
-    assert energy["refused"].endswith(" ms on their way, as edge shows")
+    assert energy["refused"].endswith(" ms late, as edge shows")
     assert energy["gross_j_per_inference"] is None

@@ -7,7 +7,7 @@ a stored one was changed.
 from __future__ import annotations
 
 from edgebench.host.analysis.energy.run import find_energy
-from edgebench.host.analysis.energy.windows import Timed
+from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
@@ -104,7 +104,7 @@ def _energy(
         request = EnergyRequest(meter=served)
     if request is None:
         return None
-    timed = Timed(traces.queries, measured.first_row)
+    timed = TimedQueries(traces.queries, measured.first_row)
     return find_energy(record, worker, timed, traces.power, clock, request)
 
 

@@ -103,7 +103,7 @@ class EnergySync:
         """Why there is no alignment."""
         asked = [one for one in self.tried if self.asked in (None, one.method)]
         reasons = [f"{one.method.value}: {one.reason}" for one in asked if one.reason]
-        return "; ".join(reasons) or "no way to lay the meter's clock over the device's"
+        return "; ".join(reasons) or "no way to align the meter's clock with the device's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _KEY = "key"
 
 
@@ -10,6 +12,6 @@ def key(name: str) -> dict[str, str]:
     return {_KEY: name}
 
 
-def key_of(metadata: object, name: str) -> str:
+def key_of(metadata: Mapping[str, str], name: str) -> str:
     """The key under which a field is stored."""
-    return str(metadata.get(_KEY, name)) if hasattr(metadata, "get") else name
+    return metadata.get(_KEY, name)

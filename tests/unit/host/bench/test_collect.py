@@ -161,7 +161,7 @@ def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) 
     store = Store(tmp_path / "store")
     recorder(samples(int(LATENCY_NS.sum()))[:3200])(expect(store))
     document = collected(store, FakeClient(finished()))
-    assert "behind what the meter recorded" in document["metrics"]["energy"]["refused"]
+    assert "beyond what the meter recorded" in document["metrics"]["energy"]["refused"]
     assert verify(store, RUN_ID) == []
 
 

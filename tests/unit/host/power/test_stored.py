@@ -36,7 +36,7 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
     assert [(one.id, one.detail) for one in session.checks if one.is_passed is False] == [
         (
             "parts",
-            "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside of it 9.5 W: the rails have wrong names",
+            "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside it 9.5 W: the rails have wrong names",
         )
     ]
 

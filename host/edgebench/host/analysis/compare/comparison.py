@@ -1,4 +1,4 @@
-"""Is the candidate faster, slower, or the same? Three answers, and one for "cannot tell".
+"""Is the candidate faster, slower, or the same? Three outcomes, and one for "cannot tell".
 
 Theory of operation. The unit of replication is the run: every value here is one run's metric (a
 median latency, a throughput). Queries within a run share its process, its memory layout and its
@@ -15,8 +15,8 @@ ranks for pairs, rank sums for independent runs. The outcome of one comparison:
     the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
     otherwise                                                      → inconclusive
 
-What an instrument may be off by in the ratio widens both intervals, and no number of runs makes it
-less: a change that is significant, but within that, is inconclusive.
+The error of an instrument in the ratio widens both intervals, and no number of runs reduces it: a
+change that is significant, but within that error, is inconclusive.
 
 The margin is taken on the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
 answer. Without a margin nothing can be equivalent.
@@ -49,16 +49,16 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 
 ALPHA = 0.05
 POWER = 0.80
-"""With which a minimum detectable effect is detected."""
+"""Chance that a minimum detectable effect is found."""
 COVERAGE = 2.0
 """k of what the instrument adds to an interval: about 95 %. Source: JCGM 100:2008 (GUM), 6.3.3."""
 
 
 class Design(str, Enum):
-    """How the runs belong together."""
+    """Relation of the runs of both sides."""
 
     PAIRED = "paired"
-    """The i-th runs of both sides were measured side by side, in random order."""
+    """Runs with the same index were measured side by side, in random order."""
     INDEPENDENT = "independent"
 
 
@@ -82,11 +82,11 @@ class Rules:
     design: Design = Design.PAIRED
     better: Better = Better.LOWER
     alpha: float = ALPHA
-    """Of false alarms, over all comparisons that are made together."""
+    """Chance of a false alarm, over all comparisons that are made together."""
     margin_ratio: float | None = None
-    """Changes smaller than this do not matter: 0.03 is 3 %."""
+    """Size of the changes that do not matter: 0.03 is 3 %."""
     instrument_ratio: float = 0.0
-    """Standard uncertainty of the ratio by the instrument, which no number of runs makes less."""
+    """Standard uncertainty of the ratio by the instrument, which no number of runs reduces."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
@@ -97,7 +97,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A candidate against a baseline, with every number behind the outcome."""
+    """Candidate against baseline, with every number behind the outcome."""
 
     rules: Rules
     baseline_count: int
@@ -110,20 +110,20 @@ class Comparison:
     ratio: float
     """Candidate over baseline, Hodges–Lehmann on logarithms."""
     ratio_interval: Bounds | None
-    """At 1 - alpha; None where so few runs have none."""
+    """Interval of the ratio at 1 - alpha; None for too few runs."""
     equivalence_interval: Bounds | None
-    """Of the ratio, at 1 - 2 alpha."""
+    """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
     p_adjusted: float
-    """After Holm, over all comparisons that were made together."""
+    """P value after Holm, over all comparisons that were made together."""
     smallest_p: float
-    """The smallest adjusted p value that this design can have."""
+    """Smallest adjusted p value that this design can have."""
     superiority: float
-    """A12: the chance that a run of the candidate has the higher value."""
+    """A12: chance that a run of the candidate has the higher value."""
     cliffs_delta: float
     minimum_detectable_ratio: float | None
-    """Relative change that this design, spread and instrument detect with 80 %; None for single
-    runs."""
+    """Relative change that is found with 80 % by this design, spread and instrument; None for
+    single runs."""
     outcome: ComparisonOutcome
     reason: str
 
@@ -149,7 +149,7 @@ def compare_many(
 
     Args:
         sides: Baseline and candidate by name, as for `compare`.
-        rules: For all of them, or by name.
+        rules: Rules for all of them, or by name.
 
     Raises:
         MeasurementError: as `compare`.
@@ -185,7 +185,7 @@ def minimum_detectable_effect(
     power: float = POWER,
     instrument: float = 0.0,
 ) -> float:
-    """The smallest true effect that is found with this power, unit of the deviation.
+    """Smallest true effect that is found with this power, unit of the deviation.
 
     (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
     differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
@@ -199,7 +199,7 @@ def minimum_detectable_effect(
         counts: Runs of both sides, or pairs and None.
         freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: it is
             known, normal quantiles.
-        alpha: Two-sided.
+        alpha: Two-sided level.
         power: Chance to find the effect.
         instrument: Standard uncertainty of the effect by the instrument, which all runs share.
 
@@ -276,7 +276,7 @@ def _compare(
 
 
 def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
-    """An interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
+    """Interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
     if bounds is None or not instrument_ratio:
         return bounds
     low = math.hypot(shift - bounds[0], COVERAGE * instrument_ratio)
@@ -289,7 +289,7 @@ def _ratios(bounds: Bounds | None) -> Bounds | None:
 
 
 def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | None:
-    """The minimum detectable relative change: by design, observed spread, and instrument."""
+    """Minimum detectable relative change: by design, observed spread, and instrument."""
     m, n = baseline.size, candidate.size
     is_paired = rules.design is Design.PAIRED
     freedom = m - 1 if is_paired else m + n - 2
@@ -300,14 +300,14 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
     else:
         deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
     effect = minimum_detectable_effect(
-        # Ranks need more than a t test by a ratio, as if the runs differed by so much more.
+        # Ranks need more than a t test by a ratio, as if the runs differed by that much more.
         deviation * (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS),
         (m, None if is_paired else n),
         freedom=freedom,
         alpha=rules.alpha,
         instrument=rules.instrument_ratio,
     )
-    # Spreads beyond any sense would overflow.
+    # Senseless spreads would overflow.
     return math.expm1(min(effect, 700.0))
 
 
@@ -318,7 +318,7 @@ def _judge(
     p: tuple[float, float],
     rules: Rules,
 ) -> tuple[ComparisonOutcome, str]:
-    """The outcome of an effect on the logarithm; `p` is the adjusted and its smallest."""
+    """Outcome of an effect on the logarithm; `p` is the adjusted one and the smallest possible."""
     if p[1] >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, (
             f"too few runs: no result could have p below {p[1]:.2g}, limit {rules.alpha:g}"

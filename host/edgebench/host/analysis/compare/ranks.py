@@ -38,32 +38,31 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 
 MAX_PAIRS = 300
-"""Pairs up to which the distribution is exact: 45,150 rank sums, 10 ms."""
+"""Most pairs with an exact distribution: 45,150 rank sums, 10 ms."""
 MAX_INDEPENDENT = 50
-"""Values on the larger side up to which the distribution is exact."""
-
-
+"""Most values on the larger side with an exact distribution."""
 RANK_SUM_LOSS = math.sqrt(math.pi / 3)
 """Detectable effect of a rank-sum test over that of a t test, on normal values: its asymptotic
 relative efficiency is 3/π."""
 WINSORISED_LOSS = 1.0966
-"""The same for signed ranks capped at half: the efficiency is (∫ a φ)² / ∫ a² = 0.8316 over 0…1,
-with the score a(u) = min(u, 1/2) and the best score for normal values, φ(u) = Φ⁻¹((1 + u) / 2).
+"""Detectable effect of signed ranks capped at half over that of a t test: the efficiency is
+(∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u, 1/2) and the best score for normal
+values, φ(u) = Φ⁻¹((1 + u) / 2).
 Source: Hettmansperger & McKean (2011), 1.8."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftTest:
-    """How far one side is shifted against the other, and whether that may be chance."""
+    """Shift of one side against the other, and whether it may be chance."""
 
     p_value: float
-    """Two-sided."""
+    """Two-sided p value."""
     smallest_p: float
-    """The smallest p value that so many values can have at all."""
+    """Smallest p value that this number of values can have at all."""
     _steps: Floats
     """Shifts at which the statistic falls, in ascending order, shape (s,)."""
     _statistic: Callable[[int], int]
-    """After a shift between the steps i - 1 and i, for i from 0 to s."""
+    """Statistic after a shift between the steps i - 1 and i, for i from 0 to s."""
     _null: Floats
     """Probability of 0, 1, 2… of the statistic without ties."""
 
@@ -84,7 +83,7 @@ class ShiftTest:
         return self._first_step(total - least), self._first_step(least - 1)
 
     def _first_step(self, limit: float) -> float:
-        """The step after which the statistic is at most `limit`, which is below its maximum."""
+        """Step after which the statistic is at most `limit`, which is below its maximum."""
         gaps = range(self._steps.size + 1)
         gap = bisect_left(gaps, -limit, key=lambda gap: -self._statistic(gap))
         return float(self._steps[gap - 1])
@@ -133,7 +132,7 @@ def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
 
 
 def probability_of_superiority(first: Floats, second: Floats) -> float:
-    """A12: the chance that a value of `second` is above one of `first`, ties counted half.
+    """A12: chance that a value of `second` is above one of `first`, ties counted half.
 
     Source: Vargha & Delaney, A critique and improvement of the CL common language effect size
     statistics (2000). Cliff's delta is 2 A12 - 1.
@@ -146,7 +145,7 @@ def probability_of_superiority(first: Floats, second: Floats) -> float:
 
 
 def _doubled_ranks(values: Floats) -> NDArray[np.int64]:
-    """Twice the mid-ranks: the count of smaller values plus that of values not larger, plus 1."""
+    """Twice the mid-ranks: count of smaller values, plus that of values not larger, plus 1."""
     ordered = np.sort(values)
     smaller = np.searchsorted(ordered, values, side="left")
     doubled: NDArray[np.int64] = smaller + np.searchsorted(ordered, values, side="right") + 1
@@ -170,7 +169,7 @@ def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
 
 
 def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
-    """Probability of each sum of so many ranks chosen from all, index: twice the sum."""
+    """Probability of each sum of this many ranks chosen from all, index: twice the sum."""
     count, total = doubled.size, int(doubled.sum())
     if max(chosen, count - chosen) > MAX_INDEPENDENT:
         variance = chosen * (count - chosen) / (count - 1) * float(np.var(doubled))
@@ -186,7 +185,7 @@ def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
 
 
 def _normal(total: int, mean: float, deviation: float) -> Floats:
-    """The normal approximation on 0…total. Only even sums exist without ties: hence `/ sum`."""
+    """Normal approximation on 0…total. Only even sums exist without ties: hence `/ sum`."""
     from scipy.special import ndtr
 
     if deviation == 0:
@@ -198,6 +197,6 @@ def _normal(total: int, mean: float, deviation: float) -> Floats:
 
 
 def _two_sided(chances: Floats, statistic: int) -> float:
-    """Twice the smaller tail."""
+    """Two-sided p value: twice the smaller tail."""
     low, high = chances[: statistic + 1].sum(), chances[statistic:].sum()
     return float(min(1.0, 2 * min(low, high)))

@@ -1,12 +1,12 @@
-"""Whether a recording of a meter can be trusted; a number from one that cannot is not printed.
+"""Whether a recording of a meter can be trusted; no number from one that cannot is printed.
 
+    complete      nothing ended the recording early
     calibration   every constant is the meter's own
     loss          at most 0.1 % of the samples are missing; where the meter cannot tell how many
                   are, the rate must, as every later sample is of another time otherwise
     rate          the samples come as fast as they should, within 200 ppm of the host's clock, as
                   far as arrivals that may be 2 ms late can tell
     saturation    no sample is at the end of the meter's range
-    complete      nothing ended the recording early
     direction     no power flows back from the device
 
 Source: limits are our own: 0.1 % is below any meter's gain error; crystals of instruments
@@ -15,8 +15,6 @@ and of hosts are within 100 ppm each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from edgebench.host.result.energy import MeterCheck
 from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.meters.cable import BACKWARDS_W
@@ -24,7 +22,7 @@ from edgebench.meters.cable import BACKWARDS_W
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
-"""USB asks once a millisecond; a busy host is late as well."""
+"""Lateness of an arrival: USB polls once per millisecond, and a busy host is late as well."""
 CALIBRATION_TOLD = "is_calibration_told"
 """Fact of a header; false where nothing is known of the meter behind a file."""
 
@@ -32,64 +30,54 @@ CALIBRATION_TOLD = "is_calibration_told"
 def check_recording(
     header: Header, loss: LossReport, flags: int, power_w_mean: float | None = None
 ) -> tuple[MeterCheck, ...]:
-    """All of them.
+    """All checks, in the order above.
 
     Args:
-        header: What the meter is.
-        loss: How complete the recording is.
+        header: Description of the meter.
+        loss: Completeness of the recording.
         flags: All flags that any sample has.
-        power_w_mean: Of all of it; None: not looked at.
+        power_w_mean: Mean power of the whole recording; None: not looked at.
     """
-    found = tuple(_checks(header, loss, Flag(flags)))
-    return found if power_w_mean is None else (*found, _direction(power_w_mean))
-
-
-def _direction(power_w_mean: float) -> MeterCheck:
-    text = f"{power_w_mean:.3g} W on average"
-    if power_w_mean >= -BACKWARDS_W:
-        return MeterCheck("direction", True, text)
-    return MeterCheck("direction", False, f"{text}: the meter's wires are the other way round")
-
-
-def _checks(header: Header, loss: LossReport, flags: Flag) -> Iterator[MeterCheck]:
     if loss.trouble is not None:
-        yield MeterCheck("complete", False, loss.trouble)
+        complete = MeterCheck("complete", False, loss.trouble)
     elif not loss.received_count:
-        yield MeterCheck("complete", False, "no sample was received")
+        complete = MeterCheck("complete", False, "no sample was received")
     else:
-        yield MeterCheck("complete", True, _received(loss))
-    yield _calibration(header, flags)
+        text = _counted(loss.received_count, "sample")
+        if loss.torn_bytes:
+            # What is missing there is after the last sample, and no window reaches beyond that.
+            text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
+        complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)
-    yield _loss(header, loss, rate)
-    yield rate
     saturated = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
-    yield MeterCheck("saturation", loss.saturated_count == 0, saturated)
+    checks = (
+        complete,
+        _calibration(header, Flag(flags)),
+        _loss(header, loss, rate),
+        rate,
+        MeterCheck("saturation", loss.saturated_count == 0, saturated),
+    )
+    if power_w_mean is None:
+        return checks
+    text = f"{power_w_mean:.3g} W on average"
+    is_forwards = power_w_mean >= -BACKWARDS_W
+    if not is_forwards:
+        text += ": the meter's wires are the other way round"
+    return (*checks, MeterCheck("direction", is_forwards, text))
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _received(loss: LossReport) -> str:
-    text = _counted(loss.received_count, "sample")
-    if loss.torn_bytes:
-        # What is missing there is behind the last sample, and no window reaches beyond that.
-        text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
-    return text
-
-
 def _calibration(header: Header, flags: Flag) -> MeterCheck:
     if Flag.UNCALIBRATED in flags:
-        return MeterCheck("calibration", False, _defaulted(header))
+        names = header.facts.get("defaulted")
+        shown = f": {', '.join(map(str, names))}" if isinstance(names, (list, tuple)) else ""
+        return MeterCheck("calibration", False, f"the meter did not give all constants{shown}")
     if header.facts.get(CALIBRATION_TOLD, True) is False:
         return MeterCheck("calibration", None, "the file does not tell")
     return MeterCheck("calibration", True, "the meter's own")
-
-
-def _defaulted(header: Header) -> str:
-    names = header.facts.get("defaulted")
-    shown = f": {', '.join(map(str, names))}" if isinstance(names, (list, tuple)) else ""
-    return f"the meter did not give all constants{shown}"
 
 
 def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
@@ -116,7 +104,7 @@ def _rate(header: Header, loss: LossReport) -> MeterCheck:
     if not header.capability.is_uniform:
         return MeterCheck("rate", None, "samples have times of their own")
     if loss.rate_error_ppm is None or not loss.rate_span_s:
-        return MeterCheck("rate", None, "too short to hold the meter's clock against the host's")
+        return MeterCheck("rate", None, "too short to compare the meter's clock with the host's")
     limit_ppm = RATE_LIMIT_PPM + 1e6 * ARRIVAL_S / loss.rate_span_s
     text = (
         f"{loss.rate_error_ppm:+.0f} ppm of the host's clock in {loss.rate_span_s:.1f} s, "

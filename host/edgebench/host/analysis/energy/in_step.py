@@ -1,12 +1,12 @@
 """Whether inferences may be in step with a meter that samples by a clock of its own.
 
-Then each sample is of the same few moments of an inference, in every run again, and nothing in the
-trace shows it. A loop is in step when M samples take as long as k inferences. The samples are then
-of M moments, 1 / k of their interval apart, until the difference, summed over the loop, or the
-random walk of the inferences' own spread has moved them to where the next ones are; what moves them
-further takes the error away by as much.
+Then every sample falls on the same few moments of an inference, in every run again, and nothing in
+the trace shows it. A loop is in step when M samples take as long as k inferences. The samples then
+fall on M moments, 1 / k of their interval apart, until the difference, summed over the loop, or the
+random walk of the inferences' own spread has moved them to where the next ones are; moving further
+reduces the error by as much.
 
-Source: our own, held against simulated loops in the tests; the error of M evenly spaced samples of
+Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
 a power with two steps in a period, each anywhere between two samples, is span / M · sqrt(2 / 12).
 """
 
@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_PHASES = 50
-"""More different moments than this leave less than a percent of the span."""
+"""Number of different moments above which less than a percent of the span is left."""
 _LEFT = 3.0
-"""Of the error where the samples moved by as much as they are apart: a drift leaves less, a drift
-with a random walk so much. From the tests."""
+"""Factor on what is left of the error where the samples moved by as much as they are apart: a drift
+leaves less, a drift with a random walk this much. From the tests."""
 _QUARTILES_OF_NORMAL = 1.349
-"""Between the quartiles of a normal distribution, in standard deviations."""
+"""Distance between the quartiles of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Loop:
 
     period_s: float
     deviation_s: float
-    """Of a period, by its quartiles: a rare late one moves the samples once, and not evenly."""
+    """Spread of a period, by its quartiles: a rare late one moves the samples once, not evenly."""
     count: int
 
     @classmethod
     def of(cls, start_ns: NDArray[np.int64]) -> Loop | None:
-        """By the starts, shape (n,); None of fewer than three."""
+        """Loop of these starts, shape (n,); None for fewer than three."""
         if len(start_ns) < 3:
             return None
         periods_s = np.diff(start_ns) / 1e9
@@ -48,12 +48,12 @@ class Loop:
 
 
 def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> float:
-    """Standard uncertainty of the mean power, in spans of the power: the most of any M.
+    """Standard uncertainty of the mean power, in spans of the power: the largest of any M.
 
     Args:
         loop: The inferences.
-        interval_s: Between two samples, on the same clock.
-        rate_error: By which that may be wrong, relative: a drift that is no more may be none.
+        interval_s: Interval of the samples, on the same clock.
+        rate_error: Relative error of that interval: a smaller drift may be none.
     """
     return max(_ratio(loop, interval_s, rate_error, phases) for phases in range(1, MAX_PHASES + 1))
 

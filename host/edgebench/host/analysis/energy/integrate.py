@@ -3,7 +3,7 @@
 Theory of operation. Power is a line through nodes. A meter that samples instants gives a node each,
 and the energy is that of the trapezoids; one that averages gives two, at the ends of the interval,
 and the energy is that of the rectangles. A window may end anywhere: the line is cut there. Where
-samples are missing, the line is drawn on, and how long that is is said.
+samples are missing, the line is drawn through, and the missing time is reported.
 
 Source: the rules of the integration of sampled and of averaging meters in the glossary; compare
 ../docs/measurement.md, Energy.
@@ -63,12 +63,12 @@ class PowerLine:
         )
 
     def energy_j(self) -> float:
-        """Of the whole line."""
+        """Energy of the whole line."""
         passed_s = np.diff(self.time_ns) / 1e9
         return float(np.dot(passed_s, (self.power_w[1:] + self.power_w[:-1]) / 2))
 
     def cumulative_j(self, time_ns: Nanoseconds) -> Floats:
-        """Energy from the line's begin to each of these times, shape (m,); exact between nodes.
+        """Energy from the begin of the line to each time, shape (m,); exact between nodes.
 
         Args:
             time_ns: Within the line, shape (m,), in any order.
@@ -81,8 +81,10 @@ class PowerLine:
         behind_s = (time_ns - self.time_ns[node]) / 1e9
         slope = np.zeros(len(self.time_ns))
         np.divide(np.diff(self.power_w), passed_s, out=slope[:-1], where=passed_s > 0)
-        found: Floats = nodes_j[node] + behind_s * (self.power_w[node] + slope[node] * behind_s / 2)
-        return found
+        energy_j: Floats = nodes_j[node] + behind_s * (
+            self.power_w[node] + slope[node] * behind_s / 2
+        )
+        return energy_j
 
     def check(self, begin_ns: int, end_ns: int) -> None:
         """Refuse a window that has no energy here.
@@ -98,17 +100,19 @@ class PowerLine:
         """Refuse times that the line does not reach.
 
         Raises:
-            MeasurementError: one is before or behind it.
+            MeasurementError: one is before or after it.
         """
         early = (self.time_ns[0] - begin_ns) / 1e9
         late = (end_ns - self.time_ns[-1]) / 1e9
         if early > 0 or late > 0:
-            which, much = ("before", early) if early > 0 else ("behind", late)
-            raise MeasurementError(f"window reaches {much:.6g} s {which} what the meter recorded")
+            which, reach_s = ("before", early) if early > 0 else ("beyond", late)
+            raise MeasurementError(
+                f"window reaches {reach_s:.6g} s {which} what the meter recorded"
+            )
 
 
 def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
-    """Of a meter that samples; readings that gave no number are left out.
+    """Line of a meter that samples; readings that gave no number are left out.
 
     Args:
         time_ns: Ascending, shape (n,).
@@ -119,7 +123,7 @@ def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
 
 
 def between_j(line: PowerLine) -> float:
-    """Standard uncertainty of the energy of a line of instants by what the power did in between.
+    """Standard uncertainty of a line of instants by what the power did between them.
 
     sqrt(sum (dt · dP)² / 2) over the pieces: a power that moves faster than the samples come has a
     value at each that knows nothing of the next, and half their mean squared difference is its
@@ -133,7 +137,7 @@ def between_j(line: PowerLine) -> float:
 
 
 def line_of_means(begin_ns: Nanoseconds, end_ns: Nanoseconds, power_w: Floats) -> PowerLine:
-    """Of a meter that averages over intervals.
+    """Line of a meter that averages over intervals.
 
     Args:
         begin_ns: Shape (n,).

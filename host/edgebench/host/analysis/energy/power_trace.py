@@ -1,4 +1,4 @@
-"""What the analysis asks of a recording of power, wherever that is kept."""
+"""What the analysis needs of a recording of power, wherever that is kept."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class PowerTrace(Protocol):
 
     @property
     def header(self) -> Header:
-        """What the meter is."""
+        """Description of the meter."""
         ...
 
     @property
     def loss(self) -> LossReport:
-        """How complete it is."""
+        """Completeness of the recording."""
         ...
 
     @property
     def arrival(self) -> ArrivalLine | None:
-        """When its samples came; None where nobody knows."""
+        """Arrival times of the samples; None where they are unknown."""
         ...
 
     @property
     def flags(self) -> int:
-        """All that is wrong with any sample."""
+        """Everything that is wrong with any sample."""
         ...
 
     def span_ns(self, channel: str) -> tuple[int, int]:
@@ -46,7 +46,7 @@ class PowerTrace(Protocol):
         """Energy from the channel's begin to each of these times, shape (m,).
 
         Raises:
-            MeasurementError: a time is outside of what was recorded.
+            MeasurementError: a time is outside the recording.
         """
         ...
 
@@ -54,7 +54,7 @@ class PowerTrace(Protocol):
         """Energy between two times, with what its uncertainty depends on.
 
         Raises:
-            MeasurementError: the window is empty, or reaches beyond what was recorded.
+            MeasurementError: the window is empty, or reaches beyond the recording.
         """
         ...
 
@@ -63,5 +63,5 @@ class PowerTrace(Protocol):
         ...
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:
-        """Times of the last high and of the first low sample's middle, by digital input."""
+        """Middle between the last high and the first low sample, by digital input."""
         ...

@@ -1,12 +1,12 @@
-"""Energy of a run: joules an inference, gross and net, or the reason why there is no such number.
+"""Energy of a run: joules per inference, gross and net, or the reason why there is no such number.
 
 Theory of operation. A run has windows on the device's clock: it is idle before and after, loads,
-warms up, and answers. Each is laid over the meter's trace; the energy of the window in which the
-timed inferences were made, over their number, is the gross energy of one. Net is what is left
-without the power that the device takes when it is idle, before and after.
+warms up, and runs the model. Each window is aligned with the meter's trace; the energy of the
+window of the timed inferences, over their number, is the gross energy per inference. Net energy is
+what is left without the power that the device takes when idle, before and after.
 
-    energy-delay product   gross energy of an inference · mean time that it took
-    inferences a joule     1 / gross energy
+    energy-delay product   gross energy per inference · mean time of an inference
+    inferences per joule   1 / gross energy
     battery                capacity / gross energy, capacity / mean power: nothing else runs,
                            nothing is lost in between, and the capacity is as stated
 
@@ -24,7 +24,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,16 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import site_in
-from edgebench.host.analysis.energy.sync.choose import Clocks, find_sync
+from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
 from edgebench.host.analysis.energy.uncertainty import (
     COVERAGE,
     EnergyWindow,
     MeterErrors,
-    Uncertain,
+    UncertainValue,
 )
 from edgebench.host.analysis.energy.windows import (
-    Timed,
-    View,
+    AlignedTrace,
+    TimedQueries,
     idle_windows,
     in_a_row,
     in_words,
@@ -59,99 +59,83 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
-"""Before and after: from one of them nobody knows how the idle power changed."""
-logger = logging.getLogger(__name__)
-
+"""Idle windows that a net energy needs: one alone does not tell how the idle power changed."""
 EDGE_QUERIES = 1000
-"""Of which at least the power at their ends is looked at, where there are more."""
+"""Inferences whose ends are looked at, at least, where there are more."""
+logger = logging.getLogger(__name__)
 
 
 def find_energy(
     record: RunRecord,
     worker: WorkerRecord,
-    timed: Timed,
+    timed: TimedQueries,
     power: PowerTrace | None,
     clock: ClockModel | None,
     request: EnergyRequest,
 ) -> EnergyResult:
-    """The energy of a run, or why there is none."""
+    """Energy of a run, or why there is none."""
     if power is None:
         trouble = record.metered.trouble if record.metered else None
         reason = trouble or "the meter recorded nothing"
         return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
-    found = EnergyResult(
-        meter=_name(power),
-        supply_v=power.header.facts.get("supply_v"),
-        settings_sha256=_digest(power.header.facts),
+    info, facts = power.header.info, power.header.facts
+    result = EnergyResult(
+        meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
+        supply_v=facts.get("supply_v"),
+        settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
         checks=check_recording(power.header, power.loss, power.flags),
     )
-    if failed := [check for check in found.checks if check.is_passed is False]:
+    if failed := [check for check in result.checks if check.is_passed is False]:
         reason = f"{failed[0].id}: {failed[0].detail}"
-        return replace(found, refused=reason, refused_by="meter")
+        return replace(result, refused=reason, refused_by="meter")
     try:
         site = site_in(power)
-        found = replace(found, boundary=site.boundary, channels=site.channels)
-        clocks = Clocks(clock, record.metered is not None, _span_ns(record.events, timed))
+        result = replace(result, boundary=site.boundary, channels=site.channels)
+        load_ns = phase_window(record.events, Phase.LOADING) or timed.window_ns
+        times = [*load_ns, *timed.window_ns, *chain(*idle_windows(record.events))]
+        clocks = RunClocks(clock, record.metered is not None, (min(times), max(times)))
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
-        found = replace(found, sync=sync.result)
+        result = replace(result, sync=sync.result)
         if sync.best is None:
             reason = f"synchronisation: {sync.result.refusal}"
-            return replace(found, refused=reason, refused_by="energy_sync")
-        return _with_numbers(found, View(power, site, sync.best), record, timed, request)
+            return replace(result, refused=reason, refused_by="energy_sync")
+        trace = AlignedTrace(power, site, sync.best)
+        return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
     except MeasurementError as exc:
-        return replace(found, refused=str(exc), refused_by="energy")
+        return replace(result, refused=str(exc), refused_by="energy")
     except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
         # Whatever is wrong with a recording or with us: it costs no latency.
         logger.exception("energy of run %s", record.run_id)
         reason = f"energy cannot be computed: {type(exc).__name__}: {exc}"
-        return replace(found, refused=reason, refused_by="energy")
-
-
-def _span_ns(events: Sequence[Event], timed: Timed) -> tuple[int, int]:
-    """From the first window that is looked at to the end of the last, device clock."""
-    load = phase_window(events, Phase.LOADING) or timed.window_ns
-    times = [time for window in (load, timed.window_ns, *idle_windows(events)) for time in window]
-    return min(times), max(times)
-
-
-def _steady_window(view: View, timed: Timed) -> EnergyWindow:
-    """The window of the inferences that count.
-
-    Raises:
-        MeasurementError: as `View.window`, with what the settling took of the loop.
-    """
-    begin_ns, end_ns = timed.window_ns
-    starts_ns = timed.queries.start_ns[timed.first_row :]
-    try:
-        window = view.window(begin_ns, end_ns)
-        return replace(window, in_step_j=view.in_step_j(starts_ns, timed.window_ns))
-    except WindowTooShort as exc:
-        if not timed.settling_s:
-            raise
-        settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
-        raise WindowTooShort(f"{exc}; {settling}") from None
+        return replace(result, refused=reason, refused_by="energy")
 
 
 def _with_numbers(
-    found: EnergyResult, view: View, record: RunRecord, timed: Timed, request: EnergyRequest
+    result: EnergyResult,
+    trace: AlignedTrace,
+    record: RunRecord,
+    timed: TimedQueries,
+    battery_capacity_j: float | None,
 ) -> EnergyResult:
     """The result with every number that the trace gives.
 
     Raises:
         MeasurementError: the timed window has no energy, or a negative one.
     """
-    errors = MeterErrors(view.power.header.uncertainty)
-    window = _steady_window(view, timed)
+    errors = MeterErrors(trace.power.header.uncertainty)
+    window = _steady_window(trace, timed)
     gross = errors.gross_per_inference(window, timed.count)
     if gross.value + gross.u95_absolute < 0:
         raise MeasurementError(
             f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "
             "device, or the meter's wires are the other way round"
         )
-    power_w, peak_w = errors.mean_power(window), view.peak_w(*timed.window_ns)
+    power_w, peak_w = errors.mean_power(window), trace.peak_w(*timed.window_ns)
     per_s = timed.count / window.duration_s
-    found = replace(
-        found,
+    load_ns = phase_window(record.events, Phase.LOADING)
+    warmup_starts_ns = timed.queries.start_ns[: timed.first_row]
+    result = replace(
+        result,
         gross_j_per_inference=gross.value,
         u95_absolute_j=gross.u95_absolute,
         u95_comparative_j=gross.u95_comparative,
@@ -168,42 +152,63 @@ def _with_numbers(
         power_w_peak_u95_absolute=None if peak_w is None else errors.sample_u95_w(peak_w, window),
         energy_delay_js=gross.value * timed.mean_s,
         energy_delay_u95_absolute_js=gross.u95_absolute * timed.mean_s,
-        phases=_phases(view, errors, record, timed, window),
-        per_query=_per_query(view, errors, record, timed),
-        battery=_battery(gross, power_w, request.battery_capacity_j),
+        phases={
+            "load": _phase(trace, errors, load_ns, np.zeros(0, np.int64)),
+            "warmup": _phase(trace, errors, timed.warmup_ns, warmup_starts_ns),
+            "steady": _phase_energy(errors, window),
+        },
+        per_query=_per_query(trace, errors, record, timed),
+        battery=_battery(gross, power_w, battery_capacity_j),
     )
-    return _with_net(found, view, errors, window, record.events)
+    return _with_net(result, trace, errors, window, record.events)
+
+
+def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
+    """Window of the inferences that count.
+
+    Raises:
+        MeasurementError: as `AlignedTrace.window`, with the part of the loop that settling took.
+    """
+    starts_ns = timed.queries.start_ns[timed.first_row :]
+    try:
+        window = trace.window(*timed.window_ns)
+        return replace(window, in_step_j=trace.in_step_j(starts_ns, timed.window_ns))
+    except WindowTooShort as exc:
+        if not timed.settling_s:
+            raise
+        settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
+        raise WindowTooShort(f"{exc}; {settling}") from None
 
 
 def _with_net(
-    found: EnergyResult,
-    view: View,
+    result: EnergyResult,
+    trace: AlignedTrace,
     errors: MeterErrors,
     window: EnergyWindow,
     events: Sequence[Event],
 ) -> EnergyResult:
-    """The result with the idle power, and with the energy that is net of it."""
+    """The result with the idle power, and with the energy net of it."""
     try:
-        idles = [view.window(*times) for times in idle_windows(events)]
+        idles = [trace.window(*times) for times in idle_windows(events)]
     except MeasurementError as exc:
-        return replace(found, net_refused=str(exc))
+        return replace(result, net_refused=str(exc))
     if len(idles) < IDLE_WINDOWS:
-        return replace(found, net_refused="the device was not idle both before and after the run")
+        return replace(result, net_refused="the device was not idle both before and after the run")
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     idle_w = errors.mean_power(idle)
-    found = replace(
-        found,
+    result = replace(
+        result,
         power_w_idle=idle_w.value,
         power_w_idle_u95_absolute=idle_w.u95_absolute,
         power_w_idle_before=powers_w[0],
         power_w_idle_after=powers_w[-1],
     )
-    net = errors.net_per_inference(window, idle, found.inference_count or 1)
+    net = errors.net_per_inference(window, idle, result.inference_count or 1)
     if net.value + net.u95_absolute < 0:
-        return replace(found, net_refused="the device took more when it was idle than in the run")
+        return replace(result, net_refused="the device took more when it was idle than in the run")
     return replace(
-        found,
+        result,
         net_j_per_inference=net.value,
         net_u95_absolute_j=net.u95_absolute,
         net_u95_comparative_j=net.u95_comparative,
@@ -212,39 +217,27 @@ def _with_net(
     )
 
 
-def _phases(
-    view: View, errors: MeterErrors, record: RunRecord, timed: Timed, steady: EnergyWindow
-) -> dict[str, PhaseEnergy]:
-    none = np.zeros(0, np.int64)
-    warming_ns = timed.queries.start_ns[: timed.first_row]
-    return {
-        "load": _phase(view, errors, phase_window(record.events, Phase.LOADING), none),
-        "warmup": _phase(view, errors, timed.warmup_ns, warming_ns),
-        "steady": _phase_of(errors, steady),
-    }
-
-
 def _phase(
-    view: View,
+    trace: AlignedTrace,
     errors: MeterErrors,
     times: tuple[int, int] | None,
     starts_ns: NDArray[np.int64],
 ) -> PhaseEnergy:
-    """Of a time in which these inferences began."""
+    """Energy of a phase in which these inferences began."""
     if times is None:
         return PhaseEnergy(refused="there was none")
     try:
-        window = view.window(*times)
+        window = trace.window(*times)
     except MeasurementError as exc:
         return PhaseEnergy(
             refused=str(exc),
             is_too_short=isinstance(exc, WindowTooShort),
             duration_s=(times[1] - times[0]) / 1e9,
         )
-    return _phase_of(errors, replace(window, in_step_j=view.in_step_j(starts_ns, times)))
+    return _phase_energy(errors, replace(window, in_step_j=trace.in_step_j(starts_ns, times)))
 
 
-def _phase_of(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
+def _phase_energy(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
     energy = errors.gross_per_inference(window, 1)
     return PhaseEnergy(
         energy_j=energy.value,
@@ -254,49 +247,43 @@ def _phase_of(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
     )
 
 
-def _per_query(view: View, errors: MeterErrors, record: RunRecord, timed: Timed) -> QueryEnergy:
-    """Each inference on its own, or why only their mean is known."""
+def _per_query(
+    trace: AlignedTrace, errors: MeterErrors, record: RunRecord, timed: TimedQueries
+) -> QueryEnergy:
+    """Energy of each inference on its own, or why only their mean is known."""
     if not record.spec.scenario.traits.is_single:
         return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
     begin_ns = timed.queries.start_ns[timed.first_row :]
     end_ns = timed.queries.end_ns[timed.first_row :]
     typical_s = float(np.median(end_ns - begin_ns)) / 1e9
-    if typical_s < view.min_window_s:
+    if typical_s < trace.min_window_s:
         return QueryEnergy(
-            refused=f"an inference takes {in_words(typical_s)}, {view.described} resolves "
-            f"{in_words(view.min_window_s)}"
+            refused=f"an inference takes {in_words(typical_s)}, {trace.meter_text} resolves "
+            f"{in_words(trace.min_window_s)}"
         )
     try:
-        p50, p90 = _percentiles(view, errors, begin_ns, end_ns)
+        # The inferences at the 50th and the 90th percentile, by nearest rank.
+        ranked = np.argsort(trace.energies_j(begin_ns, end_ns))
+        rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
+        windows = [trace.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
+        p50, p90 = (errors.gross_per_inference(window, 1) for window in windows)
     except MeasurementError as exc:
         return QueryEnergy(refused=str(exc))
     some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
-    edge_powers_w = view.edge_powers_w(begin_ns[some], end_ns[some])
+    edge_powers_w = trace.edge_powers_w(begin_ns[some], end_ns[some])
     return QueryEnergy(
         count=len(begin_ns),
         p50_j=p50.value,
         p50_u95_absolute_j=p50.u95_absolute,
         p90_j=p90.value,
         p90_u95_absolute_j=p90.u95_absolute,
-        u95_edges_j=COVERAGE * float(errors.edges_j(edge_powers_w, view.edge_error_s).max()),
+        u95_edges_j=COVERAGE * float(errors.edges_j(edge_powers_w, trace.edge_error_s).max()),
     )
 
 
-def _percentiles(
-    view: View, errors: MeterErrors, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> list[Uncertain]:
-    """Energies of the inferences that are the 50th and the 90th percentile, by nearest rank.
-
-    Raises:
-        MeasurementError: the window of one of them has no energy.
-    """
-    ranked = np.argsort(view.energies_j(begin_ns, end_ns))
-    rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
-    windows = [view.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
-    return [errors.gross_per_inference(window, 1) for window in windows]
-
-
-def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> BatteryLife | None:
+def _battery(
+    gross: UncertainValue, power_w: UncertainValue, capacity_j: float | None
+) -> BatteryLife | None:
     if capacity_j is None or gross.value <= 0 or power_w.value <= 0:
         return None
     return BatteryLife(
@@ -305,12 +292,3 @@ def _battery(gross: Uncertain, power_w: Uncertain, capacity_j: float | None) -> 
         duration_s=capacity_j / power_w.value,
         u95_ratio=gross.u95_absolute / gross.value,
     )
-
-
-def _digest(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _name(power: PowerTrace) -> str:
-    info = power.header.info
-    return " ".join(part for part in (info.vendor, info.model, info.serial) if part)

@@ -1,4 +1,4 @@
-"""Where a meter measures: which of its channels add up to what, and what is inside.
+"""Where a meter measures: which of its channels add up to the device, and what is inside them.
 
 What is inside may not take more than the whole. On a Jetson Nano rails were seen with each other's
 names, and there is no telling which is which: no energy. A processor's `psys` stands still where
@@ -22,34 +22,34 @@ from edgebench.meters.rails import TOTAL
 from edgebench.protocol.errors import MeasurementError
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
-"""Boundaries of which a device has one each, or some that add up."""
+"""Boundaries that a device has one of each, or several that add up."""
 _PARTS = ("rail",)
-"""A channel of this boundary alone says nothing about the device."""
+"""Boundaries that say nothing about the device when measured alone."""
 _PROCESSORS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words of rails that a Jetson's total feeds; others may be beside it, as VDD_MUX of a TX2."""
+"""Words in names of rails that a Jetson's total feeds; others, as VDD_MUX of a TX2, may not be."""
 PARTS_LIMIT_RATIO = 1.1
-"""Of the whole, that its parts may seem to take: two channels of a meter differ by that much."""
+"""Share of the whole that its parts may seem to take: two channels differ by as much."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The channels whose sum is a device's energy."""
+    """Channels whose sum is a device's energy."""
 
     channels: tuple[str, ...]
     boundary: str
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for people."""
         return " + ".join(self.channels)
 
 
 def site_of(header: Header) -> Site:
-    """The widest thing that a meter measures whole.
+    """Widest boundary that a meter measures whole.
 
     Raises:
-        MeasurementError: it measures parts, and nobody knows of what.
+        MeasurementError: it measures parts, and it is unknown of what.
     """
     channels = header.capability.channels
     boundary_of = {channel.name: channel.boundary for channel in channels}
@@ -69,7 +69,7 @@ def site_of(header: Header) -> Site:
 
 
 def site_in(power: PowerTrace) -> Site:
-    """The widest thing that was measured whole, and takes no less than what is inside of it.
+    """Widest boundary that was measured whole, and takes no less than what is inside it.
 
     Raises:
         MeasurementError: as `site_of`; or parts of it take more than all of it.
@@ -81,15 +81,15 @@ def site_in(power: PowerTrace) -> Site:
     whole_w, parts_w = (_mean_w(power, names) for names in (site.channels, parts))
     if parts_w <= whole_w * PARTS_LIMIT_RATIO:
         return site
-    found = f"{site.name} is {whole_w:.3g} W, and {' + '.join(parts)} inside of it {parts_w:.3g} W"
+    text = f"{site.name} is {whole_w:.3g} W, and {' + '.join(parts)} inside it {parts_w:.3g} W"
     if site.boundary == "platform":
-        logger.warning("%s: the energy is that of the package", found)
+        logger.warning("%s: the energy is that of the package", text)
         return Site(parts, "package")
-    raise MeasurementError(f"{found}: the rails have wrong names")
+    raise MeasurementError(f"{text}: the rails have wrong names")
 
 
 def _parts_of(header: Header, site: Site) -> tuple[str, ...]:
-    """Channels that are inside of the site, none of them inside of another."""
+    """Channels that are inside the site, none of them inside another."""
     others = [one for one in header.capability.channels if one.name not in site.channels]
     if site.boundary == "platform":
         return tuple(one.name for one in others if one.boundary == "package")
@@ -99,7 +99,7 @@ def _parts_of(header: Header, site: Site) -> tuple[str, ...]:
 
 
 def _mean_w(power: PowerTrace, names: Sequence[str]) -> float:
-    """Of all that was recorded, added up."""
+    """Mean power of these channels together, over the whole recording."""
     mean_w = 0.0
     for name in names:
         ends_ns = np.array(power.span_ns(name))

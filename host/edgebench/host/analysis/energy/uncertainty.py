@@ -1,6 +1,6 @@
 """Energy of inferences with its uncertainty, gross and net of idle.
 
-Theory of operation. A window's energy is what the meter says, and what the meter may be wrong by:
+Theory of operation. A window's energy is the reading of the meter with its errors:
 
     E = sum over ranges r of (E_r · (1 + gain_r + voltage + timebase + model) + V · T_r · offset_r)
         + noise + edges + missing
@@ -9,13 +9,13 @@ Each small quantity is a variable with mean 0. Those that are the meter's own (g
 the same variable in every window, so that an offset cancels in the net energy and a gain does not;
 noise, edges and missing samples are a window's own. Gain errors add up linearly, within a range and
 over the ranges, not as if each sample or each range had one of its own: ranges share a converter
-and a reference, and nobody tells how much of the error comes from those.
+and a reference, and datasheets do not tell how much of the error comes from those.
 
-Two uncertainties come of it: the absolute one, of all terms, and the comparative one, of what is
-left beside another run with this meter whose energy is all in the range that this one has most of
-its energy in: what changes both by the same ratio cancels. How two given runs compare follows from
-the signed effect of each variable on both: an offset cancels as far as their powers are alike, and
-the gain of a range as far as both were in it.
+This gives two uncertainties. The absolute one is of all terms. The comparative one is what is left
+beside another run with this meter whose energy is all in the range that holds most of this run's
+energy: what changes both by the same ratio cancels. How two given runs compare follows from the
+signed effect of each variable on both: an offset cancels as far as their powers are alike, and the
+gain of a range as far as both were in it.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -43,7 +43,7 @@ _OF_RANGE = " of range "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangePart:
-    """What a window has of one range of the meter."""
+    """Part of a window in one range of the meter."""
 
     energy_j: float
     duration_s: float
@@ -57,59 +57,59 @@ class EnergyWindow:
     duration_s: float
     sample_count: int
     supply_v: float
-    """Set, given, or the mean of what was measured."""
+    """Voltage as set or given, or the mean of what was measured."""
     edge_power_w: tuple[float, float]
-    """At its two ends."""
+    """Power at the two ends."""
     ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
-    """By number; without ranges all of it is under None."""
+    """Parts by number of the range; a meter without ranges has one part, under None."""
     in_step_j: float = 0.0
     """Standard uncertainty by inferences that may be in step with the samples."""
     missing_s: float = 0.0
-    """Inside it, without a sample."""
+    """Time inside the window without a sample."""
     power_w_span: float = 0.0
     """Highest power less the lowest."""
     edge_error_s: float = 0.0
     """Standard uncertainty of each end, by the synchronisation of the clocks."""
     sample_s: float = 0.0
-    """What a sample stands for: its interval, or what the meter smooths over."""
+    """Time that a sample stands for: its interval, or what the meter smooths over."""
     spike_j: float = 0.0
-    """That the driver's filter over switches of its range took away."""
+    """Energy that the driver's filter removed at switches of the range."""
     between_j: float = 0.0
-    """Standard uncertainty by what the power did between samples that are instants."""
+    """Standard uncertainty by what the power did between instantaneous samples."""
     channel_count: int = 1
-    """Channels that are added up; each has the meter's offset, and all of them the same sign."""
+    """Channels that add up; each has the meter's offset, all with the same sign."""
     drift_w: float = 0.0
-    """Of an idle power: between before and after, and nobody knows how it went in between."""
+    """Change of an idle power from before the run to after it, of unknown course in between."""
 
 
 @dataclass(frozen=True, slots=True)
-class Uncertain:
-    """A number with its uncertainty."""
+class UncertainValue:
+    """Number with its uncertainty."""
 
     value: float
     components: dict[str, float]
-    """Standard uncertainty of each term, by its name; `meter's` ones first."""
+    """Standard uncertainty of each term, by its name; those of the meter come first."""
     u_absolute: float
-    """Standard, of all terms."""
+    """Standard uncertainty of all terms."""
     u_comparative: float
-    """Standard, without what changes another run in the same range by the same ratio."""
+    """Standard uncertainty without what changes another run in the same range by the same ratio."""
     common: dict[str, float] = field(default_factory=dict[str, float])
-    """Effect of each variable that two runs with this meter share, signed, at one standard
+    """Signed effect of each variable that two runs with this meter share, at one standard
     deviation; the rest of the components are this run's own."""
 
     @property
     def u95_absolute(self) -> float:
-        """Expanded, k = 2."""
+        """Expanded absolute uncertainty, k = 2."""
         return COVERAGE * self.u_absolute
 
     @property
     def u95_comparative(self) -> float:
-        """Expanded, k = 2."""
+        """Expanded comparative uncertainty, k = 2."""
         return COVERAGE * self.u_comparative
 
 
 class MeterErrors:
-    """The variables that a meter's errors are, shared by all windows of one recording."""
+    """Errors of a meter as variables that all windows of one recording share."""
 
     def __init__(self, terms: Sequence[UncertaintyTerm]) -> None:
         from uncertainties import ufloat
@@ -119,17 +119,16 @@ class MeterErrors:
             (term, ufloat(0.0, term.standard, tag=name))
             for term, name in zip(with_effect, _names(with_effect), strict=True)
         ]
-        self._terms_of_all = list(terms)
-        self._make: Any = ufloat
+        self._all_terms = list(terms)
 
-    def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> Uncertain:
-        """Energy of a window over the inferences in it."""
+    def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> UncertainValue:
+        """Energy of a window, divided by the number of inferences in it."""
         return self._uncertain(self._energy(window, "window") / inference_count, window)
 
     def net_per_inference(
         self, window: EnergyWindow, idle: EnergyWindow, inference_count: int
-    ) -> Uncertain:
-        """The same without what the device takes when it idles."""
+    ) -> UncertainValue:
+        """Energy per inference without what the device takes when idle."""
         while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
         net = (self._energy(window, "window") - while_idle) / inference_count
         return self._uncertain(net, window)
@@ -138,19 +137,19 @@ class MeterErrors:
         """Standard uncertainty of the energies of many windows, by their ends alone.
 
         Args:
-            edge_power_w: At the two ends of each, shape (2, n).
+            edge_power_w: Power at the two ends of each, shape (2, n).
             edge_error_s: Standard uncertainty of each end, by the synchronisation of the clocks.
         """
-        return _edges_j(edge_power_w, edge_error_s, self._terms_of_all)
+        return _edges_j(edge_power_w, edge_error_s, self._all_terms)
 
-    def mean_power(self, window: EnergyWindow) -> Uncertain:
-        """Of a window."""
+    def mean_power(self, window: EnergyWindow) -> UncertainValue:
+        """Mean power of a window."""
         return self._uncertain(self._energy(window, "window") / window.duration_s, window)
 
     def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
         """Expanded uncertainty of one sample in a window, k = 2.
 
-        It may be of any range: the one that may be wrong by most counts.
+        The sample may be of any range: the one with the largest error counts.
         """
         sample_s = window.duration_s / max(1, window.sample_count)
         sample = RangePart(energy_j=power_w * sample_s, duration_s=sample_s)
@@ -169,25 +168,27 @@ class MeterErrors:
         )
 
     def _energy(self, window: EnergyWindow, name: str) -> Any:
-        parts = _parts(window)
+        """Energy of a window as a function of all variables that its error depends on."""
+        from uncertainties import ufloat
+
         energy: Any = window.energy_j
         for term, error in self._terms:
-            for r, part in parts.items():
-                if term.range is None or term.range == r:
-                    energy += _effect(term, error, window, part)
-        return energy + self._own(window, name)
-
-    def _own(self, window: EnergyWindow, name: str) -> Any:
-        """Errors that no other window shares."""
-        total: Any = 0.0
-        for what, standard_j in _own_errors(window, self._terms_of_all).items():
+            for number, part in _parts(window).items():
+                if term.range not in (ALL_RANGES, number):
+                    continue
+                if term.kind in _RATIOS:
+                    energy += part.energy_j * error
+                elif term.kind is Kind.OFFSET:
+                    energy += _level_j(term.unit, window, part) * window.channel_count * error
+        own: Any = 0.0
+        for what, standard_j in _own_errors(window, self._all_terms).items():
             if standard_j:
-                total += self._make(0.0, standard_j, tag=f"{what} of the {name}")
-        return total
+                own += ufloat(0.0, standard_j, tag=f"{what} of the {name}")
+        return energy + own
 
-    def _uncertain(self, found: Any, window: EnergyWindow) -> Uncertain:
-        slopes = dict(getattr(found, "derivatives", {}))
-        value = float(getattr(found, "nominal_value", found))
+    def _uncertain(self, quantity: Any, window: EnergyWindow) -> UncertainValue:
+        slopes = dict(getattr(quantity, "derivatives", {}))
+        value = float(getattr(quantity, "nominal_value", quantity))
         effects = {
             str(variable.tag): _Effect(term, float(slope), term.standard)
             for term, variable in self._terms
@@ -198,9 +199,10 @@ class MeterErrors:
         }
         own_u = math.hypot(*own.values())
         signed = {name: one.signed for name, one in effects.items()}
-        main = _main_range(window)
+        parts = _parts(window)
+        main = max(parts, key=lambda number: parts[number].energy_j)
         rest = {name: one.beside_another(value, main) for name, one in effects.items()}
-        return Uncertain(
+        return UncertainValue(
             value=value,
             components={name: abs(effect) for name, effect in signed.items()} | own,
             u_absolute=math.hypot(together(signed), own_u),
@@ -211,7 +213,7 @@ class MeterErrors:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """What one variable of the meter does to an energy."""
+    """Effect of one variable of the meter on an energy."""
 
     term: UncertaintyTerm
     slope: float
@@ -219,11 +221,11 @@ class _Effect:
 
     @property
     def signed(self) -> float:
-        """At one standard deviation."""
+        """Effect at one standard deviation."""
         return self.slope * self.standard
 
     def beside_another(self, value: float, main: int | None) -> float:
-        """What is left beside another run, whose energy is all in the main range."""
+        """Effect that is left beside another run, whose energy is all in the main range."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed
         if self.term.range in (ALL_RANGES, main):
@@ -231,17 +233,11 @@ class _Effect:
         return self.signed
 
 
-def _main_range(window: EnergyWindow) -> int | None:
-    """The range that most of the energy is in."""
-    parts = _parts(window)
-    return max(parts, key=lambda number: parts[number].energy_j)
-
-
 def together(signed: Mapping[str, float]) -> float:
-    """Standard uncertainty by all of these effects, by the name of their variable.
+    """Standard uncertainty by all of these effects, given by the name of their variable.
 
-    The ratios of several ranges share a cause, nobody knows how far: what is of one sign adds up,
-    and what is of the other takes nothing from it. Everything else is independent.
+    The ratios of several ranges share a cause to an unknown degree: effects of one sign add up,
+    and those of the other sign take nothing from them. Everything else is independent.
     """
     shared: dict[tuple[str, bool], float] = {}
     others: list[float] = []
@@ -256,14 +252,14 @@ def together(signed: Mapping[str, float]) -> float:
 
 
 def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
-    """One for each; a second of a kind and range has a number."""
-    found: list[str] = []
+    """One name for each term; a second one of a kind and range has a number."""
+    names: list[str] = []
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
         name = f"{term.kind.value}{where}"
-        again = sum(one.split(" #")[0] == name for one in found)
-        found.append(f"{name} #{again + 1}" if again else name)
-    return found
+        again = sum(one.split(" #")[0] == name for one in names)
+        names.append(f"{name} #{again + 1}" if again else name)
+    return names
 
 
 def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
@@ -271,17 +267,8 @@ def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
     return window.ranges or {ALL_RANGES: whole}
 
 
-def _effect(term: UncertaintyTerm, error: Any, window: EnergyWindow, part: RangePart) -> Any:
-    """What an error of the meter adds to the energy of one range."""
-    if term.kind in _RATIOS:
-        return part.energy_j * error
-    if term.kind is not Kind.OFFSET:
-        return 0.0
-    return _level_j(term.unit, window, part) * window.channel_count * error
-
-
 def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
-    """Joules that one unit more would have made in a part of a window."""
+    """Joules that one unit more would have added in a part of a window."""
     if unit is Unit.AMPERE:
         return window.supply_v * part.duration_s
     if unit is Unit.WATT:
@@ -290,23 +277,23 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 
 
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
-    """Standard uncertainty of the energy, J, by what causes it.
+    """Standard uncertainty of the energy, J, by cause: errors that no other window shares.
 
     edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
                either side of an end. A lone burst of power P_in beside P_out is read too low on
                average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
                2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Both together are
                u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
-               that no energy is corrected for a bias that nobody can tell from its spread
+               that no energy is corrected for a bias that cannot be told from its spread
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
     in step    the same moments of every inference, in_step.py
-    between samples  of instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
+    between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
-    sampling   each end lies in a sample, in which the power may have been anything that it was:
+    sampling   each end lies in a sample, in which the power may have been anywhere in its span:
                interval · (highest - lowest power) / sqrt(12), twice
-    range switches  what a filter took away was the meter's own, or not: / sqrt(3)
-    drift      of the idle power: of two values that differ by d, the mean has d / 2
+    range switches  what a filter removed was the meter's own, or not: / sqrt(3)
+    drift      of the idle power: the mean of two values that differ by d has d / 2
     resolution of the signal in each range: another signal has another error
     """
     edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
@@ -327,22 +314,22 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
 
 
 def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[UncertaintyTerm]) -> Floats:
-    """Of one window, shape (2,), or of many, shape (2, n)."""
+    """Uncertainty by the ends of one window, shape (2,), or of many, shape (2, n)."""
     edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
-    found: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
-    return found
+    edges_j: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
+    return edges_j
 
 
 def _resolution_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
     """Each range and each channel has an error of its own."""
-    found = [
+    errors_j = [
         term.standard * _level_j(term.unit, window, part)
         for term in terms
         if term.kind is Kind.RESOLUTION
         for number, part in _parts(window).items()
-        if term.range in (None, number)
+        if term.range in (ALL_RANGES, number)
     ]
-    return math.sqrt(window.channel_count) * math.hypot(*found)
+    return math.sqrt(window.channel_count) * math.hypot(*errors_j)
 
 
 def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:

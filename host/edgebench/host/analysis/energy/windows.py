@@ -1,4 +1,4 @@
-"""Windows of a run on the device's clock, laid over a meter's trace."""
+"""Windows of a run on the device's clock, aligned with a meter's trace."""
 
 from __future__ import annotations
 
@@ -22,63 +22,63 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase
 
 EDGE_LIMIT_RATIO = 0.05
-"""Of a window, by which its ends may be wrong: beyond, its energy says more about them."""
+"""Share of a window by which its ends may be wrong: beyond, its energy says more about them."""
 MIN_SAMPLES = 20
-"""In a window, below which its energy says more about the meter than about the device."""
+"""Fewest samples of a window: with fewer, its energy says more about the meter than the device."""
 MISSING_LIMIT_RATIO = 1e-3
-"""Of a window, that may have no sample; the same limit as that of a recording."""
+"""Share of a window that may have no sample; the limit of a recording is the same."""
 EDGE_PIECES = 8
-"""Into which the time in which an end may lie is cut, to see how high the power is there."""
+"""Pieces that the time in which an end may lie is cut into, to see how high the power is there."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
-"""Left out of an idle window: the device comes to rest, and its end is known to a bound only."""
+"""Shares left out of an idle window: the device settles, and its end is known to a bound only."""
 
 
 def shortest_window_s(capability: Capability) -> float:
-    """The shortest window that a meter tells something of, however well its clock is known."""
+    """Shortest window that a meter can resolve, however well its clock is known."""
     return max(capability.min_window_s, MIN_SAMPLES / capability.rate_hz)
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """The queries of a run, and from where on they count."""
+class TimedQueries:
+    """Queries of a run, and the first row that counts."""
 
     queries: Queries
     first_row: int
 
     @property
     def count(self) -> int:
-        """Inferences that count."""
+        """Number of inferences that count."""
         return len(self.queries) - self.first_row
 
     @property
     def window_ns(self) -> tuple[int, int]:
-        """From the first start to the last end, device clock."""
+        """First start and last end of what counts, device clock."""
         return int(self.queries.start_ns[self.first_row]), int(self.queries.end_ns[-1])
 
     @property
     def warmup_ns(self) -> tuple[int, int] | None:
-        """What was cut before."""
+        """First start and last end of the warm-up; None where there was none."""
         if not self.first_row:
             return None
         return int(self.queries.start_ns[0]), int(self.queries.end_ns[self.first_row - 1])
 
     @property
     def settling_s(self) -> float:
-        """Of the timed loop, before its latencies were steady."""
+        """Part of the timed loop before its latencies were steady."""
         rows = slice(self.queries.warmup_count, self.first_row)
         starts_ns, ends_ns = self.queries.start_ns[rows], self.queries.end_ns[rows]
         return float(ends_ns[-1] - starts_ns[0]) / 1e9 if len(ends_ns) else 0.0
 
     @property
     def mean_s(self) -> float:
-        """Time of an inference, with its inputs and outputs."""
+        """Mean time of an inference, with its inputs and outputs."""
         spans = self.queries.end_ns[self.first_row :] - self.queries.start_ns[self.first_row :]
         return float(spans.mean()) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The trace as windows of the device's clock see it."""
+class AlignedTrace:
+    """Trace of a meter that can be asked for windows of the device's clock."""
 
     power: PowerTrace
     site: Site
@@ -86,26 +86,26 @@ class View:
 
     @property
     def min_window_s(self) -> float:
-        """Below this, a window's energy says more about the meter and the clocks."""
+        """Shortest window whose energy says more about the device than about meter and clocks."""
         return max(
             shortest_window_s(self.power.header.capability),
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
         )
 
     @property
-    def described(self) -> str:
-        """The meter, with what the clocks leave open."""
+    def meter_text(self) -> str:
+        """The meter in words, with what the synchronisation leaves open."""
         error_s = self.alignment.error_ns / 1e9
         return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
 
     def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
-        """What inferences that are in step with a meter's own samples may be wrong by, standard.
+        """Standard uncertainty by inferences that are in step with the meter's samples.
 
-        Where a meter averages, or is asked at drawn moments, nothing is in step. The span is that
-        of the whole recording, since samples in step need not see any.
+        Where a meter averages, or samples at random times, nothing is in step. The span of the
+        power is that of the whole recording, since samples in step need not see it.
 
         Args:
-            start_ns: Of the inferences, device clock, shape (n,).
+            start_ns: Starts of the inferences, device clock, shape (n,).
             window_ns: Begin and end of their window.
         """
         capability = self.power.header.capability
@@ -128,7 +128,7 @@ class View:
 
     @property
     def edge_error_s(self) -> float:
-        """Standard uncertainty of each end of a window, by the clocks: of a bound, / sqrt(3)."""
+        """Standard uncertainty of each end of a window, by the clocks: their bound / sqrt(3)."""
         return self.alignment.error_ns / 1e9 / math.sqrt(3)
 
     def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
@@ -136,12 +136,12 @@ class View:
 
         Raises:
             WindowTooShort: the window is too short for this meter.
-            MeasurementError: it is outside of the meter's trace, or part of it has no sample.
+            MeasurementError: it is outside the meter's trace, or part of it has no sample.
         """
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
             raise WindowTooShort(
-                f"window of {in_words(duration_s)} is too short: {self.described} needs "
+                f"window of {in_words(duration_s)} is too short: {self.meter_text} needs "
                 f"{in_words(self.min_window_s)}"
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
@@ -169,14 +169,14 @@ class View:
     def edge_powers_w(
         self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """What the ends of many windows may gain or lose, shape (2, n)."""
+        """Highest power at the ends of many windows, shape (2, n)."""
         times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
         mean_w = self.energies_j(begin_ns, end_ns) / np.maximum(end_ns - begin_ns, 1) * 1e9
-        found: NDArray[np.float64] = np.maximum(mean_w, self._edges_w(times).reshape(2, -1))
-        return found
+        powers_w: NDArray[np.float64] = np.maximum(mean_w, self._edges_w(times).reshape(2, -1))
+        return powers_w
 
     def _edges_w(self, meter_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Highest power where each of these ends may be, shape (n,): inside and outside of it."""
+        """Highest power where each of these ends may lie, shape (n,): inside and outside it."""
         own_s = [t.standard for t in self.power.header.uncertainty if t.kind is Kind.EDGE]
         reach_ns = self.alignment.error_ns + math.sqrt(3) * sum(own_s) * 1e9
         around_ns = max(1, round(reach_ns))
@@ -194,17 +194,17 @@ class View:
     def energies_j(
         self, begin_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Of many windows, shape (n,)."""
+        """Energies of many windows, shape (n,)."""
         times = self.alignment.line.to_meter(np.concatenate([begin_ns, end_ns]))
-        found = np.zeros(len(times))
+        passed_j = np.zeros(len(times))
         for name in self.site.channels:
-            found += self.power.cumulative_j(name, times)
-        energies: NDArray[np.float64] = found[len(begin_ns) :] - found[: len(begin_ns)]
+            passed_j += self.power.cumulative_j(name, times)
+        energies: NDArray[np.float64] = passed_j[len(begin_ns) :] - passed_j[: len(begin_ns)]
         return energies
 
 
 def in_words(duration_s: float) -> str:
-    """A duration with a unit that fits.
+    """Duration with a unit that fits.
 
     >>> in_words(8.08e-6), in_words(0.0429), in_words(1.5), in_words(0)
     ('8.08 µs', '42.9 ms', '1.5 s', '0 s')
@@ -216,7 +216,7 @@ def in_words(duration_s: float) -> str:
 
 
 def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """Of channels that are added up; ranges of one are not those of another."""
+    """One window for channels that add up; the ranges of one are not those of another."""
     if len(windows) == 1:
         return windows[0]
     first = windows[0]
@@ -234,8 +234,8 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
-    """When the device did nothing, device clock, without the beginnings and the ends."""
-    found: list[tuple[int, int]] = []
+    """Idle times of the device, device clock, without their beginnings and ends."""
+    windows: list[tuple[int, int]] = []
     begin_ns: int | None = None
     for event in events:
         if event.kind == Phase.IDLE.value:
@@ -243,13 +243,13 @@ def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
         elif event.kind == IDLE_ENDED and begin_ns is not None:
             passed_ns = event.time_ns - begin_ns
             first_ns = begin_ns + round(IDLE_BEGIN_RATIO * passed_ns)
-            found.append((first_ns, event.time_ns - round(IDLE_END_RATIO * passed_ns)))
+            windows.append((first_ns, event.time_ns - round(IDLE_END_RATIO * passed_ns)))
             begin_ns = None
-    return found
+    return windows
 
 
 def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """Windows one after another as one."""
+    """Consecutive windows as one."""
     ranges = {
         number: replace(
             part,
@@ -273,7 +273,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
-    """From where a phase began to the next event."""
+    """Begin of a phase, and the next event."""
     for event, following in pairwise(events):
         if event.kind == phase.value:
             return event.time_ns, following.time_ns

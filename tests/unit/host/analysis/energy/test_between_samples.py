@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from support.energy import SECOND_NS, header, recorded
 
 from edgebench.host.analysis.energy.integrate import between_j, line_of_instants
-from edgebench.host.analysis.energy.uncertainty import MeterErrors, Uncertain
+from edgebench.host.analysis.energy.uncertainty import MeterErrors, UncertainValue
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag, LossReport, SampleBlock
@@ -33,7 +33,7 @@ def wave_j(time_s: Floats, period_s: float, busy_ratio: float, begin_s: float) -
 
 def found_ratio(
     directory: Path, seed: int, period_s: float, *, is_drawn: bool
-) -> tuple[Uncertain, float]:
+) -> tuple[UncertainValue, float]:
     """Energy an inference of a loop, and what is true; of instants 1.1 ms long."""
     chance = np.random.default_rng(seed)
     busy_ratio, begin_s = chance.uniform(0.3, 0.7), -chance.uniform(0, period_s)

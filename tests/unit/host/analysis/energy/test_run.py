@@ -15,7 +15,7 @@ from support.records import run_record, worker_record
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.uncertainty import COVERAGE
-from edgebench.host.analysis.energy.windows import Timed
+from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.result.energy import EnergyResult, SyncMethod
 from edgebench.host.result.facts import EnergyRequest
@@ -62,7 +62,7 @@ def found_in(
     record = replace(made, events=EVENTS, **fields)
     record = replace(record, spec=replace(record.spec, scenario=scenario))
     wanted = asked or EnergyRequest(meter="synthetic")
-    found = find_energy(record, worker, Timed(ours, first_row), power, clock, wanted)
+    found = find_energy(record, worker, TimedQueries(ours, first_row), power, clock, wanted)
     assert found is not None
     return found
 
@@ -220,7 +220,7 @@ def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     found = find_energy(
         run_record(None),
         worker_record(np.full(COUNT, 1000)),
-        Timed(queries(), WARMUP_COUNT),
+        TimedQueries(queries(), WARMUP_COUNT),
         trace(tmp_path),
         SAME_CLOCK,
         EnergyRequest(meter="synthetic"),
@@ -236,7 +236,7 @@ def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
     found = numbers_of(found_in(trace(tmp_path, until_s=15.4)))
     assert found.net_j_per_inference is None
     assert found.net_refused is not None
-    assert "behind what the meter recorded" in found.net_refused
+    assert "beyond what the meter recorded" in found.net_refused
     assert found.gross_j_per_inference == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
 
 
@@ -446,7 +446,7 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
         ),
         (
             {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
-            "synchronisation: coded_load: the device played no code of work and rest",
+            "synchronisation: coded_load: the device played no load code",
         ),
         (
             {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.ARRIVAL)},

@@ -17,7 +17,7 @@ from support.tools import need_shared
 from edgebench.host.analysis.energy.site import site_of
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
-from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, View
+from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, AlignedTrace
 from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import MeasurementError
@@ -55,7 +55,9 @@ def shifted(random: np.random.Generator) -> Shifts:
     return np.repeat(bounded(random)[:1], 2, axis=0)
 
 
-def view_of(directory: Path, inside_w: float, outside_w: float, *terms: UncertaintyTerm) -> View:
+def view_of(
+    directory: Path, inside_w: float, outside_w: float, *terms: UncertaintyTerm
+) -> AlignedTrace:
     """One burst, recorded by a fast meter whose clock is known to so much."""
     # Samples right before the burst and its end: between two samples power is a straight line.
     right_before = [BEGIN_NS - 1, BEGIN_NS + BURST_NS - 1]
@@ -66,10 +68,10 @@ def view_of(directory: Path, inside_w: float, outside_w: float, *terms: Uncertai
     power = recorded(directory, time_ns, steps(time_ns, levels), of=meter)
     error_ns = math.sqrt(3) * EDGE_S * SECOND_NS if not terms else 0.0
     alignment = Alignment(SyncMethod.PROBES, ClockLine(0, 0.0), error_ns)
-    return View(power, site_of(meter), alignment)
+    return AlignedTrace(power, site_of(meter), alignment)
 
 
-def errors_j(view: View, shifts: Shifts, inside_w: float) -> NDArray[np.float64]:
+def errors_j(view: AlignedTrace, shifts: Shifts, inside_w: float) -> NDArray[np.float64]:
     """What windows whose ends are off by so much say, less the truth."""
     ends = np.rint(shifts * EDGE_S * SECOND_NS).astype(np.int64)
     found = view.energies_j(BEGIN_NS + ends[0], BEGIN_NS + BURST_NS + ends[1])

@@ -1,1 +1,1 @@
-"""Laying a meter's time over a device's."""
+"""Alignment of a meter's clock with a device's."""

@@ -1,4 +1,4 @@
-"""From a device's time to a meter's, with a bound on the error."""
+"""Conversion of a device's time to a meter's, with a bound on the error."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ class ClockLine:
         """Device times as meter times, of the same shape."""
         times = np.asarray(device_ns, np.int64)
         moved = self.offset_ns + self.slope * (times - self.reference_ns)
-        found: NDArray[np.int64] = times + np.rint(moved).astype(np.int64)
-        return found
+        meter_ns: NDArray[np.int64] = times + np.rint(moved).astype(np.int64)
+        return meter_ns
 
     def shifted(self, by_ns: float) -> ClockLine:
-        """The same, so much later."""
+        """This line, later by a time."""
         return replace(self, offset_ns=self.offset_ns + by_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What one method found."""
+    """Result of one method of alignment."""
 
     method: SyncMethod
     line: ClockLine
     error_ns: float
     """Bound on the error of a time inside the run."""
     residual_ns: float | None = None
-    """Spread of the marks about the line, standard deviation; None where there are no marks."""
+    """Standard deviation of the marks about the line; None where there are no marks."""
     mark_count: int = 0
 
 
 def host_line(clock: ClockModel) -> ClockLine:
-    """From the device's clock to that of the host."""
+    """Line from the device's clock to that of the host."""
     slope = -clock.slope / (1 + clock.slope)
     return ClockLine(clock.reference_ns + round(clock.offset_ns), -clock.offset_ns, slope)
 
 
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
-    """From the device's clock to the meter's, where `line` leads to the clock of the arrivals.
+    """Line from the device's clock to the meter's, where `line` leads to the clock of the arrivals.
 
     host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
     """
@@ -70,7 +70,7 @@ def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | No
     Args:
         device_ns: Times of the marks, shape (n,), n >= 1; n >= 2 at different times for a slope.
         meter_ns: The same marks by the meter, shape (n,).
-        slope: Known from elsewhere; None: fit it.
+        slope: Slope that is known from elsewhere; None: fit it.
     """
     reference_ns = round(float(device_ns.mean()))
     x = (device_ns - reference_ns).astype(np.float64)
@@ -83,6 +83,6 @@ def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | No
 def residuals_ns(
     line: ClockLine, device_ns: Nanoseconds, meter_ns: Nanoseconds
 ) -> NDArray[np.float64]:
-    """By which each mark is later than the line says, shape (n,)."""
-    found: NDArray[np.float64] = (meter_ns - line.to_meter(device_ns)).astype(np.float64)
-    return found
+    """Time by which each mark is later than the line says, shape (n,)."""
+    off_ns: NDArray[np.float64] = (meter_ns - line.to_meter(device_ns)).astype(np.float64)
+    return off_ns

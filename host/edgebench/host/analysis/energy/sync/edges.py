@@ -1,7 +1,7 @@
 """Pulses on a wire: which falling edge of the meter's input is which pulse of the device.
 
-Theory of operation. The device sends a few pulses at irregular distances, and notes when. Of each
-digital input, every pair of an early pulse and an edge is a guess at the offset; the guess under
+Theory of operation. The device sends a few pulses at irregular distances, and notes when. For each
+digital input, every pair of an early pulse and an edge is a guess at the offset; the guess with
 which most pulses find an edge is right, as the distances fit nothing else. An input that carries
 something else fits nothing. No other clock is needed, nor a first guess.
 """
@@ -23,30 +23,29 @@ from edgebench.host.analysis.energy.sync.alignment import (
 )
 from edgebench.host.result.energy import SyncMethod
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import Pulse, SyncFacts
+from edgebench.protocol.record import SyncFacts
 
 DRIFT_LIMIT = 300e-6
-"""Two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
+"""Drift of two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
 GUESS_NS = 3e6
-"""By which a rate that was told by arrivals is wrong at the other end of a recording."""
+"""Error at the other end of a recording of a rate that was told by arrivals."""
 NEEDED_RATIO = 0.8
 """Share of the pulses that must be found: a glitch may hide one or two."""
 MIN_FOUND = 4
 MAX_EDGES = 4000
-"""An input that is busier than this carries something else: mains hum has so many in 80 s."""
+"""Edges above which an input carries something else: mains hum has as many in 80 s."""
 FIRST_PULSES = 3
-"""Pulses of which one is surely found."""
+"""Number of first pulses of which at least one is found."""
 RESIDUAL_FACTOR = 3.0
-"""Times what the line and the sampling explain: more, and the marks are not ours."""
+"""Residual over what line and sampling explain above which a mark is not ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    bit: int
     found: Nanoseconds
     """Indices of the pulses that have an edge."""
     edges: Nanoseconds
-    """Their times."""
+    """Times of those edges."""
 
 
 def align_edges(
@@ -55,12 +54,12 @@ def align_edges(
     period_ns: float,
     slope: float | None = None,
 ) -> Alignment:
-    """Lay the pulses over the edges of whatever input has them.
+    """Align the pulses with the edges of whatever input has them.
 
     Args:
-        sync: What the device says.
+        sync: Marks of the device.
         edges: Falling edges by digital input, meter clock, ascending.
-        period_ns: Between two samples of the meter.
+        period_ns: Sampling period of the meter.
         slope: Meter seconds per device second, minus one, as arrivals tell it.
 
     Raises:
@@ -69,15 +68,17 @@ def align_edges(
     if len(sync.pulses) < MIN_FOUND:
         raise MeasurementError(sync.error or "the device has no line to a digital input")
     times = np.array([(pulse.before_ns + pulse.after_ns) // 2 for pulse in sync.pulses])
-    explained_ns = _explained_ns(sync.pulses, sync.latency_ns, period_ns)
+    # How far an edge may be from the middle of its pulse.
+    widest_ns = max(pulse.after_ns - pulse.before_ns for pulse in sync.pulses)
+    explained_ns = widest_ns / 2 + sync.latency_ns + period_ns
     span_ns = float(times[-1] - times[0])
     allowed_ns = explained_ns + (DRIFT_LIMIT * span_ns if slope is None else GUESS_NS)
-    quiet = {bit: found for bit, found in edges.items() if len(found) <= MAX_EDGES}
+    quiet = [one for one in edges.values() if len(one) <= MAX_EDGES]
     matches = [
         match
-        for bit, found in quiet.items()
-        if len(found) >= MIN_FOUND
-        and (match := _match(bit, times, found, allowed_ns, slope or 0.0)) is not None
+        for one in quiet
+        if len(one) >= MIN_FOUND
+        and (match := _match(times, one, allowed_ns, slope or 0.0)) is not None
     ]
     if not matches:
         busy = len(edges) - len(quiet)
@@ -89,16 +90,10 @@ def align_edges(
     return _judged(best, times, explained_ns)
 
 
-def _explained_ns(pulses: tuple[Pulse, ...], latency_ns: int, period_ns: float) -> float:
-    """How far an edge may be from the middle of its pulse."""
-    widest = max(pulse.after_ns - pulse.before_ns for pulse in pulses)
-    return widest / 2 + latency_ns + period_ns
-
-
 def _match(
-    bit: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
+    times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> _Match | None:
-    """The offset under which most pulses find an edge; None when too few do, or two fit."""
+    """Offset with which most pulses find an edge; None where too few do, or two offsets fit."""
     first = times[:FIRST_PULSES]
     counts = np.concatenate([_counts(one, times, edges, allowed_ns, slope) for one in first])
     offsets_ns = (edges - first[:, None]).reshape(-1)  # in the same order
@@ -109,39 +104,32 @@ def _match(
     needed = max(MIN_FOUND, NEEDED_RATIO * len(times))
     if count < needed or max(begins) - min(begins) > 2 * allowed_ns:
         return None
-    found, nearest = _found(guesses[0].to_meter(times), edges, allowed_ns)
-    return _Match(bit, found, nearest)
+    expected = guesses[0].to_meter(times)
+    nearest = _nearest(expected, edges)
+    found = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
+    return _Match(found, nearest[found])
 
 
 def _counts(
     pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> NDArray[np.int64]:
-    """How many pulses find an edge if this pulse is that edge, for each edge."""
+    """Number of pulses that find an edge if this pulse is that edge, for each edge."""
     line = ClockLine(int(pulse_ns), 0.0, slope)
     expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
-    near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
-    counts: NDArray[np.int64] = np.count_nonzero(near, axis=1)
+    is_near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
+    counts: NDArray[np.int64] = np.count_nonzero(is_near, axis=1)
     return counts
 
 
-def _found(
-    expected: Nanoseconds, edges: Nanoseconds, allowed_ns: float
-) -> tuple[Nanoseconds, Nanoseconds]:
-    """Pulses that have an edge where they are expected, and those edges."""
-    nearest = _nearest(expected, edges)
-    index = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
-    return index, nearest[index]
-
-
 def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
-    """The edge next to each of these times, of any shape."""
+    """Edge next to each of these times, of any shape."""
     after = np.clip(np.searchsorted(edges, expected), 1, len(edges) - 1)
     is_before = expected - edges[after - 1] <= edges[after] - expected
     return np.where(is_before, edges[after - 1], edges[after])
 
 
 def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:
-    """The line through the marks, without those that are no pulses of ours after all."""
+    """Line through the marks, without those that are no pulses of ours after all."""
     device_ns, edges_ns = times[match.found], match.edges
     limit_ns = RESIDUAL_FACTOR * explained_ns
     while True:

@@ -1,9 +1,9 @@
-"""A code of work and rest that the device played, found again in the power that the meter saw.
+"""The load code that the device played, located in the power that the meter recorded.
 
-Theory of operation. The device works and rests by a maximum-length sequence, and notes when each
+Theory of operation. The device is active and idle by a maximum-length sequence, and notes when each
 chip really began. Such a sequence resembles itself at no other shift, so the correlation of the
-chips' mean powers with the code has one peak, seconds away from where any other clock says if need
-be. Around it, every change from rest to work or back is a mark of its own: with power P_a before
+chips' mean powers with the code has one peak, even if it is seconds away from where any other clock
+says. Around it, every change between active and idle is a mark of its own: with power P_a before
 and P_b after, and the energy E of half a chip (h) on either side of where the change should be, it
 is later by
 
@@ -11,7 +11,7 @@ is later by
 
 which needs no shape of the change, and works at any rate of sampling: all of it is energy, which
 is exact at any time. A line through these marks is the alignment; their spread is its error, and
-by how much the rises are later than the falls is a bound on what the device's own delays do.
+the time by which the rises are later than the falls bounds the device's own delays.
 
 Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 """
@@ -36,38 +36,38 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
-"""How far the meter's buffers may have made the first guess wrong …"""
+"""Distance to search: the meter's buffers may have made the first guess wrong by this much …"""
 SEARCH_CHIPS = 6
-"""… and at least so many chips, so that there are other shifts to hold the best one against."""
+"""… and at least this many chips, so that the best shift can be compared with others."""
 MAX_GRID = 4_000_000
-"""Moments: 32 MB. A code that asks for more was not played as it says."""
+"""Most grid points, 32 MB: a code that needs more was not played as it says."""
 STEPS_PER_CHIP = 4
 GRID_PER_CHIP = 40
-"""Times at which the energy is looked up, for a chip; between them power is taken for constant."""
+"""Grid points per chip at which the energy is read; between them power is taken for constant."""
 MIN_CORRELATION = {1: 0.85, 2: 0.7}
-"""By codes that are seen together: below, it is not the code that is seen. The correlation of 31
-chips with white noise has a deviation of 0.18, and 500 shifts of a chip are tried: once in a
+"""Least correlation by number of codes: below, it is not the code that is seen. The correlation of
+31 chips with white noise has a deviation of 0.18, and 500 shifts of a chip are tried: once in a
 million such searches for two codes, once in 2000 for one, noise is taken for the code."""
 MIN_CORRELATION_EACH = 0.5
-"""Of each code alone, at the shift that is best for both."""
+"""Least correlation of each code alone, at the shift that is best for both."""
 RIVAL_RATIO = 0.8
-"""Another peak as high as this times the best one makes the answer a guess."""
+"""Height of another peak, over the best one, at which the result is a guess."""
 MIN_MARKS = 6
 MIN_MARKS_RATIO = 0.5
-"""Of the changes of a code that must be seen, and agree about where they are."""
+"""Share of the changes of a code that must be seen, and agree about where they are."""
 WHOLE_RATIO = 0.8
-"""Of a chip: one that was cut short, as the device stalled before it, has no marks."""
+"""Length of a whole chip, over the typical one: a chip that a stall cut short has no marks."""
 ONE_CODE_DRIFT = 50e-6
-"""By which arrivals may mistake the rate, where a second code does not tell it."""
+"""Error of the rate by arrivals, where no second code tells it."""
 FLAT_RATIO = 0.2
-"""A change of less than this times the typical one is no mark."""
+"""Size of a change, over the typical one, below which it is no mark."""
 OUTLIER_FACTOR = 5.0
-"""Times the median deviation, in standard deviations of a normal spread."""
+"""Distance of an outlier, in standard deviations of a normal spread with this median deviation."""
 _MAD_TO_SIGMA = 1.4826
 COVERAGE = 2.0
 
 Cumulative = Callable[[Nanoseconds], Floats]
-"""Energy up to these meter times, joules; NaN outside of the recording."""
+"""Energy up to these meter times, joules; NaN outside the recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +89,35 @@ def align_code(
     """Find the codes in the power.
 
     Args:
-        codes: As they were played.
+        codes: Codes as they were played.
         cumulative: Energy of the meter's trace.
-        guess: From the device's clock to the meter's, by any other way.
+        guess: Line from the device's clock to the meter's, by any other method.
         span_ns: First and last device time for which the error has to hold.
-        drift: By which the guess may mistake the rate.
-        search_ns: The codes may be this far from there.
+        drift: Error of the guess's rate.
+        search_ns: Distance of the codes from where the guess has them, at most.
 
     Raises:
         MeasurementError: none was played, or it is not seen clearly.
     """
     if not codes:
-        raise MeasurementError("the device played no code of work and rest")
+        raise MeasurementError("the device played no load code")
     chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
     search_ns = max(search_ns, SEARCH_CHIPS * chip_ns)
-    local = [_Local.of(code, cumulative, guess, search_ns) for code in codes]
-    line = guess.shifted(_peak_ns(local, guess, search_ns))
-    # The second look starts from the first's answer, and is the last that changes anything.
-    line, _ = _refined(local, line, guess)
-    line, marks = _refined(local, line, guess)
-    found = _judged(marks, line, local)
+    traces = [_CodeTrace.of(code, cumulative, guess, search_ns) for code in codes]
+    line = guess.shifted(_peak_ns(traces, guess, search_ns))
+    # The second pass starts from the result of the first, and is the last that changes anything.
+    line, _ = _refined(traces, line, guess)
+    line, marks = _refined(traces, line, guess)
+    alignment = _judged(marks, line, traces)
     if len(codes) > 1:
-        return found
+        return alignment
     # One code alone tells no rate: that of the guess is believed from here to the far end.
     far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
-    return replace(found, error_ns=found.error_ns + drift * far_ns)
+    return replace(alignment, error_ns=alignment.error_ns + drift * far_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Local:
+class _CodeTrace:
     """One code, and the energy around it."""
 
     edges_ns: Nanoseconds
@@ -128,7 +128,7 @@ class _Local:
     @classmethod
     def of(
         cls, code: LoadCode, cumulative: Cumulative, guess: ClockLine, search_ns: float
-    ) -> _Local:
+    ) -> _CodeTrace:
         edges_ns = np.array(code.edges_ns, np.int64)
         is_busy = np.array(code.is_busy, np.bool_)
         chips_ns = np.diff(edges_ns)
@@ -147,34 +147,38 @@ class _Local:
 
     @property
     def changes(self) -> NDArray[np.bool_]:
-        """Of each edge between two chips, whether work or rest begins there, shape (n - 1,)."""
-        found: NDArray[np.bool_] = self.is_busy[1:] != self.is_busy[:-1]
-        return found
+        """Whether active and idle change at each edge between two chips, shape (n - 1,)."""
+        changes: NDArray[np.bool_] = self.is_busy[1:] != self.is_busy[:-1]
+        return changes
 
     @property
     def chip_ns(self) -> float:
         return float(np.median(np.diff(self.edges_ns)))
 
     def energy_j(self, meter_ns: NDArray[np.float64] | Nanoseconds) -> Floats:
-        """Up to these times; the last one known beyond the recording."""
-        found: Floats = np.interp(meter_ns, self.grid_ns, self.grid_j)
-        return found
+        """Energy up to these times; the last one known beyond the recording."""
+        energy_j: Floats = np.interp(meter_ns, self.grid_ns, self.grid_j)
+        return energy_j
+
+    def mean_w(self, begin_ns: Floats, end_ns: Floats) -> Floats:
+        """Mean power between these times."""
+        return (self.energy_j(end_ns) - self.energy_j(begin_ns)) / (end_ns - begin_ns) * 1e9
 
     def correlations(self, line: ClockLine, shifts_ns: Floats) -> Floats:
-        """Of the chips' mean powers with the code, at each shift, shape (m,)."""
+        """Correlation of the chips' mean powers with the code at each shift, shape (m,)."""
         edges = line.to_meter(self.edges_ns)[None, :] + shifts_ns[:, None]
         power_w = np.diff(self.energy_j(edges), axis=1) / np.diff(edges, axis=1)
         power_w -= power_w.mean(axis=1, keepdims=True)
         code = self.is_busy - self.is_busy.mean()
         scale = np.sqrt((power_w**2).sum(axis=1) * (code**2).sum())
         is_inside = (edges[:, 0] >= self.grid_ns[0]) & (edges[:, -1] <= self.grid_ns[-1])
-        found = np.zeros(len(shifts_ns))
-        np.divide(power_w @ code, scale, out=found, where=(scale > 0) & is_inside)
-        return found
+        correlations = np.zeros(len(shifts_ns))
+        np.divide(power_w @ code, scale, out=correlations, where=(scale > 0) & is_inside)
+        return correlations
 
 
-def _peak_ns(codes: Sequence[_Local], guess: ClockLine, search_ns: float) -> float:
-    """The shift at which the codes are seen best.
+def _peak_ns(codes: Sequence[_CodeTrace], guess: ClockLine, search_ns: float) -> float:
+    """Shift at which the codes are seen best.
 
     Raises:
         MeasurementError: they are not seen, or in two places.
@@ -183,51 +187,55 @@ def _peak_ns(codes: Sequence[_Local], guess: ClockLine, search_ns: float) -> flo
     steps = int(search_ns / chip_ns * STEPS_PER_CHIP)
     shifts_ns = np.arange(-steps, steps + 1) * (chip_ns / STEPS_PER_CHIP)
     each = np.array([code.correlations(guess, shifts_ns) for code in codes])
-    found = each.mean(axis=0)
-    best = int(np.argmax(found))
+    mean = each.mean(axis=0)
+    best = int(np.argmax(mean))
     limit = MIN_CORRELATION[min(len(codes), 2)]
-    if found[best] < limit or each[:, best].min() < MIN_CORRELATION_EACH:
+    if mean[best] < limit or each[:, best].min() < MIN_CORRELATION_EACH:
         raise MeasurementError(
-            f"the code of work and rest is not seen in the power: correlation {found[best]:.2f}, "
-            f"limit {limit:g}"
+            f"the load code is not seen in the power: correlation {mean[best]:.2f}, limit {limit:g}"
         )
-    rival = found[np.abs(shifts_ns - shifts_ns[best]) > 2 * chip_ns].max(initial=0.0)
-    if rival > RIVAL_RATIO * found[best]:
+    rival = mean[np.abs(shifts_ns - shifts_ns[best]) > 2 * chip_ns].max(initial=0.0)
+    if rival > RIVAL_RATIO * mean[best]:
         raise MeasurementError(
-            f"the code of work and rest is seen in two places: correlation {found[best]:.2f} and "
-            f"{rival:.2f}"
+            f"the load code is seen in two places: correlation {mean[best]:.2f} and {rival:.2f}"
         )
     return float(shifts_ns[best])
 
 
 def _refined(
-    codes: Sequence[_Local], line: ClockLine, guess: ClockLine
+    codes: Sequence[_CodeTrace], line: ClockLine, guess: ClockLine
 ) -> tuple[ClockLine, _Marks]:
-    """The line through the changes near a line; one code alone tells no rate."""
-    marks = _without_outliers(_marks(codes, line), line)
+    """Line through the changes near a line, and their marks; one code alone tells no rate."""
+    each = [_marks_of(code, line) for code in codes]
+    marks = _Marks(
+        np.concatenate([one.device_ns for one in each]),
+        np.concatenate([one.meter_ns for one in each]),
+        np.concatenate([one.is_rise for one in each]),
+    )
+    if len(marks.device_ns) < MIN_MARKS:
+        raise MeasurementError(
+            f"{len(marks.device_ns)} changes of the load are seen, {MIN_MARKS} needed"
+        )
+    # Only the marks that agree about the offset: something else on the device may be active, too.
+    off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
+    off_ns -= np.median(off_ns)
+    limit_ns = OUTLIER_FACTOR * _MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
+    keep = np.abs(off_ns) <= max(limit_ns, 1.0)
+    marks = _Marks(marks.device_ns[keep], marks.meter_ns[keep], marks.is_rise[keep])
     slope = None if len(codes) > 1 else guess.slope
     return fit_line(marks.device_ns, marks.meter_ns, slope=slope), marks
 
 
-def _marks(codes: Sequence[_Local], line: ClockLine) -> _Marks:
-    """Where each change between work and rest is by the meter."""
-    found = [_changes(code, line) for code in codes]
-    return _Marks(
-        np.concatenate([one.device_ns for one in found]),
-        np.concatenate([one.meter_ns for one in found]),
-        np.concatenate([one.is_rise for one in found]),
-    )
-
-
-def _changes(code: _Local, line: ClockLine) -> _Marks:
+def _marks_of(code: _CodeTrace, line: ClockLine) -> _Marks:
+    """Each change between active and idle, by the device and by the meter."""
     is_change = code.changes
     inner = code.edges_ns[1:-1][is_change]
     is_rise = code.is_busy[1:][is_change]
     middle = line.to_meter(inner).astype(np.float64)
     half = code.chip_ns / 2
     # Power beside a change, from its own chips' far halves: near it, the change itself may lie.
-    before_w = _mean_w(code, middle - half, middle - half / 2)
-    after_w = _mean_w(code, middle + half / 2, middle + half)
+    before_w = code.mean_w(middle - half, middle - half / 2)
+    after_w = code.mean_w(middle + half / 2, middle + half)
     energy_nj = 1e9 * (code.energy_j(middle + half) - code.energy_j(middle - half))
     step_w = before_w - after_w
     chips_ns = np.diff(code.edges_ns)
@@ -242,48 +250,28 @@ def _changes(code: _Local, line: ClockLine) -> _Marks:
     return _Marks(inner[is_mark], meter_ns[is_mark], is_rise[is_mark])
 
 
-def _mean_w(code: _Local, begin_ns: Floats, end_ns: Floats) -> Floats:
-    return (code.energy_j(end_ns) - code.energy_j(begin_ns)) / (end_ns - begin_ns) * 1e9
+def _judged(marks: _Marks, line: ClockLine, codes: Sequence[_CodeTrace]) -> Alignment:
+    """The line as an alignment, with its error at the ends of its span, where the marks are; k = 2.
 
-
-def _without_outliers(marks: _Marks, line: ClockLine) -> _Marks:
-    """The marks that agree about the offset; something else on the device may have worked, too."""
-    if len(marks.device_ns) < MIN_MARKS:
-        raise MeasurementError(
-            f"{len(marks.device_ns)} changes of the load are seen, {MIN_MARKS} needed"
-        )
-    off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
-    off_ns -= np.median(off_ns)
-    limit_ns = OUTLIER_FACTOR * _MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
-    keep = np.abs(off_ns) <= max(limit_ns, 1.0)
-    return _Marks(marks.device_ns[keep], marks.meter_ns[keep], marks.is_rise[keep])
-
-
-def _judged(marks: _Marks, line: ClockLine, codes: Sequence[_Local]) -> Alignment:
+    Raises:
+        MeasurementError: too few changes are seen, or too faintly.
+    """
     count = len(marks.device_ns)
     expected = sum(int(code.changes.sum()) for code in codes)
     if count < max(MIN_MARKS, MIN_MARKS_RATIO * expected):
         raise MeasurementError(f"{count} of {expected} changes of the load are seen")
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     spread_ns = float(off_ns.std(ddof=2))
-    error_ns = _error_ns(off_ns, spread_ns, marks.is_rise) + _grid_ns(codes) / np.sqrt(count)
-    if error_ns > codes[0].chip_ns / 2:
+    # By how much rises are later than falls is what the device's own delays do to both.
+    rises, falls = off_ns[marks.is_rise], off_ns[~marks.is_rise]
+    lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
+    # Half of the marks are at each end of the span.
+    line_ns = COVERAGE * spread_ns * float(np.sqrt(2 / count)) + lopsided_ns
+    chip_ns = codes[0].chip_ns
+    error_ns = line_ns + chip_ns / GRID_PER_CHIP / np.sqrt(count)
+    if error_ns > chip_ns / 2:
         raise MeasurementError(
-            f"the code of work and rest is seen too dimly: error {error_ns / 1e6:.3g} ms, "
-            f"limit {codes[0].chip_ns / 2e6:.3g} ms"
+            f"the load code is seen too faintly: error {error_ns / 1e6:.3g} ms, "
+            f"limit {chip_ns / 2e6:.3g} ms"
         )
     return Alignment(SyncMethod.CODED_LOAD, line, float(error_ns), spread_ns, count)
-
-
-def _error_ns(off_ns: Floats, spread_ns: float, is_rise: NDArray[np.bool_]) -> float:
-    """Of the line at the ends of its span, where half of the marks are at each; k = 2.
-
-    By how much rises are later than falls is what the device's own delays do to both.
-    """
-    rises, falls = off_ns[is_rise], off_ns[~is_rise]
-    lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
-    return COVERAGE * spread_ns * float(np.sqrt(2 / len(off_ns))) + lopsided_ns
-
-
-def _grid_ns(codes: Sequence[_Local]) -> float:
-    return codes[0].chip_ns / GRID_PER_CHIP

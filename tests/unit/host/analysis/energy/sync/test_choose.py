@@ -13,7 +13,7 @@ from support.energy import SECOND_NS, header
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
-from edgebench.host.analysis.energy.sync.choose import Clocks, Sync, find_sync
+from edgebench.host.analysis.energy.sync.choose import RunClocks, SyncChoice, find_sync
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.result.energy import SyncMethod
@@ -99,9 +99,9 @@ def marks(pulse_ns: int) -> SyncFacts:
     return SyncFacts(codes=CODES, pulses=pulses, line="gpio:x")
 
 
-def clocks(error_ns: float) -> Clocks:
+def clocks(error_ns: float) -> RunClocks:
     """The host's clock is the device's, and that is known so well."""
-    return Clocks(ClockModel("host:h", "device:d", 0, 0.0, 0.0, error_ns), False, SPAN_NS)
+    return RunClocks(ClockModel("host:h", "device:d", 0, 0.0, 0.0, error_ns), False, SPAN_NS)
 
 
 def arrival(late_ns: float = 0.0, residual_ns: float = 0.0) -> ArrivalLine:
@@ -109,7 +109,7 @@ def arrival(late_ns: float = 0.0, residual_ns: float = 0.0) -> ArrivalLine:
     return ArrivalLine(late_ns - TRUE_NS, 0.0, residual_ns)
 
 
-def errors_of(sync: Sync) -> dict[SyncMethod, float]:
+def errors_of(sync: SyncChoice) -> dict[SyncMethod, float]:
     """Of every method that gave something and was not dropped."""
     return {one.method: one.error_ns for one in sync.tried if one.error_ns is not None}
 
@@ -178,7 +178,7 @@ def test_arrivals_that_marks_contradict_are_dropped(
     assert (said.error_ns is None) == is_contradicted
     if is_contradicted:
         assert said.reason is not None
-        assert said.reason.endswith("ms on their way, as edge shows")
+        assert said.reason.endswith("ms late, as edge shows")
     expected = {
         None: SyncMethod.EDGE,
         SyncMethod.EDGE: SyncMethod.EDGE,
@@ -224,7 +224,7 @@ def test_error_of_probes_holds_to_the_end_of_the_run(
     meter: Header, when_s: tuple[int, ...], bound_ns: float
 ) -> None:
     """A host that went away lays a run of 70 s 2.8 ms beside the meter's trace, and says 0.1."""
-    known = Clocks(probed_at(*when_s), False, (0, 70 * SECOND_NS))
+    known = RunClocks(probed_at(*when_s), False, (0, 70 * SECOND_NS))
     found = find_sync(Trace(meter, arrival=ArrivalLine(0.0, 0.0, 0.0)), CHANNEL, SyncFacts(), known)
     assert found.best is not None
     device_ns = 70 * SECOND_NS + 70 * 40_000
@@ -238,7 +238,7 @@ def test_one_code_is_believed_as_far_as_the_rate_that_others_tell(
 ) -> None:
     """The only code is trusted at the end of the run though nothing told the rate of its clock."""
     model = probed_at(*when_s)
-    known = Clocks(model, is_beside, (0, 600 * SECOND_NS))
+    known = RunClocks(model, is_beside, (0, 600 * SECOND_NS))
     trace = Trace(SERIAL, CODES[:1], arrival=arrival())
     found = find_sync(trace, CHANNEL, SyncFacts(codes=CODES[:1]), known)
     drift = ONE_CODE_DRIFT + (0.0 if is_beside else model.slope_error)
@@ -260,7 +260,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
     ("wanted", "reason"),
     [
         (SyncMethod.EDGE, "edge: the device has no line to the meter"),
-        (SyncMethod.CODED_LOAD, "coded_load: the device played no code of work and rest"),
+        (SyncMethod.CODED_LOAD, "coded_load: the device played no load code"),
         (SyncMethod.PROBES, "probes: not a way for a meter with the clock meter:7"),
         (SyncMethod.ARRIVAL, "arrival: the device's clock was not probed"),
     ],
@@ -268,7 +268,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
 def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> None:
     """The refusal names the reasons of methods that nobody asked for."""
     trace = Trace(SERIAL, arrival=arrival())
-    found = find_sync(trace, CHANNEL, SyncFacts(), Clocks(None, False, SPAN_NS), wanted)
+    found = find_sync(trace, CHANNEL, SyncFacts(), RunClocks(None, False, SPAN_NS), wanted)
     assert found.best is None
     assert found.result.refusal == reason
 

@@ -183,13 +183,13 @@ def test_power_without_the_code_is_refused(noise_w: float) -> None:
         found = line.cumulative_j(np.clip(asked, 0, time_ns[-1]))
         return np.where((asked < 0) | (asked > time_ns[-1]), np.nan, found)
 
-    with pytest.raises(MeasurementError, match=r"not seen|two places|dimly"):
+    with pytest.raises(MeasurementError, match=r"not seen|two places|faintly"):
         align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 def test_device_that_played_none_is_told() -> None:
     """An older agent gives a traceback."""
-    with pytest.raises(MeasurementError, match="played no code"):
+    with pytest.raises(MeasurementError, match="played no load code"):
         align_code([], lambda asked: np.zeros(len(asked)), ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
