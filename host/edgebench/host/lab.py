@@ -109,7 +109,7 @@ class Lab:
         import pandas as pd
 
         rows = index.list_runs(self.store)
-        columns = list(index.Row.__dataclass_fields__)
+        columns = list(index.RunSummary.__dataclass_fields__)
         return pd.DataFrame([asdict(row) for row in rows], columns=columns)
 
     def run(self, name: str = "last") -> StoredRun:

@@ -27,7 +27,7 @@ from edgebench.host.store.files import (
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
-from edgebench.host.store.power import Group
+from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError, UsageError
@@ -115,7 +115,7 @@ def verify_session(directory: Path) -> list[Difference]:
         return found
 
 
-def _as_told(stored: tuple[Group, ...], computed: tuple[Group, ...]) -> tuple[Group, ...]:
+def _as_told(stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]) -> tuple[RowGroup, ...]:
     """Without what an older edgebench did not tell of its row groups."""
     if len(stored) != len(computed):
         return computed

@@ -27,7 +27,7 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
-from edgebench.host.store.index import DAMAGED, INVALID, Row
+from edgebench.host.store.index import DAMAGED, INVALID, RunSummary
 from edgebench.protocol.text import printable
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
@@ -96,7 +96,7 @@ def _cell(column: _Column, run: Run) -> str | Text:
     return _refused() if column.is_asked_for and is_its_kind else ABSENT
 
 
-def runs_table(rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
+def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     """The runs in the store; an id is never broken, so that it can be copied."""
     is_metered = any(
         row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
@@ -229,7 +229,7 @@ def _energy(run: Run) -> str | Text:
     return _joules(energy.gross_j_per_inference, energy.u95_absolute_j, energy.boundary)
 
 
-def _row_energy(row: Row) -> str | Text:
+def _row_energy(row: RunSummary) -> str | Text:
     """Joules per inference of a stored run; refused ones are told from runs without a meter."""
     if row.energy_j_per_inference is None and not row.energy_refused:
         return ABSENT

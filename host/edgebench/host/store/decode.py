@@ -1,4 +1,4 @@
-"""A meter's raw bytes, decoded again: the samples that a recording should have."""
+"""Raw bytes of a meter, decoded again: the samples that a recording should have."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.host.store.recording import Decoded, decode, open_recording
+from edgebench.host.store.recording import DecodedSamples, decode, open_recording
 from edgebench.protocol.errors import RunDamaged, StoreError
 
 RATIO_TOLERANCE = 1e-9
-"""Means may differ in the last digits between numpy versions; everything else must be equal."""
+"""Tolerance of floats: means may differ in the last digits between numpy versions."""
 SINGLE_TOLERANCE = 1e-6
 """Tolerance of columns in single precision."""
 
 
-def decode_into(directory: Path, spool: Path) -> Decoded:
-    """The samples of raw bytes, into another directory.
+def decode_into(directory: Path, spool: Path) -> DecodedSamples:
+    """Decode raw bytes into another directory.
 
     Raises:
         StoreError: the bytes cannot be read, or the samples not be written.
@@ -34,7 +34,7 @@ def decode_into(directory: Path, spool: Path) -> Decoded:
 
 
 def spool_trouble(spool: Path, directory: Path) -> str | None:
-    """Why a directory's samples are not those of the meter's raw bytes; None where they are.
+    """Why a directory's samples are not those of the meter's raw bytes; None if they are.
 
     A file that is missing shows by itself.
     """
@@ -52,7 +52,10 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
 
 
 def have_same_rows(one: Path, other: Path) -> bool:
-    """Compared a row group at a time: an hour of a fast meter is larger than memory."""
+    """Whether two files hold the same rows, compared one row group at a time.
+
+    An hour of a fast meter is larger than memory.
+    """
     try:
         with pq.ParquetFile(one) as mine, pq.ParquetFile(other) as theirs:
             count = mine.num_row_groups
@@ -65,18 +68,17 @@ def have_same_rows(one: Path, other: Path) -> bool:
 
 
 def _is_same_table(one: Any, other: Any) -> bool:
-    """Numbers may differ in their last digits between machines, as everywhere."""
+    """Whether two tables are equal; floats may differ in their last digits between machines."""
     if len(one) != len(other) or one.schema != other.schema:
         return False
-    return all(
-        _is_close(one[name], other[name])
-        if pa.types.is_floating(one.schema.field(name).type)
-        else one[name].equals(other[name])
-        for name in one.schema.names
-    )
-
-
-def _is_close(one: Any, other: Any) -> bool:
-    tolerance = SINGLE_TOLERANCE if one.type == pa.float32() else RATIO_TOLERANCE
-    mine, theirs = (np.asarray(column.to_numpy(), np.float64) for column in (one, other))
-    return bool(np.allclose(mine, theirs, rtol=tolerance, atol=0.0, equal_nan=True))
+    for column in one.schema:
+        mine, theirs = one[column.name], other[column.name]
+        if not pa.types.is_floating(column.type):
+            if not mine.equals(theirs):
+                return False
+            continue
+        tolerance = SINGLE_TOLERANCE if column.type == pa.float32() else RATIO_TOLERANCE
+        a, b = (np.asarray(values.to_numpy(), np.float64) for values in (mine, theirs))
+        if not np.allclose(a, b, rtol=tolerance, atol=0.0, equal_nan=True):
+            return False
+    return True

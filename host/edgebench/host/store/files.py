@@ -1,4 +1,4 @@
-"""The files of a stored run: packed traces in, Parquet out, and back."""
+"""Files of a stored run: packed traces in, Parquet out, and back."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
 from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
 from edgebench.protocol.spec import samples_per_query
+from edgebench.protocol.text import one_line
 
 _COMPRESSION = "zstd"
 _SPAN_COLUMNS = {
@@ -47,12 +48,12 @@ _SPAN_COLUMNS = {
     "invoke_start_ns": "start_ns",
     "invoke_end_ns": "end_ns",
 }
-"""Columns that a trace of version 1 does not have, and those that stand for them."""
+"""Columns that a trace of version 1 does not have, by those that stand for them."""
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 
 
 def read_record(directory: Path) -> RunRecord:
-    """The agent's account of a run.
+    """The agent's record of a run.
 
     Raises:
         RunDamaged: it is not readable.
@@ -65,7 +66,7 @@ def read_record(directory: Path) -> RunRecord:
 
 
 def unpack_traces(directory: Path, record: RunRecord) -> Queries:
-    """Turn the packed traces under raw/ into Parquet files; the queries.
+    """Turn the packed traces under raw/ into Parquet files; return the queries.
 
     Raises:
         RunDamaged: a trace is damaged.
@@ -83,7 +84,7 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
 
 
 def write_queries(path: Path, queries: Queries, batch: int) -> None:
-    """Write queries.parquet, one row an inference."""
+    """Write queries.parquet, one row per inference."""
     count = len(queries)
     index = np.arange(count, dtype=np.int64)
     is_warmup = index < queries.warmup_count
@@ -111,7 +112,7 @@ def write_queries(path: Path, queries: Queries, batch: int) -> None:
 
 
 def read_queries(directory: Path) -> Queries:
-    """The queries of a stored run.
+    """Queries of a stored run.
 
     Raises:
         RunDamaged: the file is not readable.
@@ -136,25 +137,26 @@ def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:
 
 
 def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
-    """The queries with everything else that the numbers are computed from.
+    """Queries, with everything else that the numbers are computed from.
 
     Raises:
         RunDamaged: a file is damaged.
     """
     raw = directory / RAW_DIRECTORY
+    log = raw / traces.LOADGEN_DETAIL_FILE
     return Traces(
         queries,
         _read_arrays(raw / traces.ANSWERS_FILE),
         _read_arrays(raw / LABELS_FILE),
         _read_facts(raw / HOST_FACTS_FILE),
-        _read_text(raw / traces.LOADGEN_DETAIL_FILE),
+        log.read_text(errors="replace") if log.exists() else None,
         read_telemetry(directory, record.telemetry),
         PowerFile.open(directory) if (directory / POWER_FILE).exists() else None,
     )
 
 
 def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
-    """The telemetry of a run, by sensor; empty where nothing was sampled.
+    """Telemetry of a run, by sensor; empty where nothing was sampled.
 
     Raises:
         RunDamaged: the file is damaged.
@@ -169,10 +171,10 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
         names = table["sensor"].combine_chunks().dictionary_encode()
         value = table["value"].to_numpy().astype(np.float64)
         index = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        found = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
+        series = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
     except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as exc:
-        raise RunDamaged(f"telemetry is damaged: {' '.join(str(exc).split())[:200]}") from exc
-    return TelemetryTrace(found, facts.constants, absent)
+        raise RunDamaged(f"telemetry is damaged: {one_line(exc)}") from exc
+    return TelemetryTrace(series, facts.constants, absent)
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
@@ -182,10 +184,6 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
     if labels:
         # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
         np.savez(raw / LABELS_FILE, **dict(labels))  # pyright: ignore[reportArgumentType]
-
-
-def _read_text(path: Path) -> str | None:
-    return path.read_text(errors="replace") if path.exists() else None
 
 
 def _read_facts(path: Path) -> HostFacts:
@@ -198,48 +196,44 @@ def _read_facts(path: Path) -> HostFacts:
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an uncompressed .npz file; none when there is no such file."""
+    """Arrays of an uncompressed .npz file; none when there is no such file."""
     if not path.exists():
         return {}
     try:
-        found = load_arrays(path.read_bytes(), is_compression_allowed=False)
+        arrays = load_arrays(path.read_bytes(), is_compression_allowed=False)
     except (OSError, ValueError) as exc:
-        raise RunDamaged(f"answers are not readable: {exc}: {path}") from exc
-    for name, array in found.items():
+        raise RunDamaged(f"outputs are not readable: {exc}: {path}") from exc
+    for name, array in arrays.items():
         if array.ndim < 1 or array.dtype.kind not in "biuf":
-            raise RunDamaged(f"answers are not numbers, one a sample: {name[:40]!r}: {path}")
-    return found
+            raise RunDamaged(f"outputs are not numbers, one per sample: {name[:40]!r}: {path}")
+    return arrays
 
 
 def read_table(path: Path) -> Any:
-    """A Parquet file as an Arrow table.
+    """Arrow table of a Parquet file.
 
     Raises:
         RunDamaged: the file is not readable.
     """
     try:
         return pq.read_table(path)
+    except FileNotFoundError as exc:
+        raise RunDamaged(f"trace not readable: no such file: {path}") from exc
     except (OSError, pa.ArrowException) as exc:
-        raise RunDamaged(f"trace not readable: {_reason(exc, path)}: {path}") from exc
-
-
-def _reason(exc: Exception, path: Path) -> str:
-    """What pyarrow says, without the path that it says as well."""
-    if isinstance(exc, FileNotFoundError):
-        return "no such file"
-    said = " ".join(str(exc).split())
-    return said.replace(f"Could not open Parquet input source '{path}': ", "")[:200]
+        # Pyarrow's text has the path as well.
+        text = str(exc).replace(f"Could not open Parquet input source '{path}': ", "")
+        raise RunDamaged(f"trace not readable: {one_line(text)}: {path}") from exc
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
-    """Write clock.parquet: one row a probe, with the group that it was taken in."""
+    """Write clock.parquet: one row per probe, with the group that it was taken in."""
     rows = [asdict(probe) | {"group": i} for i, group in enumerate(groups) for probe in group]
     schema = pa.schema([(name, pa.int64()) for name in ("t0", "t1", "t2", "t3", "group")])
     pq.write_table(pa.Table.from_pylist(rows, schema), directory / CLOCK_FILE)
 
 
 def read_clock(directory: Path) -> list[list[ClockProbe]]:
-    """The clock probes of a stored run, by group."""
+    """Clock probes of a stored run, by group."""
     if not (directory / CLOCK_FILE).exists():
         return []
     groups: dict[int, list[ClockProbe]] = {}

@@ -1,4 +1,4 @@
-"""A cache over the run directories, to list thousands of runs at once; never the truth."""
+"""Cache over the run directories, to list thousands of runs at once; never the truth."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
 DAMAGED = "damaged"
-"""In place of a verdict: there is a directory, but no document that makes sense."""
+"""Verdict of a directory without a document that makes sense."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RunSummary:
     """One run in a list."""
 
     run_id: str
@@ -46,28 +46,28 @@ class Row:
     throughput_per_s: float | None
     peak_rss_bytes: int | None
     energy_j_per_inference: float | None
-    """Gross."""
+    """Gross energy."""
     energy_u95_absolute_j: float | None
     energy_boundary: str | None
-    """What is inside; None where there is no energy, and where nobody knows."""
+    """Boundary of the meter; None where there is no energy, and where it is unknown."""
     energy_refused: str | None
     """Why a metered run has no energy."""
     verdict: str
-    """An invalid run has no numbers here; its document has them."""
+    """Verdict of the run; an invalid one has no numbers here, its document has them."""
 
     @property
     def headline_ns(self) -> list[int | None]:
-        """P50, p90 and p99 of what the scenario is about."""
+        """Percentiles p50, p90 and p99 of the scenario's headline."""
         if self.scenario in _BY_INVOCATION:
             return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
 
 
-_COLUMNS = ", ".join(field.name for field in fields(Row))
+_COLUMNS = ", ".join(field.name for field in fields(RunSummary))
 
 
-def list_runs(store: Store) -> list[Row]:
-    """Every run in the store, oldest first; the index is brought up to date on the way."""
+def list_runs(store: Store) -> list[RunSummary]:
+    """All runs of the store, oldest first; the index is brought up to date on the way."""
     try:
         with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
             return _up_to_date(store, index)
@@ -76,22 +76,22 @@ def list_runs(store: Store) -> list[Row]:
             return _up_to_date(store, index)
 
 
-def _up_to_date(store: Store, index: sqlite3.Connection) -> list[Row]:
+def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
     _prepare(index)
     stamps = {run_id: _stamp(store, run_id) for run_id in store.run_ids()}
     known = dict(index.execute("SELECT run_id, stamp FROM runs"))
     for run_id in known.keys() - stamps.keys():
         index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-    marks = ", ".join("?" * (len(fields(Row)) + 1))
+    marks = ", ".join("?" * (len(fields(RunSummary)) + 1))
     for run_id, stamp in stamps.items():
         if known.get(run_id) != stamp:
-            values = (*astuple(_row(store, run_id)), stamp)
+            values = (*astuple(_summary(store, run_id)), stamp)
             index.execute(
                 f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp) VALUES ({marks})", values
             )
     index.commit()
     found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
-    return [Row(*values) for values in found]
+    return [RunSummary(*values) for values in found]
 
 
 def _prepare(index: sqlite3.Connection) -> None:
@@ -103,7 +103,7 @@ def _prepare(index: sqlite3.Connection) -> None:
 
 
 def _stamp(store: Store, run_id: str) -> str:
-    """Changes when somebody writes the run's document again."""
+    """Stamp that changes when the run's document is written again."""
     try:
         found = (store.directory(run_id) / RUN_FILE).stat()
     except OSError:
@@ -111,13 +111,13 @@ def _stamp(store: Store, run_id: str) -> str:
     return f"{found.st_mtime_ns} {found.st_size}"
 
 
-def _row(store: Store, run_id: str) -> Row:
+def _summary(store: Store, run_id: str) -> RunSummary:
     try:
-        row = row_of(store.run(run_id))
+        summary = summary_of(store.run(run_id))
     except StoreError:
         return _damaged(run_id)
-    is_sane = all(_is_sane(field.type, getattr(row, field.name)) for field in fields(Row))
-    return row if is_sane and row.run_id == run_id else _damaged(run_id)
+    is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in fields(RunSummary))
+    return summary if is_sane and summary.run_id == run_id else _damaged(run_id)
 
 
 def _is_sane(kind: object, value: object) -> bool:
@@ -131,23 +131,23 @@ def _is_sane(kind: object, value: object) -> bool:
     return "str" not in str(kind) and abs(value) < MAX_INTEGER
 
 
-def _damaged(run_id: str) -> Row:
-    """A run whose document makes no sense; `edgebench verify` says what is wrong with it."""
-    row: dict[str, Any] = {field.name: None for field in fields(Row)}
+def _damaged(run_id: str) -> RunSummary:
+    """Summary of a run whose document makes no sense; `edgebench verify` says what is wrong."""
+    row: dict[str, Any] = {field.name: None for field in fields(RunSummary)}
     row |= dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
     row |= {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
     row["threads"] = 0
-    return Row(**row)
+    return RunSummary(**row)
 
 
-def row_of(run: Run) -> Row:
-    """The list entry of a run; an invalid one has no numbers in it."""
+def summary_of(run: Run) -> RunSummary:
+    """Summary of a run; that of an invalid one has no numbers in it."""
     numbers: dict[str, Any] = {one.column: None for one in METRICS.values() if one.column}
     energy = None
     if not run.verdict.is_refused:
         numbers = {one.column: one.value(run) for one in METRICS.values() if one.column}
         energy = run.metrics.energy
-    return Row(
+    return RunSummary(
         run_id=run.run_id,
         created_utc=run.created_utc,
         device=run.device.name,

@@ -5,8 +5,8 @@
                                   in; may be left by a host that was killed
     <store>/index.sqlite          a cache over the directories
 
-The agent's own account of the run stays beside the document, under raw/, so that every number
-can be computed again.
+The agent's own record of the run stays beside the document, under raw/, so that every number can
+be computed again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from edgebench.protocol.record import RUN_ID
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
 HOST_FACTS_FILE = "host.json"
-"""Under raw/: what only the host knows of a run."""
+"""File under raw/ with what only the host knows of a run."""
 LABELS_FILE = "labels.npz"
-"""Under raw/: labels of the data set, and its samples where the metric needs them."""
+"""File under raw/ with the labels of the data set, and its samples where the metric needs them."""
 TELEMETRY_FILE = "telemetry.parquet"
 POWER_FILE = "power.parquet"
 CLOCK_FILE = "clock.parquet"
@@ -39,24 +39,24 @@ STORE_VARIABLE = "EDGEBENCH_STORE"
 
 
 def default_root() -> Path:
-    """The store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
+    """Store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
     given = os.environ.get(STORE_VARIABLE)
     return Path(given) if given else Path(user_paths(os.environ).data)
 
 
 class Store:
-    """The results of one user or one project."""
+    """Results of one user or one project."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
 
     @property
     def runs(self) -> Path:
-        """The directory of whole runs."""
+        """Directory of whole runs."""
         return self.root / "runs"
 
     def run_ids(self) -> list[str]:
-        """Every run, oldest first: ids begin with the time."""
+        """Ids of all runs, oldest first: they begin with the time."""
         try:
             return sorted(path.name for path in self.runs.iterdir() if (path / RUN_FILE).exists())
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Store:
             raise StoreError(f"store not readable: {exc.strerror}: {self.runs}") from exc
 
     def resolve(self, name: str) -> str:
-        """The id of a run given by id, by a unique part of it, or as `last`.
+        """Id of a run given by id, by a unique part of it, or as `last`.
 
         Raises:
             NoSuchRun: no such run, or several.
@@ -79,14 +79,14 @@ class Store:
         raise NoSuchRun(f"no run matches {name!r} among {count} in {self.root}")
 
     def matching(self, name: str) -> list[str]:
-        """The runs that a name may mean: that very id, else all that it is a part of."""
+        """Ids that a name may mean: that very id, else all that it is a part of."""
         ids = self.run_ids()
         if name == "last" and ids:
             return ids[-1:]
         return [run_id for run_id in ids if run_id == name] or [i for i in ids if name in i]
 
     def directory(self, run_id: str) -> Path:
-        """Where a whole run is.
+        """Directory of a whole run.
 
         Raises:
             StoreError: that is not the id of a run.
@@ -94,7 +94,7 @@ class Store:
         return self.runs / _checked(run_id)
 
     def run(self, run_id: str) -> Run:
-        """A stored run.
+        """Run as it is stored.
 
         Raises:
             StoreError: it is not readable, or of a newer version than this one can read.
@@ -106,7 +106,7 @@ class Store:
             raise RunDamaged(f"{exc}: {self.directory(run_id) / RUN_FILE}") from exc
 
     def document(self, run_id: str) -> Document:
-        """The run.json of a run, as it is stored.
+        """Content of a run's run.json, as it is stored.
 
         Raises:
             RunDamaged: it is not readable.
@@ -124,7 +124,7 @@ class Store:
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[Path]:
-        """The directory of a run that is about to start, for what is known of it before.
+        """Directory of a run that is about to start, for what is known of it before.
 
         Raises:
             StoreError: the store cannot be written.
@@ -147,7 +147,7 @@ class Store:
 
     @contextmanager
     def incoming(self, run_id: str) -> Iterator[Path]:
-        """A directory to put a run together in; it becomes a whole run when the block ends well.
+        """Directory to put a run together in; it becomes a whole run when the block ends well.
 
         After an error it stays, so that what was fetched need not be fetched again. Without a
         document in it, it was a run that measured nothing, and goes.

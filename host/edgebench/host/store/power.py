@@ -1,13 +1,13 @@
-"""What a meter measured, in row groups: power.parquet as it is written.
+"""Samples of a meter in row groups: power.parquet as it is written.
 
     time_ns    meter clock: the instant, or the end of the interval averaged over
     begin_ns   where that interval begins; null for an instant
     channel, watts_w, volts_v, amps_a, digital, range, flags
-    spike_w    what the driver's own filter took away; null where it has none
+    spike_w    power that the driver's own filter removed; null where it has none
 
-A row group holds one channel. The metadata have the meter's header, the losses, and of each row
-group its times and its energy, so that the energy of any window takes two row groups to read,
-however long the recording is.
+A row group holds one channel. The metadata have the meter's header, the losses, and the times and
+the energy of each row group, so that the energy of any window takes two row groups to read, however
+long the recording is.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from edgebench.protocol.codec import to_plain
 
 GROUP_ROWS = 1 << 17
 KEY = "edgebench"
-"""Of the metadata."""
+"""Key of the metadata."""
 _PART_FILE = f"{POWER_FILE}.part"
-"""While it is written."""
+"""Name of the file while it is written."""
 SCHEMA = pa.schema(
     [
         ("time_ns", pa.int64()),
@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
         ("spike_w", pa.float32()),
     ]
 )
-"""Of the rows; files of older versions are without `spike_w`."""
+"""Columns; files of older versions are without `spike_w`."""
 _PACKING: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["channel", "digital", "range", "flags"],
@@ -62,12 +62,12 @@ _PACKING: dict[str, Any] = {
         **dict.fromkeys(("watts_w", "volts_v", "amps_a", "spike_w"), "BYTE_STREAM_SPLIT"),
     },
 }
-"""Times of a steady meter become nothing, and what is alike in numbers is together."""
+"""Encodings: times of a steady meter become nothing, and similar bytes of numbers are together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """What was measured in one range of the meter."""
+    """Energy and time in one range of the meter."""
 
     range: int
     energy_j: float
@@ -75,15 +75,15 @@ class RangeShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class RowGroup:
     """What is known of a row group without reading it."""
 
     channel: str
     row_count: int
     flags: int = 0
-    """All that is wrong with any of its samples."""
+    """Everything that is wrong with any of its samples."""
     node_count: int = 0
-    """Of its line of power; 0: none of its samples is a number, and no power is known."""
+    """Nodes of its line of power; 0: none of its samples is a number, and no power is known."""
     first_ns: int = 0
     last_ns: int = 0
     first_w: float = 0.0
@@ -92,37 +92,37 @@ class Group:
     max_w: float = 0.0
     energy_j: float = 0.0
     volts_v: float | None = None
-    """Mean, where the voltage was measured."""
+    """Mean voltage, where it was measured."""
     shares: tuple[RangeShare, ...] = ()
     """Empty where the meter has no ranges."""
     spike_j: float = 0.0
-    """That the driver's own filter took away."""
+    """Energy that the driver's own filter removed."""
     between_j: float | None = None
-    """Standard uncertainty by what the power did between the samples; None: not told, by an older
-    edgebench."""
+    """Standard uncertainty by what the power did between the samples; None: written by an older
+    edgebench, which did not tell."""
     missing_count: int = 0
-    """Rows that are no numbers, and whose time no other row has."""
+    """Rows that are no numbers, and whose time no other row covers."""
     rows_ns: tuple[int, int] | None = None
-    """Time of the first and the last of all rows, where some are missing."""
+    """Times of the first and the last of all rows, where some are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerFacts:
-    """The metadata."""
+    """Metadata of power.parquet."""
 
     header: Header
     loss: LossReport
-    groups: tuple[Group, ...] = ()
+    groups: tuple[RowGroup, ...] = ()
     arrival: ArrivalLine | None = None
-    """When the samples came, of a meter with a clock of its own."""
+    """Arrival times of the samples, for a meter with a clock of its own."""
 
-    def of(self, channel: str) -> tuple[Group, ...]:
-        """The row groups of a channel that have numbers, in order of time."""
+    def of(self, channel: str) -> tuple[RowGroup, ...]:
+        """Row groups of a channel that have numbers, in order of time."""
         return tuple(one for one in self.groups if one.channel == channel and one.node_count)
 
 
 def remove_power(directory: Path) -> None:
-    """Away with what an earlier attempt left, whole or not."""
+    """Remove what an earlier attempt left, whole or not."""
     for name in (POWER_FILE, _PART_FILE):
         (directory / name).unlink(missing_ok=True)
 
@@ -134,13 +134,26 @@ def write_blocks(
     loss: Callable[[], LossReport],
     envelope: ArrivalEnvelope | None = None,
 ) -> PowerFacts:
-    """Write blocks, wherever they come from; the losses are asked for behind the last.
+    """Write blocks, wherever they come from; the losses are asked for after the last one.
 
     The file has its name when it is whole, and not before.
     """
     part = directory / _PART_FILE
+    capability = header.capability
     try:
-        facts = _write_part(part, header, blocks, loss, envelope)
+        with pq.ParquetWriter(part, SCHEMA, **_PACKING) as parquet:
+            names = [channel.name for channel in capability.channels]
+            writer = _RowGroupWriter(parquet, names, capability.is_averaging)
+            for block in blocks:
+                writer.add(block)
+            writer.finish()
+            facts = PowerFacts(
+                header=header,
+                loss=loss(),
+                groups=tuple(writer.groups),
+                arrival=envelope.line() if envelope and capability.is_uniform else None,
+            )
+            parquet.add_key_value_metadata({KEY: json.dumps(to_plain(facts))})
         part.replace(directory / POWER_FILE)
     except BaseException:  # Ctrl-C as well: the next attempt begins anew
         part.unlink(missing_ok=True)
@@ -148,40 +161,17 @@ def write_blocks(
     return facts
 
 
-def _write_part(
-    part: Path,
-    header: Header,
-    blocks: Iterable[SampleBlock],
-    loss: Callable[[], LossReport],
-    envelope: ArrivalEnvelope | None,
-) -> PowerFacts:
-    names = [channel.name for channel in header.capability.channels]
-    with pq.ParquetWriter(part, SCHEMA, **_PACKING) as writer:
-        out = _Writer(writer, names, header.capability.is_averaging)
-        for block in blocks:
-            out.add(block)
-        out.finish()
-        facts = PowerFacts(
-            header=header,
-            loss=loss(),
-            groups=tuple(out.groups),
-            arrival=envelope.line() if envelope and header.capability.is_uniform else None,
-        )
-        writer.add_key_value_metadata({KEY: json.dumps(to_plain(facts))})
-    return facts
-
-
 @dataclass(slots=True)
-class _Writer:
+class _RowGroupWriter:
     """Collects blocks until they are a row group."""
 
-    writer: Any
+    parquet: Any
     names: list[str]
     is_averaging: bool
-    groups: list[Group] = field(default_factory=list[Group])
+    groups: list[RowGroup] = field(default_factory=list[RowGroup])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
-    """Of the blocks that wait, by channel."""
+    """Rows of the blocks that wait, by channel."""
 
     def add(self, block: SampleBlock) -> None:
         self._waiting.setdefault(block.channel, []).append(block)
@@ -198,8 +188,8 @@ class _Writer:
         blocks = self._waiting.pop(channel)
         del self._row_counts[channel]
         table = _table(blocks, self.names[channel])
-        self.writer.write_table(table, row_group_size=len(table))
-        self.groups.append(_group(self.names[channel], table, self.is_averaging))
+        self.parquet.write_table(table, row_group_size=len(table))
+        self.groups.append(_row_group(self.names[channel], table, self.is_averaging))
 
 
 def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
@@ -228,10 +218,10 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _group(channel: str, table: Any, is_averaging: bool) -> Group:
+def _row_group(channel: str, table: Any, is_averaging: bool) -> RowGroup:
     line = line_of(table, is_averaging)
     flags = int(np.bitwise_or.reduce(table["flags"].to_numpy()))
-    group = Group(channel=channel, row_count=len(table), flags=flags)
+    group = RowGroup(channel=channel, row_count=len(table), flags=flags)
     if count := len(missing_ns(table, is_averaging)):
         time_ns = table["time_ns"].to_numpy()
         rows_ns = int(time_ns[0]), int(time_ns[-1])
@@ -257,16 +247,16 @@ def _group(channel: str, table: Any, is_averaging: bool) -> Group:
 
 
 def between_samples_j(table: Any, is_averaging: bool) -> float:
-    """Of samples that are instants; one that the meter told twice is no second one."""
+    """Standard uncertainty by what the power did between instants; a duplicate is no second one."""
     if is_averaging:
         return 0.0
-    is_again = table["flags"].to_numpy() & np.uint8(Flag.DUPLICATE)
-    first = table.filter(pa.array(is_again == 0)) if is_again.any() else table
+    is_duplicate = table["flags"].to_numpy() & np.uint8(Flag.DUPLICATE)
+    first = table.filter(pa.array(is_duplicate == 0)) if is_duplicate.any() else table
     return between_j(line_of(first, is_averaging))
 
 
 def spikes_j(table: Any) -> float:
-    """Energy that the driver's own filter took away; its samples are evenly apart."""
+    """Energy that the driver's own filter removed; its samples are evenly spaced."""
     if len(table) < 2 or table["spike_w"].null_count:
         return 0.0
     time_ns, spike_w = table["time_ns"].to_numpy(), table["spike_w"].to_numpy()
@@ -277,7 +267,7 @@ def spikes_j(table: Any) -> float:
 def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
     """Times of the rows that are no numbers.
 
-    A counter's next reading is of all the time since the last good one: that row is not missing.
+    A counter's next reading covers all the time since the last good one: that row is not missing.
     """
     time_ns = table["time_ns"].to_numpy()
     is_missing = np.isnan(table["watts_w"].to_numpy())
@@ -286,8 +276,8 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
         known_ns = np.where(is_missing, np.iinfo(np.int64).max, begin_ns)
         following_ns = np.minimum.accumulate(known_ns[::-1])[::-1]
         is_missing &= following_ns > begin_ns
-    found: NDArray[np.int64] = time_ns[is_missing]
-    return found
+    missing: NDArray[np.int64] = time_ns[is_missing]
+    return missing
 
 
 def mean_volts_v(table: Any) -> float | None:
@@ -314,7 +304,7 @@ def shares_of(
 
 
 def line_of(table: Any, is_averaging: bool) -> PowerLine:
-    """Power over time, of the rows that have a number."""
+    """Power over time, by the rows that have a number."""
     time_ns = table["time_ns"].to_numpy()
     power_w = table["watts_w"].to_numpy()
     if is_averaging:

@@ -1,4 +1,4 @@
-"""A stored recording of power, read where it is asked for.
+"""Stored recording of power, of which only what is asked for is read.
 
 The metadata have each row group's times and energy, so the energy between two times takes two row
 groups to read, however long the recording is.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -25,9 +25,9 @@ from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import (
     KEY,
-    Group,
     PowerFacts,
     RangeShare,
+    RowGroup,
     between_samples_j,
     line_of,
     mean_volts_v,
@@ -42,17 +42,17 @@ from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamag
 
 _DIGITAL_BITS = 8
 Read = Callable[[int, list[str] | None], Any]
-"""A row group by number, with these columns or all."""
+"""Reads a row group by number, with these columns or all."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerFile:
-    """One recording; implements `PowerTrace`."""
+    """Recording of a run; implements `PowerTrace`."""
 
     path: Path
     facts: PowerFacts
     _metadata: Any = field(repr=False, compare=False)
-    """Parquet's own account of the file."""
+    """Parquet's own metadata of the file."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -67,22 +67,22 @@ class PowerFile:
 
     @property
     def header(self) -> Header:
-        """What the meter is."""
+        """Description of the meter."""
         return self.facts.header
 
     @property
     def loss(self) -> LossReport:
-        """How complete it is."""
+        """Completeness of the recording."""
         return self.facts.loss
 
     @property
     def arrival(self) -> ArrivalLine | None:
-        """When its samples came."""
+        """Arrival times of the samples."""
         return self.facts.arrival
 
     @property
     def flags(self) -> int:
-        """All that is wrong with any sample."""
+        """Everything that is wrong with any sample."""
         return reduce(or_, (group.flags for group in self.facts.groups), 0)
 
     def span_ns(self, channel: str) -> tuple[int, int]:
@@ -109,30 +109,37 @@ class PowerFile:
         """Energy from the channel's begin to each of these times, shape (m,).
 
         Raises:
-            MeasurementError: a time is outside of what was recorded.
+            MeasurementError: a time is outside the recording.
             RunDamaged: the file is damaged.
         """
         groups = self._numbered(channel)
         outline = _outline([group for _, group in groups])
         if len(time_ns):
             outline.check_inside(int(time_ns.min()), int(time_ns.max()))
+        # Pieces are row groups and the lines between two of them, in turn.
+        passed_s = np.diff(outline.time_ns) / 1e9
+        pieces_j = passed_s * (outline.power_w[1:] + outline.power_w[:-1]) / 2
+        pieces_j[::2] = [group.energy_j for _, group in groups]
+        before_j = np.concatenate([[0.0], np.cumsum(pieces_j)])
         order = np.argsort(time_ns, kind="stable")
         ordered = time_ns[order]
-        begins_ns, ends_ns = outline.time_ns[:-1], outline.time_ns[1:]
-        first = np.searchsorted(ordered, begins_ns, side="left")
-        last = np.searchsorted(ordered, ends_ns, side="right")
-        before_j = _before_j(groups, outline)
+        first = np.searchsorted(ordered, outline.time_ns[:-1], side="left")
+        last = np.searchsorted(ordered, outline.time_ns[1:], side="right")
         energy_j = np.full(len(ordered), np.nan)
         with self._reading() as read:
-            # Row groups, and the lines between two, in turn.
-            for place in np.flatnonzero(first < last):
-                here = slice(first[place], last[place])
-                number, _ = groups[place // 2]
-                line = _bridge(outline, place) if place % 2 else self._line(read, number)
-                energy_j[here] = before_j[place] + line.cumulative_j(ordered[here])
-        found = np.empty_like(energy_j)
-        found[order] = energy_j
-        return found
+            for piece in np.flatnonzero(first < last):
+                if piece % 2:
+                    ends = slice(piece, piece + 2)
+                    line = PowerLine(outline.time_ns[ends], outline.power_w[ends])
+                else:
+                    number, _ = groups[piece // 2]
+                    table = read(number, ["time_ns", "begin_ns", "watts_w"])
+                    line = line_of(table, self._is_averaging)
+                here = slice(first[piece], last[piece])
+                energy_j[here] = before_j[piece] + line.cumulative_j(ordered[here])
+        in_given_order = np.empty_like(energy_j)
+        in_given_order[order] = energy_j
+        return in_given_order
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
         """Energy between two times, with what its uncertainty depends on.
@@ -146,6 +153,8 @@ class PowerFile:
         parts = self._parts(channel, begin_ns, end_ns)
         capability = self.header.capability
         mean_w = energy_j / duration_s
+        gaps = (min(end_ns, gap.end_ns) - max(begin_ns, gap.begin_ns) for gap in self.loss.gaps)
+        gaps_s = sum(max(0, passed_ns) for passed_ns in gaps) / 1e9
         missing_count = self._missing_count(channel, begin_ns, end_ns)
         volts_v = [part.volts_v for part in parts if part.volts_v is not None]
         given_v = self.header.facts.get("supply_v")
@@ -157,7 +166,7 @@ class PowerFile:
             supply_v=measured_v or (float(given_v) if given_v else math.nan),
             edge_power_w=(mean_w, mean_w),
             ranges=_range_parts(parts, energy_j, duration_s),
-            missing_s=self._gaps_s(begin_ns, end_ns) + missing_count / capability.rate_hz,
+            missing_s=gaps_s + missing_count / capability.rate_hz,
             sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
             between_j=math.hypot(*(part.between_j or 0.0 for part in parts)),
@@ -174,8 +183,8 @@ class PowerFile:
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
 
     def falling_edges(self) -> dict[int, Nanoseconds]:
-        """The middle between the last high and the first low sample, by digital input."""
-        found: dict[int, list[Nanoseconds]] = {}
+        """Middle between the last high and the first low sample, by digital input."""
+        falls: dict[int, list[Nanoseconds]] = {}
         channel = self.header.capability.channels[0].name
         last: tuple[int, int] | None = None
         with self._reading() as read:
@@ -183,44 +192,37 @@ class PowerFile:
                 table = read(number, ["time_ns", "digital"])
                 if table["digital"].null_count:
                     return {}
-                last = _note_falls(found, table, last)
-        return {bit: np.concatenate(times) for bit, times in found.items()}
+                last = _note_falls(falls, table, last)
+        return {bit: np.concatenate(times) for bit, times in falls.items()}
 
-    def _numbered(self, channel: str) -> list[tuple[int, Group]]:
+    def _numbered(self, channel: str) -> list[tuple[int, RowGroup]]:
+        """Row groups of a channel that have numbers, with their place in the file."""
         return [
             (number, group)
             for number, group in enumerate(self.facts.groups)
             if group.channel == channel and group.node_count
         ]
 
-    def _parts(self, channel: str, begin_ns: int, end_ns: int) -> list[Group]:
-        """The row groups of a window; those at its ends as far as they are inside."""
+    def _parts(self, channel: str, begin_ns: int, end_ns: int) -> list[RowGroup]:
+        """Row groups of a window; those at its ends as far as they are inside."""
+        parts: list[RowGroup] = []
         with self._reading() as read:
-            found = list(self._cut(read, self._numbered(channel), begin_ns, end_ns))
-        if not found:
+            for number, group in self._numbered(channel):
+                first, last = max(begin_ns, group.first_ns), min(end_ns, group.last_ns)
+                if first >= last:
+                    continue
+                is_whole = (first, last) == (group.first_ns, group.last_ns)
+                if is_whole and group.between_j is not None:
+                    parts.append(group)
+                else:
+                    parts.append(_part(read(number, None), self._is_averaging, first, last))
+        if not parts:
             raise MeasurementError("no sample in the window")
-        return found
-
-    def _cut(
-        self, read: Read, groups: list[tuple[int, Group]], begin_ns: int, end_ns: int
-    ) -> Iterator[Group]:
-        for number, group in groups:
-            first, last = max(begin_ns, group.first_ns), min(end_ns, group.last_ns)
-            if first >= last:
-                continue
-            is_whole = (first, last) == (group.first_ns, group.last_ns)
-            if is_whole and group.between_j is not None:
-                yield group
-            else:
-                yield _part(read(number, None), self._is_averaging, first, last)
+        return parts
 
     @property
     def _is_averaging(self) -> bool:
         return self.header.capability.is_averaging
-
-    def _gaps_s(self, begin_ns: int, end_ns: int) -> float:
-        inside = (min(end_ns, gap.end_ns) - max(begin_ns, gap.begin_ns) for gap in self.loss.gaps)
-        return sum(max(0, passed_ns) for passed_ns in inside) / 1e9
 
     def _missing_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
         """Rows of a window that are no numbers."""
@@ -237,15 +239,12 @@ class PowerFile:
                     count += int(np.count_nonzero((time_ns >= begin_ns) & (time_ns <= end_ns)))
         return count
 
-    def _line(self, read: Read, number: int) -> PowerLine:
-        return line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
-
     @contextmanager
     def _reading(self) -> Iterator[Read]:
-        """Reads row groups of one file that is opened when the first is asked for.
+        """Reader of row groups; the file is opened when the first is asked for.
 
         Its metadata are those that were read before: an hour of a fast meter has thousands of row
-        groups, and to read them takes longer than a row group.
+        groups, and reading their metadata takes longer than reading a row group.
         """
         with ExitStack() as stack:
             opened: list[Any] = []
@@ -262,24 +261,10 @@ class PowerFile:
             yield read
 
 
-def _before_j(groups: list[tuple[int, Group]], outline: PowerLine) -> Floats:
-    """Energy before each row group and each line between two, from the first on."""
-    passed_s = np.diff(outline.time_ns) / 1e9
-    steps_j = passed_s * (outline.power_w[1:] + outline.power_w[:-1]) / 2
-    steps_j[::2] = [group.energy_j for _, group in groups]
-    found: Floats = np.concatenate([[0.0], np.cumsum(steps_j)])
-    return found
-
-
-def _bridge(outline: PowerLine, place: int) -> PowerLine:
-    here = slice(place, place + 2)
-    return PowerLine(outline.time_ns[here], outline.power_w[here])
-
-
 def _note_falls(
-    found: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
+    falls: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Note the falling edges of a row group by input; its last sample, for the next."""
+    """Add the falling edges of a row group by input; return its last sample, for the next."""
     time_ns, digital = table["time_ns"].to_numpy(), table["digital"].to_numpy()
     if last is not None:
         time_ns = np.concatenate([[last[0]], time_ns])
@@ -288,17 +273,17 @@ def _note_falls(
     middle_ns = (time_ns[:-1] + time_ns[1:]) // 2
     for bit in range(_DIGITAL_BITS):
         if (is_edge := (fell >> bit) & 1 == 1).any():
-            found.setdefault(bit, []).append(middle_ns[is_edge])
+            falls.setdefault(bit, []).append(middle_ns[is_edge])
     return int(time_ns[-1]), int(digital[-1])
 
 
-def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> Group:
-    """A row group, cut to a window."""
+def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGroup:
+    """Row group that is cut to a window."""
     line = line_of(table, is_averaging)
     time_ns = table["time_ns"].to_numpy()
     inside = table.filter(pa.array((time_ns >= begin_ns) & (time_ns <= end_ns)))
     cut = line.cut(begin_ns, end_ns)
-    return Group(
+    return RowGroup(
         channel="",
         row_count=len(inside),
         min_w=float(cut.power_w.min()),
@@ -311,9 +296,9 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> Group:
 
 
 def _range_parts(
-    groups: list[Group], energy_j: float, duration_s: float
+    groups: list[RowGroup], energy_j: float, duration_s: float
 ) -> dict[int | None, RangePart]:
-    """By range; what lies between row groups is shared out as the rest is."""
+    """Parts of a window by range; what lies between row groups is shared out as the rest is."""
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
     sum_j, sum_s = sum(one.energy_j for one in shares), sum(one.duration_s for one in shares)
     if not sum_j or not sum_s:
@@ -327,8 +312,8 @@ def _range_parts(
     }
 
 
-def _outline(groups: list[Group] | tuple[Group, ...]) -> PowerLine:
-    """First and last node of each row group."""
+def _outline(groups: Sequence[RowGroup]) -> PowerLine:
+    """Line through the first and the last node of each row group."""
     if not groups:
         raise MeasurementError("the meter recorded nothing of this channel")
     times = [(group.first_ns, group.last_ns) for group in groups]
@@ -337,7 +322,7 @@ def _outline(groups: list[Group] | tuple[Group, ...]) -> PowerLine:
 
 
 def read_power_facts(directory: Path) -> PowerFacts:
-    """What power.parquet says of itself.
+    """Metadata of a run's power.parquet.
 
     Raises:
         RunDamaged: there is none, or it is not readable.
@@ -346,7 +331,7 @@ def read_power_facts(directory: Path) -> PowerFacts:
 
 
 def read_facts_of(path: Path) -> PowerFacts:
-    """The same of a file of another name.
+    """Metadata of a file with another name.
 
     Raises:
         RunDamaged: it is not readable, or not one of ours.

@@ -1,4 +1,4 @@
-"""What a meter recorded, decoded into the store.
+"""Recording of a meter, decoded into the store.
 
 The bytes stay as they came, beside power.parquet, so that another decoder may read them again.
 """
@@ -25,6 +25,7 @@ from edgebench.meters.base import (
 from edgebench.meters.registry import find_decoder
 from edgebench.meters.spool import DAMAGED, read_header, read_packets
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.text import one_line
 
 T = TypeVar("T")
 
@@ -35,11 +36,11 @@ UNKNOWN = Header(
         driver="unknown", channels=(), rate_hz=1.0, is_averaging=False, clock_domain="unknown"
     ),
 )
-"""Of a recording whose first line is damaged: it has no samples, and a reason why."""
+"""Header of a recording whose first line is damaged: it has no samples, and a reason why."""
 
 
 def open_recording(path: Path, trouble: str | None = None) -> Recording:
-    """A recording that is there; of one that does not say what it is, the damage is its trouble.
+    """Recording in a file; where it does not say what it is, the damage is its trouble.
 
     Raises:
         OSError: it cannot be read.
@@ -51,27 +52,27 @@ def open_recording(path: Path, trouble: str | None = None) -> Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """The samples that a recording's bytes gave."""
+class DecodedSamples:
+    """Samples that a recording's bytes gave."""
 
     facts: PowerFacts
     is_damaged: bool
-    """Whether the bytes are not as the meter gave them, as far as they could be decoded."""
+    """Whether the bytes are not as the meter sent them, as far as they could be decoded."""
 
 
-def decode(directory: Path, recording: Recording) -> Decoded:
-    """Decode a recording into power.parquet, a row group at a time.
+def decode(directory: Path, recording: Recording) -> DecodedSamples:
+    """Decode a recording into power.parquet, one row group at a time.
 
-    What cannot be decoded ends it there, and is its trouble: a meter's bytes cost no run.
+    Bytes that cannot be decoded end it there, and are its trouble: a meter's bytes cost no run.
 
     Raises:
         OSError: the recording cannot be read, or the file not written.
     """
-    decoding = _Decoding(recording)
+    decoder = _RecordingDecoder(recording)
     facts = write_blocks(
-        directory, recording.header, decoding.blocks(), decoding.loss, decoding.envelope
+        directory, recording.header, decoder.blocks(), decoder.loss, decoder.envelope
     )
-    return Decoded(facts, decoding.is_damaged or recording.header is UNKNOWN)
+    return DecodedSamples(facts, decoder.is_damaged or recording.header is UNKNOWN)
 
 
 def write_power(directory: Path, recording: Recording) -> PowerFacts:
@@ -80,8 +81,8 @@ def write_power(directory: Path, recording: Recording) -> PowerFacts:
 
 
 @dataclass(slots=True)
-class _Decoding:
-    """A recording on its way through its decoder, with an eye on when each block came."""
+class _RecordingDecoder:
+    """Decoder of a whole recording, which notes its damage and when each block came."""
 
     recording: Recording
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
@@ -91,7 +92,7 @@ class _Decoding:
     _torn_bytes: int = 0
 
     def blocks(self) -> Iterator[SampleBlock]:
-        """The samples, up to where the recording ends or is damaged."""
+        """Samples, up to where the recording ends or is damaged."""
         self._decoder = self._attempt(lambda: find_decoder(self.recording.header), None)
         if (decoder := self._decoder) is None:
             return
@@ -106,36 +107,38 @@ class _Decoding:
         yield from self._noted(decoder.finish, None)
 
     def loss(self) -> LossReport:
-        """How complete it is, and what ended it."""
+        """Completeness of the recording, and what ended it."""
         nothing = LossReport(received_count=0)
-        found = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
+        loss = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
         # What the meter itself says of its end is the cause of what the session saw.
-        trouble = found.trouble or self.recording.trouble or self._damage
-        return replace(found, trouble=trouble, torn_bytes=self._torn_bytes)
+        trouble = loss.trouble or self.recording.trouble or self._damage
+        return replace(loss, trouble=trouble, torn_bytes=self._torn_bytes)
 
     def _noted(self, take: Callable[[], list[SampleBlock]], rx_ns: int | None) -> list[SampleBlock]:
         nothing: list[SampleBlock] = []
-        blocks = self._attempt(lambda: self._checked(take()), nothing)
+        channel_count = len(self.recording.header.capability.channels)
+
+        def checked() -> list[SampleBlock]:
+            blocks = take()
+            for block in blocks:
+                if not 0 <= block.channel < channel_count:
+                    raise ValueError(f"samples of channel {block.channel} of {channel_count}")
+            return blocks
+
+        blocks = self._attempt(checked, nothing)
         for block in blocks:
             came_ns = rx_ns if block.came_ns is None else block.came_ns
             if came_ns is not None and len(block.time_ns):
                 self.envelope.add(came_ns, int(block.time_ns[-1]))
         return blocks
 
-    def _checked(self, blocks: list[SampleBlock]) -> list[SampleBlock]:
-        count = len(self.recording.header.capability.channels)
-        for block in blocks:
-            if not 0 <= block.channel < count:
-                raise ValueError(f"samples of channel {block.channel} of {count}")
-        return blocks
-
     def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """What comes of it; each driver's library has its own words for damaged bytes."""
+        """Result of an action; each driver's library has its own errors for damaged bytes."""
         try:
             return act()
         except Exception as exc:  # struct's, msgpack's, numpy's; ours are told apart below
-            said = " ".join(str(exc).split())[:200] or type(exc).__name__
             if self._damage is None:
                 self.is_damaged = not isinstance(exc, MeasurementError)
-                self._damage = f"{DAMAGED}: {said}" if self.is_damaged else said
+                text = one_line(exc)
+                self._damage = f"{DAMAGED}: {text}" if self.is_damaged else text
             return otherwise

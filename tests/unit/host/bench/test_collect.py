@@ -120,14 +120,14 @@ def test_half_a_file_of_power_does_not_keep_the_run_on_the_device(
     """After Ctrl-C or a full disk every later command fails at the run, and never forgets it."""
     store, client = Store(tmp_path / "store"), FakeClient(finished())
     recording = recorder(samples(int(LATENCY_NS.sum())))(expect(store))
-    write = power._Writer._write
+    write = power._RowGroupWriter._write
 
     def fail(writer: Any, channel: int) -> None:
         write(writer, channel)
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(power._Writer, "_write", fail)
+        patch.setattr(power._RowGroupWriter, "_write", fail)
         with pytest.raises((StoreError, KeyboardInterrupt)):
             collected(store, client, recording)
     assert not list(store.root.rglob("power.parquet*"))

@@ -463,7 +463,7 @@ def test_archive_of_a_strange_agent_is_one_line(judged: Store, kind: str) -> Non
         )
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("used.0.npy" if kind == "lying" else "used.0", lying)
-    with pytest.raises(StoreError, match="answers are not readable"):
+    with pytest.raises(StoreError, match="outputs are not readable"):
         verify(judged, RUN_ID)
 
 

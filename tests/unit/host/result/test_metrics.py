@@ -22,7 +22,7 @@ from edgebench.host.result.metrics import (
     value_at,
 )
 from edgebench.host.result.run import Metrics
-from edgebench.host.store.index import Row
+from edgebench.host.store.index import RunSummary
 from edgebench.protocol.spec import SCENARIOS, Scenario
 
 OTHER_UNITS = {
@@ -86,7 +86,7 @@ def test_columns_are_those_of_the_list_of_runs() -> None:
     """A column is misspelt, and the first listing ends in a traceback."""
     columns = [metric.column for metric in METRICS.values() if metric.column]
     assert len(set(columns)) == len(columns)
-    hints = get_type_hints(Row)
+    hints = get_type_hints(RunSummary)
     for metric in METRICS.values():
         if metric.column:
             assert kinds_of(hints[metric.column]) == kinds_at(metric.path), metric.path

@@ -32,7 +32,7 @@ from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
-from edgebench.host.store.index import row_of
+from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.spec import RunSpec, Scenario
 
@@ -77,7 +77,7 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
     """A number that cannot be trusted is printed, and somebody copies it."""
     made = run(20)
     assert made.verdict.state is State.INVALID
-    for table in (results_table([made]), runs_table([row_of(made)])):
+    for table in (results_table([made]), runs_table([summary_of(made)])):
         text = printed(table)
         assert "invalid" in text
         assert ABSENT in text
@@ -87,7 +87,7 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
 def test_number_of_an_invalid_run_is_called_refused() -> None:
     """A dash looks as if the run had no such number, or nobody had asked for it."""
     made = run(20)
-    for table in (results_table([made]), runs_table([row_of(made)])):
+    for table in (results_table([made]), runs_table([summary_of(made)])):
         assert printed(table).count("refused") == 1, "its p50"
     energy = EnergyResult(meter="x", gross_j_per_inference=2e-3, u95_absolute_j=1e-4)
     text = printed(results_table([changed(made, {"metrics.energy": energy})]))
@@ -153,13 +153,13 @@ def test_reason_of_a_refused_energy_is_the_one_that_counted(
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
 def test_run_id_is_never_broken(width: int) -> None:
     """A narrow terminal shows half of an id, which cannot be copied."""
-    text = printed(runs_table([row_of(run())], width))
+    text = printed(runs_table([summary_of(run())], width))
     assert RUN_ID in text
 
 
 def test_stored_runs_show_energy_where_any_has_it() -> None:
     """An empty column, or a refused energy that looks as if nobody had asked for one."""
-    plain = row_of(run())
+    plain = summary_of(run())
     assert "energy" not in printed(runs_table([plain]))
     metered = replace(
         plain,
@@ -296,7 +296,7 @@ def test_reasons_are_the_rules_that_failed() -> None:
 def test_names_cannot_reach_the_terminal(place: str) -> None:
     """A device or a file clears the screen, hides its name, or turns the text around."""
     made = changed(run(), {f"{place}.name": EVIL})
-    for what in (results_table([made]), runs_table([row_of(made)]), run_page(made)):
+    for what in (results_table([made]), runs_table([summary_of(made)]), run_page(made)):
         text = printed(what)
         assert not CONTROL.search(text), repr(CONTROL.search(text))
         assert place == "runtime" or "[red]" in text, "markup in a name is text"

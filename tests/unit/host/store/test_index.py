@@ -17,7 +17,7 @@ from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
 from edgebench.host.result.document import from_document
-from edgebench.host.store.index import DAMAGED, INDEX_FILE, Row, list_runs, row_of
+from edgebench.host.store.index import DAMAGED, INDEX_FILE, RunSummary, list_runs, summary_of
 from edgebench.host.store.layout import RUN_FILE, Store
 
 OTHER_ID = "20260103-000000-ffffffff"
@@ -43,7 +43,7 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
     row = list_runs(store)[0]
     metrics = store.document(RUN_ID)["metrics"]
     latency, query = metrics["latency_ns"], metrics["end_to_end_ns"]
-    assert row == Row(
+    assert row == RunSummary(
         run_id=RUN_ID,
         created_utc=CREATED_UTC,
         device="board",
@@ -93,7 +93,7 @@ def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
     """A script reads a number that the table refuses to show."""
     document = store.document(RUN_ID)
     document["verdict"]["state"] = "invalid"
-    row = row_of(from_document(document))
+    row = summary_of(from_document(document))
     assert row.verdict == "invalid"
     assert row.headline_ns == [None, None, None]
     assert (row.latency_ns_p50, row.throughput_per_s, row.peak_rss_bytes) == (None, None, None)
@@ -104,9 +104,9 @@ def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
     document = store.document(RUN_ID)
     document["metrics"]["end_to_end_ns"] |= {"p50": 11, "p90": 12, "p99": 13}
     document["metrics"]["latency_ns"] |= {"p50": 1, "p90": 2, "p99": 3}
-    assert row_of(from_document(document)).headline_ns == [1, 2, 3]
+    assert summary_of(from_document(document)).headline_ns == [1, 2, 3]
     document["spec"] |= {"scenario": "server", "target_qps": 10.0}
-    assert row_of(from_document(document)).headline_ns == [11, 12, 13]
+    assert summary_of(from_document(document)).headline_ns == [11, 12, 13]
 
 
 def test_list_follows_the_directories(store: Store) -> None:
