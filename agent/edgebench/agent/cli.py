@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edgebench.agent.simulated import find_simulator
-from edgebench.protocol.command_line import CommandParser, ExitCode
+from edgebench.protocol.command_line import CommandParser
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -25,6 +25,7 @@ from edgebench.protocol.errors import (
     Unreachable,
     UsageError,
 )
+from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.protocol.command_line import CommandParser, ExitCode
+from edgebench.protocol.command_line import CommandParser
+from edgebench.protocol.exit_code import ExitCode
 
 
 def test_exit_codes_are_never_renumbered() -> None:

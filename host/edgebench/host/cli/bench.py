@@ -25,7 +25,7 @@ from edgebench.host.cli.options import (
     size_bytes,
     whole,
 )
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from edgebench.host.analysis.compare.runs import RunComparison

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,19 +48,19 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
 
     lab = Lab(options.store)
-    found = lab.compare(
+    comparisons = lab.compare(
         options.baseline,
         options.against,
         metrics=options.metric,
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
     )
-    report(found, is_json=options.json)
-    return exit_code(found)
+    report(comparisons, is_json=options.json)
+    return exit_code(comparisons)
 
 
 def report(
-    found: Sequence[RunComparison],
+    comparisons: Sequence[RunComparison],
     *,
     is_json: bool,
     runs: Sequence[Run] | None = None,
@@ -73,19 +73,19 @@ def report(
 
     if is_json:
         made = {} if runs is None else {"runs": [to_document(run) for run in runs]}
-        print(json.dumps(made | {"comparisons": to_plain(tuple(found))}, indent=1))
+        print(json.dumps(made | {"comparisons": to_plain(tuple(comparisons))}, indent=1))
         return
     out = console()
-    out.print(comparisons_table(found, out.width))
-    for line in comparison_lines(found):
+    out.print(comparisons_table(comparisons, out.width))
+    for line in comparison_lines(comparisons):
         print(line)
 
 
-def exit_code(found: Sequence[RunComparison]) -> ExitCode:
+def exit_code(comparisons: Sequence[RunComparison]) -> ExitCode:
     """4 when any metric is worse, else 5 when any is inconclusive, else 0."""
     from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 
-    outcomes = {compared.result.outcome for compared in found}
+    outcomes = {comparison.result.outcome for comparison in comparisons}
     if ComparisonOutcome.WORSE in outcomes:
         return ExitCode.REGRESSION
     if ComparisonOutcome.INCONCLUSIVE in outcomes:

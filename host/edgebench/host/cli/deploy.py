@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import new_parser
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.text import printable
 

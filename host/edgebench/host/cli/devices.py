@@ -6,7 +6,7 @@ import argparse
 import json
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

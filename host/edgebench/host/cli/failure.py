@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from edgebench.protocol.command_line import ExitCode
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.exit_code import ExitCode
 
 OPTION = "--json"
 

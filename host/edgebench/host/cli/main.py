@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError

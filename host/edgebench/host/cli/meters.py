@@ -10,8 +10,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_store, new_parser, seconds, volts
-from edgebench.protocol.command_line import ExitCode
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -65,7 +65,7 @@ def seconds(text: str) -> float:
     >>> seconds("20m"), seconds("500ms"), seconds("3")
     (1200.0, 0.5, 3.0)
     """
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|s|m|h|)", text.strip())
+    match = re.fullmatch(rf"({_NUMBER})\s*(ms|s|m|h|)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 20m")
     return float(match[1]) * _SECONDS[match[2]]
@@ -167,7 +167,7 @@ def size_bytes(text: str) -> int:
     >>> size_bytes("512M"), size_bytes("4GiB")
     (536870912, 4294967296)
     """
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(rf"({_NUMBER})\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a size: {text!r}; write 512M or 4GiB")
     return int(float(match[1]) * _BYTES[match[2]])
@@ -179,7 +179,7 @@ def numbers(text: str) -> tuple[int, ...]:
     >>> numbers("2,3"), numbers("0-2,5")
     ((2, 3), (0, 1, 2, 5))
     """
-    found: list[int] = []
+    chosen: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
         if match is None:
@@ -187,8 +187,8 @@ def numbers(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
-        found += range(first, last + 1)
-    return tuple(dict.fromkeys(found))
+        chosen += range(first, last + 1)
+    return tuple(dict.fromkeys(chosen))
 
 
 def percent(text: str) -> float:

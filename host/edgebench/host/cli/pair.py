@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import new_parser
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
 
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

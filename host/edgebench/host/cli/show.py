@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path

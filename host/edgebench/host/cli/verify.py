@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
-from edgebench.protocol.command_line import ExitCode
+from edgebench.protocol.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,8 +43,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         count = len(differences)
         files = f"{count} difference{'s' if count != 1 else ''} to its raw files"
         print(f"error: {what} does not verify: {files}", file=sys.stderr)
-        for found in differences:
-            print(f"{found.key}: stored {found.stored!r}, computed {found.computed!r}")
+        for difference in differences:
+            print(
+                f"{difference.key}: stored {difference.stored!r}, computed {difference.computed!r}"
+            )
         print(f"hint: see what is stored: edgebench show {shlex.quote(name)}", file=sys.stderr)
     else:
         print(f"verified: {name}: every number follows from the raw files")

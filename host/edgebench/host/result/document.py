@@ -31,7 +31,7 @@ RUN_ID_TIME = "%Y%m%d-%H%M%S"
 
 def to_document(run: Run) -> Document:
     """The run as run.json has it, keys of a newer version included."""
-    document = _plain(run)
+    document: Document = _converter.unstructure(run)
     for path, value in run.unknown:
         _put(document, path, value)
     return document
@@ -56,7 +56,7 @@ def from_document(document: Mapping[str, Any]) -> Run:
                 f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}"
             ) from exc
         raise RunDamaged(f"run is damaged: {_brief(exc)}") from exc
-    return replace(run, unknown=tuple(_unknown(current, _plain(run), ())))
+    return replace(run, unknown=tuple(_unknown(current, run, ())))
 
 
 def created_utc(run_id: str) -> str | None:
@@ -68,20 +68,19 @@ def created_utc(run_id: str) -> str | None:
     return made.replace(tzinfo=timezone.utc).isoformat()
 
 
-def _plain(run: Run) -> Document:
-    document: Document = _converter.unstructure(run)
-    return document
-
-
 def _unknown(stored: object, known: object, path: Path) -> Iterator[tuple[Path, object]]:
     """What was stored and is in no field, each at the highest place that is unknown."""
-    if isinstance(stored, dict) and isinstance(known, dict):
-        for name, value in stored.items():
-            if name in known:
-                yield from _unknown(value, known[name], (*path, name))
+    if isinstance(stored, dict) and is_dataclass(known):
+        names = {key_of(one.metadata, one.name): one.name for one in fields(known)}
+        for key, value in stored.items():
+            if key in names:
+                yield from _unknown(value, getattr(known, names[key]), (*path, key))
             else:
-                yield (*path, name), value
-    elif isinstance(stored, list) and isinstance(known, (list, tuple)):
+                yield (*path, key), value
+    elif isinstance(stored, dict) and isinstance(known, dict):
+        for key, value in stored.items():
+            yield from _unknown(value, known.get(key), (*path, key))
+    elif isinstance(stored, list) and isinstance(known, tuple):
         for number, (mine, other) in enumerate(zip(stored, known, strict=False)):
             yield from _unknown(mine, other, (*path, number))
 

@@ -31,7 +31,7 @@ _STYLES = {
 }
 
 
-def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
+def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
     """One row per metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
@@ -40,13 +40,13 @@ def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -
     for name in ("baseline", "candidate", "change", "95 %", "detectable")[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
-    for compared in found:
-        result = compared.result
-        names = [compared.device, compared.metric, compared.runtime]
+    for comparison in comparisons:
+        result = comparison.result
+        names = [comparison.device, comparison.metric, comparison.runtime]
         bounds, detectable = result.ratio_interval, result.minimum_detectable_ratio
         numbers = [
-            format_metric(METRICS[compared.metric], result.baseline_median),
-            format_metric(METRICS[compared.metric], result.candidate_median),
+            format_metric(METRICS[comparison.metric], result.baseline_median),
+            format_metric(METRICS[comparison.metric], result.candidate_median),
             format_change(result.ratio - 1, half_width_of(bounds, result.ratio)),
             ABSENT
             if bounds is None
@@ -61,40 +61,40 @@ def comparisons_table(found: Sequence[RunComparison], width: int = PIPE_WIDTH) -
     return table
 
 
-def comparison_lines(found: Sequence[RunComparison]) -> list[str]:
+def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
     """The outcome of each comparison in words, and what to know about its numbers."""
     lines = []
-    for compared in found:
-        result = compared.result
+    for comparison in comparisons:
+        result = comparison.result
         rules = result.rules
         counts = f"{result.baseline_count} and {result.candidate_count} runs, {rules.design.value}"
         lines.append(
-            f"{compared.metric}: {compared.candidate} is {_words(compared)} "
-            f"{compared.baseline}: {result.reason} ({counts})"
+            f"{comparison.metric}: {comparison.candidate} is {_words(comparison)} "
+            f"{comparison.baseline}: {result.reason} ({counts})"
         )
         if rules.instrument_ratio:
             lines.append(
                 f"note: the interval includes {format_ratio(2 * rules.instrument_ratio)} for the "
                 "meter; its errors that all runs share cancel"
             )
-        suspects = compared.verdicts.suspect_count
+        suspects = comparison.verdicts.suspect_count
         if suspects:
-            total = suspects + compared.verdicts.valid_count
+            total = suspects + comparison.verdicts.valid_count
             lines.append(
                 f"note: {suspects} of {total} runs are suspect; edgebench show RUN says why"
             )
-        if compared.is_in_blocks:
+        if comparison.is_in_blocks:
             lines.append(
                 "note: one side ran before the other; a drift between them looks like a change. "
                 "edgebench bench A --against B alternates them"
             )
-        for key, values in compared.differs_in.items():
+        for key, values in comparison.differs_in.items():
             lines.append(f"note: the sides differ in {key}: {' / '.join(values)}")
     return [printable(line, keep_lines=True) for line in lines]
 
 
-def _words(compared: RunComparison) -> str:
-    outcome, better = compared.result.outcome, compared.result.rules.better
+def _words(comparison: RunComparison) -> str:
+    outcome, better = comparison.result.outcome, comparison.result.rules.better
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:

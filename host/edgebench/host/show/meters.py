@@ -76,7 +76,7 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
     for limit in capability.current_limits:
         facts.add_row(Text("current", style="bold"), text(_limit(limit)))
-    terms = plain_table("uncertainty", "value", "applies to", "says", "reference")
+    terms = plain_table("uncertainty", "value", "applies to", "origin", "reference")
     for term in header.uncertainty:
         terms.add_row(*_term(term))
     out = console()

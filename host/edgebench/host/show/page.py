@@ -195,7 +195,7 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     first = format_rate(thermal.peak_throughput_per_s)
     return [
         f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} at the "
-        f"end: throughput retention {thermal.retention_ratio:.1%}",
+        f"end: retention {thermal.retention_ratio:.1%}",
         f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
     ]
 

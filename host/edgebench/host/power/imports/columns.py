@@ -81,7 +81,7 @@ def find_columns(names: Sequence[str], supply_v: float | None) -> TableColumns:
     Raises:
         FileRefused: a unit is missing, two columns have one quantity, or there is no power.
     """
-    found: dict[str, TableColumn] = {}
+    columns: dict[str, TableColumn] = {}
     unknown_units: dict[str, str] = {}
     for index, name in enumerate(names):
         meaning = _meaning(name.strip())
@@ -91,15 +91,15 @@ def find_columns(names: Sequence[str], supply_v: float | None) -> TableColumns:
         if isinstance(scale, str):
             unknown_units.setdefault(quantity, scale)
             continue
-        if quantity in found:
-            raise FileRefused(f"two columns of {quantity}: {found[quantity].name!r} and {name!r}")
-        found[quantity] = TableColumn(name, index, scale)
+        if quantity in columns:
+            raise FileRefused(f"two columns of {quantity}: {columns[quantity].name!r} and {name!r}")
+        columns[quantity] = TableColumn(name, index, scale)
     for quantity, why in unknown_units.items():
-        is_told = quantity in found or (quantity != "time" and "power" in found)
+        is_told = quantity in columns or (quantity != "time" and "power" in columns)
         if not is_told:
             raise FileRefused(why)
-    _check(found, supply_v)
-    return TableColumns(**found)
+    _check(columns, supply_v)
+    return TableColumns(**columns)
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
@@ -121,15 +121,15 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
     return quantity, units[unit]
 
 
-def _check(found: dict[str, TableColumn], supply_v: float | None) -> None:
-    if "time" not in found:
+def _check(columns: dict[str, TableColumn], supply_v: float | None) -> None:
+    if "time" not in columns:
         raise FileRefused("no column of time: name one t_s, or time_ms, …")
-    if supply_v is not None and ("power" in found or "voltage" in found):
-        known = found.get("power") or found["voltage"]
+    if supply_v is not None and ("power" in columns or "voltage" in columns):
+        known = columns.get("power") or columns["voltage"]
         raise FileRefused(f"--supply has no use: the file has {known.name!r}")
-    if "power" in found:
+    if "power" in columns:
         return
-    if "current" not in found:
+    if "current" not in columns:
         raise FileRefused("no column of power or current: name one power_W, or current_A, …")
-    if "voltage" not in found and supply_v is None:
+    if "voltage" not in columns and supply_v is None:
         raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")

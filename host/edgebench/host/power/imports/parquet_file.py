@@ -101,14 +101,14 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             raise FileRefused(f"channel {channel!r}: {count} samples of {told}")
 
 
-def _check_schema(found: Any) -> None:
+def _check_schema(schema: Any) -> None:
     for field in SCHEMA:
-        index = found.get_field_index(field.name)
+        index = schema.get_field_index(field.name)
         if index < 0 and field.name not in _ADDED_LATER:
             raise FileRefused(f"damaged: no column {field.name!r}")
-        if index >= 0 and found.field(index).type != field.type:
+        if index >= 0 and schema.field(index).type != field.type:
             raise FileRefused(
-                f"damaged: column {field.name!r} holds {found.field(index).type}, no {field.type}"
+                f"damaged: column {field.name!r} holds {schema.field(index).type}, no {field.type}"
             )
 
 
@@ -116,8 +116,8 @@ def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
     def column(name: str, kind: type[np.generic]) -> Any:
         if name in _ADDED_LATER and name not in batch.schema.names:
             return None
-        found = batch.column(name)
-        return None if found.null_count else found.to_numpy(zero_copy_only=False).astype(kind)
+        values = batch.column(name)
+        return None if values.null_count else values.to_numpy(zero_copy_only=False).astype(kind)
 
     time_ns, flags = column("time_ns", np.int64), column("flags", np.uint8)
     power_w = column("watts_w", np.float64)
@@ -144,8 +144,8 @@ def _values(column: Any) -> Values:
     """Values of a column; integers stay integers where every row has a value."""
     values = column.to_numpy(zero_copy_only=False)
     kind = np.int64 if values.dtype.kind in "iu" else np.float64
-    found: Values = values.astype(kind)
-    return found
+    converted: Values = values.astype(kind)
+    return converted
 
 
 def _batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:

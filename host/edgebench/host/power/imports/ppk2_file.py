@@ -75,14 +75,14 @@ def read_ppk2(path: Path) -> Ppk2File:
 
 def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     try:
-        found = archive.getinfo(name)
+        member = archive.getinfo(name)
     except KeyError:
         raise FileRefused(f"no {name} in it: no .ppk2") from None
-    if found.file_size > _DEFLATE_LIMIT * max(1, found.compress_size):
+    if member.file_size > _DEFLATE_LIMIT * max(1, member.compress_size):
         raise FileRefused(
-            f"{name} declares {found.file_size} bytes, of {found.compress_size} in the file"
+            f"{name} declares {member.file_size} bytes, of {member.compress_size} in the file"
         )
-    return found
+    return member
 
 
 def _rate_hz(text: bytes) -> float:
@@ -141,8 +141,8 @@ def _block(
 
 def _digital(bits: NDArray[np.uint16]) -> NDArray[np.uint8]:
     """A bit for each input that was high in any part of the sample."""
-    found = np.zeros(len(bits), np.uint8)
+    inputs = np.zeros(len(bits), np.uint8)
     for number in range(INPUT_COUNT):
         is_high = (bits & np.uint16(2 << (2 * number))) != 0
-        found[is_high] |= np.uint8(1 << number)
-    return found
+        inputs[is_high] |= np.uint8(1 << number)
+    return inputs

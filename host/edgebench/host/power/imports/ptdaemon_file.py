@@ -65,11 +65,11 @@ def _parse(line: str, number: int) -> tuple[int, float]:
     try:
         if names[0] != "Time" or len(names) != len(texts) or names.count("Watts") != 1:
             raise ValueError("names and values do not go in pairs")
-        found = dict(zip(names, texts, strict=True))
-        time = datetime.strptime(found["Time"], "%d-%m-%Y %H:%M:%S.%f")
-        power_w = float(found["Watts"])
+        values = dict(zip(names, texts, strict=True))
+        time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
+        power_w = float(values["Watts"])
         if not math.isfinite(power_w):
-            raise ValueError(f"no number: {found['Watts']!r}")
+            raise ValueError(f"no number: {values['Watts']!r}")
     except ValueError as exc:
         raise FileRefused(f"line {number}: no sample of PTDaemon: {exc}") from exc
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000, power_w
