@@ -81,6 +81,6 @@ def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: 
     code, said, document = measured(wired, "arrival", delay_s=0.3)
     energy = document["metrics"]["energy"]
     assert code == 3, said
-    assert energy["refused"].startswith("synchronisation: arrival: samples wait ")
+    assert energy["refused"].startswith("synchronisation: arrival: samples arrive ")
     assert energy["refused"].endswith(" ms late, as edge shows")
     assert energy["gross_j_per_inference"] is None
