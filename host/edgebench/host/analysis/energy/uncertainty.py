@@ -115,7 +115,7 @@ class MeterErrors:
         from uncertainties import ufloat
 
         with_effect = [term for term in terms if term.standard and term.kind is not Kind.RESOLUTION]
-        self._terms = [
+        self._terms: list[tuple[UncertaintyTerm, Any]] = [
             (term, ufloat(0.0, term.standard, tag=name))
             for term, name in zip(with_effect, _names(with_effect), strict=True)
         ]
