@@ -110,6 +110,20 @@ class Options:
             raise UsageError(f"meter {self.driver}: {name} must be a number, got {text!r}")
         return value
 
+    def within(self, name: str, default: float, limits: tuple[float, float]) -> float:
+        """A number between these two.
+
+        Raises:
+            UsageError: it is none, or out of its limits.
+        """
+        value = self.number(name)
+        value = default if value is None else value
+        low, high = limits
+        if not low <= value <= high:
+            words = f"{name} must be {low:g} to {high:g}, got {value:g}"
+            raise UsageError(f"meter {self.driver}: {words}")
+        return value
+
     def rate(self, name: str, default_hz: int) -> int:
         """A whole number of samples a second, as in 500 or 100k.
 

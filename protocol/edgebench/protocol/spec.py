@@ -193,10 +193,11 @@ class RunSpec:
     meter: str | None = None
     """A meter that the agent serves, to record beside the run."""
     idle_duration_s: float = 0.0
-    """Do nothing for so long, before the worker loads and after it has ended."""
+    """Idle time before the worker loads and after it has ended."""
     load_code_chip_s: float | None = None
-    """Length of a chip of the code of work and rest that is played before the warm-up and after
-    the timed loop, so that a meter's trace can be laid over the device's clock; None: no code."""
+    """Length of a chip of the load code, active and idle times that are played before the warm-up
+    and after the timed loop, so that a meter's trace can be aligned with the device's clock; None:
+    no code."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ class Metric:
         """Its 95 % confidence interval; None where it has none."""
         place, _, name = self.path.rpartition(".")
         owner = value_at(run.metrics, place) if place else run.metrics
-        bounds = getattr(owner, f"{name}_ci95", None)
+        bounds = getattr(owner, "ci95" if name == "value" else f"{name}_ci95", None)
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
     @property

@@ -34,11 +34,7 @@ _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", 
 def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
     """Every driver, and the meter that it found here."""
     if as_json:
-        plain = {
-            name: {"reason": one.reason} if isinstance(one, AbsentMeter) else to_plain(one)
-            for name, one in headers.items()
-        }
-        _print_json({"meters": plain})
+        _print_json({"meters": {name: to_plain(one) for name, one in headers.items()}})
         return
     table = plain_table("meter", "instrument", "here")
     for name, one in headers.items():

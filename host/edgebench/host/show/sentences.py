@@ -162,8 +162,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "unknown": "nothing tells whether the latency grew, or why",
     },
     "start_temperature": {
-        "": "{value:.1f} °C at the start, {max_temp_c:.1f} °C at most: {near} {limit:.1f} °C, its "
+        "": "{value:.1f} °C at the start, {max_temp_c:.1f} °C at most: below {limit:.1f} °C, its "
         "limit",
+        "hot": "{value:.1f} °C at the start, {max_temp_c:.1f} °C at most: in its first seconds "
+        "near {limit:.1f} °C, its limit",
         "no_limit": "no temperature with a known limit can be read",
         "not_read": "the temperature was not read in the first seconds",
     },

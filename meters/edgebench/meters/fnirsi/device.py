@@ -164,13 +164,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
 
 def make_meter(options: Options) -> Fnirsi:
     """Meter by path or serial number, if any, and options."""
-    rate_hz = options.number("rate", RATE_HZ) or 0.0
-    low_hz, high_hz = _RATE_LIMITS_HZ
-    if not low_hz <= rate_hz <= high_hz:
-        raise UsageError(
-            f"an FNIRSI tester sends about {RATE_HZ:g} samples a second, rate must be "
-            f"{low_hz:g} to {high_hz:g}, got {rate_hz:g}"
-        )
+    rate_hz = options.within("rate", RATE_HZ, _RATE_LIMITS_HZ)
     is_reversed = options.switch("reversed")
     address = options.finish().address
     return Fnirsi(lambda: choose_device(MODELS, address), rate_hz=rate_hz, is_reversed=is_reversed)

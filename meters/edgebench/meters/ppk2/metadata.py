@@ -59,38 +59,26 @@ def parse_metadata(answer: bytes) -> Metadata:
     Raises:
         MeasurementError: a constant is missing without which every value would be wrong.
     """
-    values = _values(answer)
-    missing = [
-        f"{key}{r}"
-        for key in _NEEDED
-        for r in range(RANGES)
-        if _number(values, f"{key}{r}") is None
-    ]
-    if missing:
-        raise MeasurementError(f"PPK2 gave no calibration: {', '.join(missing)} missing")
-    found, defaulted = {}, []
+    lines = answer.rpartition(END)[0 if END in answer else 2].split(b"\n")
+    matches = (_LINE.match(line) for line in lines)
+    values = {m[1].decode("ascii"): m[2].decode("ascii", "replace") for m in matches if m}
+    constants: dict[str, tuple[float, ...]] = {}
+    absent = []
     for key in (*_NEEDED, *_DEFAULTS):
-        numbers = []
-        for name in (f"{key}{r}" for r in range(RANGES)):
-            value = _number(values, name)
-            if value is None:
-                defaulted.append(name)
-            numbers.append(_DEFAULTS.get(key, 0.0) if value is None else value)
-        found[key.lower()] = tuple(numbers)
+        names = [f"{key}{r}" for r in range(RANGES)]
+        numbers = [_number(values, name) for name in names]
+        absent += [name for name, one in zip(names, numbers, strict=True) if one is None]
+        default = _DEFAULTS.get(key, math.nan)
+        constants[key.lower()] = tuple(default if one is None else one for one in numbers)
+    if missing := [name for name in absent if name.startswith(_NEEDED)]:
+        raise MeasurementError(f"PPK2 gave no calibration: {', '.join(missing)} missing")
     return Metadata(
-        calibration=Calibration(**found),
+        calibration=Calibration(**constants),
         vdd_mv=_number(values, "VDD"),
         hardware=values.get("HW", ""),
-        defaulted=tuple(defaulted),
+        defaulted=tuple(absent),
         text="\n".join(f"{name}: {value}" for name, value in values.items()),
     )
-
-
-def _values(answer: bytes) -> dict[str, str]:
-    end = answer.rfind(END)
-    lines = answer[: end if end >= 0 else len(answer)].split(b"\n")
-    found = (_LINE.match(line) for line in lines)
-    return {m[1].decode("ascii"): m[2].decode("ascii", "replace") for m in found if m}
 
 
 def _number(values: dict[str, str], name: str) -> float | None:

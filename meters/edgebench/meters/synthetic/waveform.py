@@ -69,10 +69,10 @@ def settings_of(options: Options) -> SyntheticSettings:
     """
     settings = SyntheticSettings(
         waveform=_waveform(options),
-        rate_hz=_within(options, "rate", 1000.0, RATE_LIMITS_HZ),
-        noise_w=_within(options, "noise", 0.0, (0.0, 1e6)),
-        seed=int(_within(options, "seed", 0.0, (0.0, 2.0**53))),
-        rate_error_ppm=_within(options, "error", 0.0, (-500_000.0, 500_000.0)),
+        rate_hz=options.within("rate", 1000.0, RATE_LIMITS_HZ),
+        noise_w=options.within("noise", 0.0, (0.0, 1e6)),
+        seed=int(options.within("seed", 0.0, (0.0, 2.0**53))),
+        rate_error_ppm=options.within("error", 0.0, (-500_000.0, 500_000.0)),
     )
     options.finish()
     return settings
@@ -81,28 +81,18 @@ def settings_of(options: Options) -> SyntheticSettings:
 def _waveform(options: Options) -> Waveform:
     shape = options.address or "constant"
     if shape == "constant":
-        power_w = _within(options, "power", 1.0, _POWER_LIMITS_W)
+        power_w = options.within("power", 1.0, _POWER_LIMITS_W)
         return Waveform(shape="constant", low_w=power_w, high_w=power_w)
-    low_w = _within(options, "low", 0.0, _POWER_LIMITS_W)
-    high_w = _within(options, "high", 1.0, _POWER_LIMITS_W)
-    period_s = _within(options, "period", 1.0, _PERIOD_LIMITS_S)
+    low_w = options.within("low", 0.0, _POWER_LIMITS_W)
+    high_w = options.within("high", 1.0, _POWER_LIMITS_W)
+    period_s = options.within("period", 1.0, _PERIOD_LIMITS_S)
     if shape == "ramp":
         return Waveform(shape="ramp", low_w=low_w, high_w=high_w, period_s=period_s)
     if shape != "square":
         raise UsageError(
             f"meter {options.driver} has no shape {shape!r}: there are constant, square, ramp"
         )
-    duty_ratio = _within(options, "duty", 0.5, (0.0, 1.0))
+    duty_ratio = options.within("duty", 0.5, (0.0, 1.0))
     return Waveform(
         shape="square", low_w=low_w, high_w=high_w, period_s=period_s, duty_ratio=duty_ratio
     )
-
-
-def _within(options: Options, name: str, default: float, limits: tuple[float, float]) -> float:
-    value = options.number(name, default)
-    assert value is not None, "the default is a number"
-    if not limits[0] <= value <= limits[1]:
-        raise UsageError(
-            f"meter {options.driver}: {name} must be {limits[0]:g} to {limits[1]:g}, got {value:g}"
-        )
-    return value

@@ -26,7 +26,7 @@ class Rule:
     severity: State
     check: RuleCheck
     includes: str | None = None
-    """Rule with a milder limit on the same number, or one that follows: said once is enough."""
+    """Rule with a milder limit on the same number: said once is enough."""
     cause: Cause | None = None
 
 

@@ -64,13 +64,11 @@ def start_temperature(evidence: Evidence) -> Ruling:
         return unknown("not_read")
     return holds(
         found.is_baseline_cool,
+        None if found.is_baseline_cool else "hot",
         value=found.start_temp_c,
         limit=found.throttle_temp_c,
         unit="c",
-        facts={
-            "max_temp_c": found.max_temp_c or 0.0,
-            "near": "below" if found.is_baseline_cool else "in its first seconds near",
-        },
+        facts={"max_temp_c": found.max_temp_c or 0.0},
     )
 
 
