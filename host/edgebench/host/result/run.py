@@ -1,6 +1,6 @@
 """The result of a run: these types are the schema of run.json.
 
-Keys may be added with a higher `SCHEMA_VERSION`, never renamed.
+Keys may be added with a higher `SCHEMA_VERSION`; one that scripts rely on is not renamed.
 """
 
 from __future__ import annotations
