@@ -112,8 +112,12 @@ def headline_latency(run: Run) -> LatencySummary | None:
 
 
 def headline(run: Run) -> Metric:
-    """The number that a run is about."""
-    metric = METRICS[run.spec.scenario.traits.compared]
+    """The number that a run is about; the median of its latencies, where too few bound the tail."""
+    traits = run.spec.scenario.traits
+    metric = METRICS[traits.compared]
+    is_unbounded = metric.path.endswith(".p99") and metric.interval(run) is None
+    if is_unbounded or metric.value(run) is None:
+        metric = METRICS[f"{traits.headline}.p50"]
     return metric if metric.value(run) is not None else METRICS["latency_ns.p50"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,7 +21,7 @@ from edgebench.host.result.metrics import (
     headline_latency,
     value_at,
 )
-from edgebench.host.result.run import Metrics
+from edgebench.host.result.run import Metrics, Run
 from edgebench.host.store.index import RunSummary
 from edgebench.protocol.spec import SCENARIOS, Scenario
 
@@ -119,6 +119,23 @@ def test_headline_of_a_run_is_the_one_of_its_scenario() -> None:
     assert metric.interval(RUN) == latency.p50_ci95
     assert METRICS["energy.gross_j_per_inference"].value(RUN) is None
     assert METRICS["energy.gross_j_per_inference"].interval(RUN) is None
+
+
+def server_run(**changes: Any) -> Run:
+    """A run with arrivals, whose queries took twice as long as their invocations."""
+    latency = RUN.metrics.latency_ns
+    assert latency is not None
+    assert latency.p50 is not None
+    queries = replace(latency, p50=2 * latency.p50, **changes)
+    spec = replace(RUN.spec, scenario=Scenario.SERVER, target_qps=100.0)
+    return replace(RUN, spec=spec, metrics=replace(RUN.metrics, end_to_end_ns=queries))
+
+
+def test_tail_that_so_few_queries_cannot_bound_is_no_headline() -> None:
+    """A finished run is told by a p99 that its table refuses, or by the latency of another span."""
+    assert headline(server_run(p99_ci95=(1, 9))).path == "end_to_end_ns.p99"
+    assert headline(server_run(p99_ci95=None)).path == "end_to_end_ns.p50"
+    assert headline(server_run(p99=None, p99_ci95=None)).path == "end_to_end_ns.p50"
 
 
 @pytest.mark.parametrize("path", ["", "latency_ns.p42", "latency_ns.p50.x", "latency", "import_"])
