@@ -16,6 +16,7 @@ from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import console
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import RunDamaged
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "runs"
 RUNS = sorted(FIXTURES.glob("v*/*/run.json"))
@@ -109,6 +110,19 @@ def test_changed_verdict_does_not_verify(path: Path, tmp_path: Path) -> None:
     rule["outcome"] = "fail" if rule["outcome"] == "pass" else "pass"
     changed.write_text(json.dumps(document))
     assert "verdict.rules.enough_queries" in {one.key for one in verify(store, path.parent.name)}
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+@pytest.mark.parametrize("name", ["warmup", "memory_bytes", "cold_start_ns"])
+def test_metric_that_is_gone_is_noticed(path: Path, name: str, tmp_path: Path) -> None:
+    """A number that every version has is taken out of an older run, and nobody hears of it."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    del document["metrics"][name]
+    changed.write_text(json.dumps(document))
+    with pytest.raises(RunDamaged, match=name):
+        verify(store, path.parent.name)
 
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
