@@ -72,33 +72,27 @@ def promised(
     line, of which only whether there is one counts. A rule that came later does not change the
     verdict that was given.
     """
-    rules = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
-    severities = {rule["id"]: rule["severity"] for rule in computed["verdict"]["rules"]}
     held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
-    for path, since in _REDEFINED.items():
-        if path.startswith("verdict.") and version < since:
-            held.pop(path.removeprefix("verdict."), None)
-    # What was never asked for was called a pass, or unknown.
-    today = {
-        name: outcome if rules[name] == "not_applicable" and outcome != "fail" else rules[name]
-        for name, outcome in held.items()
-        if name in rules
+    today = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
+    for name in held.keys() & today.keys():
+        if today[name] == "not_applicable" and held[name] != "fail":
+            today[name] = held[name]  # what was never asked for was called a pass, or unknown
+    failed = {
+        rule["severity"]
+        for rule in computed["verdict"]["rules"]
+        if rule["id"] in held and today[rule["id"]] == "fail"
     }
-    failed = {severities[name] for name, outcome in today.items() if outcome == "fail"}
     state = next((one for one in ("invalid", "suspect") if one in failed), "valid")
-    is_whole = held.keys() == {rule["id"] for rule in stored["verdict"]["rules"]}
     sides = (
         {**stored, "verdict": {"state": stored["verdict"]["state"], "rules": held}},
         {**computed, "verdict": {"state": state, "rules": today}},
     )
     for side in sides:
         side.pop("schema_version")
-        if not is_whole:
-            side["verdict"].pop("state")
         for path, since in _REDEFINED.items():
             if version < since:
                 _drop(side, path.split("."))
-    return sides[0], _only_keys_of(sides[0], sides[1])
+    return sides[0], _without_later_keys(sides[0], sides[1], version)
 
 
 _REDEFINED: dict[str, int] = {
@@ -109,15 +103,66 @@ _REDEFINED: dict[str, int] = {
     "metrics.latency_ns.p90_ci95": 2,
     "metrics.latency_ns.p99_ci95": 2,
     "metrics.warmup.class": 2,
-    "verdict.background_load": 2,
+    "verdict.rules.background_load": 2,
+    "verdict.state": 2,
 }
 """Keys whose definition changed, and the version since which they are what they are now.
 
 Version 1 took neighbouring queries for independent, looked for no steady state, and kept a share
-of busy CPUs without the counters that it came from.
+of busy CPUs without the counters that it came from, so that its verdict may be another one.
 """
 
 
+def _in_every_run_since() -> dict[str, int]:
+    """Path of a key → the version since which every run has it.
+
+    A key that came with the commit that raised a version is in every run of that version; one that
+    came later is certain from the next version on. A key below a listed one is as old as that, and
+    any other as old as version 1. A cause of uncertainty that came later has no row: it changes the
+    uncertainty, too.
+
+    Source: tests/fixtures/runs/README.md, which has the commit of every key.
+    """
+    rows = (
+        (2, "", "files, kind"),
+        (2, "spec", "engine, sample_count, samples_per_query, target_qps, target_latency_s"),
+        (2, "spec", "target_percentile, cpus, priority, is_profiled, is_checked, dataset_sha256"),
+        (2, "runtime", "placement"),
+        (2, "metrics", "end_to_end_ns, early_stopping, outliers, accuracy, agreement, profile"),
+        (2, "metrics", "memory_bytes.steady_rss, memory_bytes.steady_pss"),
+        (2, "metrics", "harness_ns.end_to_end_p50"),
+        (2, "conditions", "background_busy_ratio, before, after, scheduling, sample_count"),
+        (2, "conditions", "inputs.scale, inputs.zero_point, outputs.scale, outputs.zero_point"),
+        (3, "", "pair"),
+        (3, "spec", "telemetry_rate_hz, is_sustained, cooldown_timeout_s, governor"),
+        (3, "spec", "meter, idle_duration_s, load_code_chip_s"),
+        (3, "metrics", "latency_ns.mean_ci95, latency_ns.effective_count"),
+        (3, "metrics", "end_to_end_ns.mean_ci95, end_to_end_ns.effective_count"),
+        (3, "metrics", "outliers.score_max, outliers.score_outlier_count"),
+        (3, "metrics", "agreement.relative_rms_best, loadgen, thermal, energy"),
+        (3, "conditions", "expected, cooldown, telemetry, marks, metered"),
+        (3, "verdict", "rules"),
+        (1, "verdict.rules", "complete, real_time, enough_queries, enough_time, finite_outputs"),
+        (1, "verdict.rules", "delegation, harness_dominates, harness_share, clock"),
+        (1, "verdict.rules", "background_load, memory, thermal"),
+        (4, "metrics.energy", "common_j, net_common_j, supply_v, settings_sha256"),
+        (4, "metrics.energy.sync", "asked, reference_ns, offset_ns"),
+        (4, "conditions.clock", "residual_ns"),
+        (5, "conditions.clock", "slope_error, span_ns"),
+        (6, "metrics.energy", "power_w_idle_u95_absolute, power_w_peak_u95_absolute"),
+        (6, "metrics.energy", "energy_delay_u95_absolute_js"),
+        (6, "metrics.energy.per_query", "p50_u95_absolute_j, p90_u95_absolute_j"),
+        (7, "metrics.energy", "refused_by, phases.load.is_too_short"),
+        (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
+    )
+    return {
+        f"{parent}.{name}".lstrip("."): version
+        for version, parent, names in rows
+        for name in names.split(", ")
+    }
+
+
+_SINCE = _in_every_run_since()
 _WORDS = frozenset({"refused", "net_refused", "reason", "detail", "trouble", "error"})
 """Keys of lines for people."""
 
@@ -129,18 +174,31 @@ def _drop(plain: Any, path: list[str]) -> None:
         plain.pop(path[-1], None)
 
 
-def _only_keys_of(stored: Any, computed: Any) -> Any:
-    if isinstance(stored, dict) and isinstance(computed, dict):
-        return {
-            key: stored[key]
-            if key in _WORDS and isinstance(value, str) and isinstance(stored[key], str)
-            else _only_keys_of(stored[key], value)
-            for key, value in computed.items()
-            if key in stored
-        }
+def _without_later_keys(
+    stored: Any, computed: Any, version: int, *, path: str = "", since: int = 1
+) -> Any:
+    """The computed value without keys that a run of this version may lack, and lacks."""
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
-        return [_only_keys_of(one, other) for one, other in zip(stored, computed, strict=True)]
-    return computed
+        return [
+            _without_later_keys(one, other, version, path=path, since=since)
+            for one, other in zip(stored, computed, strict=True)
+        ]
+    if not (isinstance(stored, dict) and isinstance(computed, dict)):
+        return computed
+    kept: dict[str, Any] = {}
+    for key, value in computed.items():
+        place = f"{path}.{key}".lstrip(".")
+        key_since = _SINCE.get(place, since)
+        if key not in stored:
+            if key_since <= version:
+                kept[key] = value
+        elif key in _WORDS and isinstance(value, str) and isinstance(stored[key], str):
+            kept[key] = stored[key]
+        else:
+            kept[key] = _without_later_keys(
+                stored[key], value, version, path=place, since=key_since
+            )
+    return kept
 
 
 def _from_1(document: dict[str, Any]) -> None:
@@ -150,6 +208,7 @@ def _from_1(document: dict[str, Any]) -> None:
         return  # read and written again, it has the shape of this version
     switches = conditions.pop("involuntary_switch_count")
     cpus = conditions.pop("cpu_affinity")
+    conditions.setdefault("background_busy_ratio", None)
     conditions["scheduling"] = {"cpus": cpus, "policy": "other", "nice": 0}
     conditions["before"] = conditions["after"] = None
     conditions["sample_count"] = 1
@@ -162,6 +221,14 @@ _SEVERITIES_OF_1 = dict.fromkeys(
     ("complete", "real_time", "enough_queries", "enough_time", "finite_outputs", "delegation"),
     "invalid",
 ) | {"harness_dominates": "invalid", "clock": "invalid"}
+
+
+def _from_2(document: dict[str, Any]) -> None:
+    """Modified scores came within version 2."""
+    outliers = document["metrics"].get("outliers")
+    if outliers is not None:
+        outliers.setdefault("score_max", None)
+        outliers.setdefault("score_outlier_count", None)
 
 
 def _from_6(document: dict[str, Any]) -> None:
@@ -182,5 +249,5 @@ def _from_6(document: dict[str, Any]) -> None:
         energy["refused_by"] = same[0] if same else "energy"
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 6: _from_6}
+_STEPS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2, 6: _from_6}
 """By the version that a step starts from."""

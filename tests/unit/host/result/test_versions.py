@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgebench.host.analysis.compare.runs import compare_groups
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.document import from_document, to_document
+from edgebench.host.result.migrations import promised
 from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import console
@@ -21,6 +24,25 @@ from edgebench.protocol.errors import RunDamaged
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "runs"
 RUNS = sorted(FIXTURES.glob("v*/*/run.json"))
 OLDER = [path for path in RUNS if path.parts[-3] != f"v{SCHEMA_VERSION}"]
+NOT_PROMISED = {
+    1: "files conditions.background_busy_ratio",
+    2: """pair spec.telemetry_rate_hz spec.is_sustained spec.cooldown_timeout_s spec.governor
+        spec.meter spec.idle_duration_s spec.load_code_chip_s metrics.latency_ns.mean_ci95
+        metrics.latency_ns.effective_count metrics.end_to_end_ns.mean_ci95
+        metrics.end_to_end_ns.effective_count metrics.outliers.score_max
+        metrics.outliers.score_outlier_count metrics.agreement.relative_rms_best metrics.loadgen
+        metrics.thermal conditions.expected conditions.cooldown conditions.telemetry""",
+    3: """metrics.energy.sync.asked metrics.energy.sync.reference_ns metrics.energy.sync.offset_ns
+        metrics.energy.common_j metrics.energy.net_common_j metrics.energy.supply_v
+        metrics.energy.settings_sha256 conditions.clock.residual_ns""",
+    4: "conditions.clock.slope_error conditions.clock.span_ns",
+}
+"""Keys that came after a version was raised, by that version."""
+REDEFINED = {
+    1: """conditions.cpu_affinity conditions.involuntary_switch_count metrics.latency_ns.p50_ci95
+        metrics.latency_ns.p90_ci95 metrics.latency_ns.p99_ci95 metrics.warmup.class"""
+}
+"""Keys that are defined otherwise today, by the last version that had the old definition."""
 
 
 def named(path: Path) -> str:
@@ -45,6 +67,31 @@ def lost(before: object, after: object, path: str = "metrics") -> list[str]:
             for place in lost(value, after.get(key), f"{path}.{key}")
         ]
     return [] if before == after else [path]
+
+
+def keys_of(plain: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Path of every key of a document that is not null; rules are no keys."""
+    if isinstance(plain, dict):
+        for key, value in plain.items():
+            if value is not None and path != ("verdict",) and (*path, key) != ("schema_version",):
+                yield (*path, key)
+                yield from keys_of(value, (*path, key))
+    elif isinstance(plain, list):
+        for number, value in enumerate(plain):
+            yield from keys_of(value, (*path, number))
+
+
+def is_below(path: tuple[str | int, ...], names: str) -> bool:
+    """Whether a key is one of these, or inside of one."""
+    name = ".".join(step for step in path if isinstance(step, str))
+    return any(name == one or name.startswith(f"{one}.") for one in names.split())
+
+
+def delete(document: Any, path: tuple[str | int, ...]) -> None:
+    """Take a key out of a document."""
+    for step in path[:-1]:
+        document = document[step]
+    del document[path[-1]]
 
 
 def test_there_is_a_run_of_every_version() -> None:
@@ -123,6 +170,75 @@ def test_metric_that_is_gone_is_noticed(path: Path, name: str, tmp_path: Path) -
     changed.write_text(json.dumps(document))
     with pytest.raises(RunDamaged, match=name):
         verify(store, path.parent.name)
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_every_key_that_a_version_promised_is_missed(path: Path) -> None:
+    """A number is taken out of an older run, and nobody hears of it."""
+    text = path.read_bytes()
+    document = json.loads(text)
+    version = document["schema_version"]
+    today = json.dumps(to_document(from_document(document)))
+    wrong = []
+    for key in keys_of(document):
+        if key == ("verdict",):
+            continue  # without it there is nothing to compare
+        changed = json.loads(text)
+        delete(changed, key)
+        held, computed = promised(changed, json.loads(today), version)
+        is_free = is_below(key, f"{NOT_PROMISED.get(version, '')} {REDEFINED.get(version, '')}")
+        if bool(lost(computed, held)) == is_free:
+            wrong.append(key)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_every_rule_that_a_version_promised_is_missed(path: Path, tmp_path: Path) -> None:
+    """A failed rule is taken out of an older run, and its verdict looks better."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    removed = [rule["id"] for rule in document["verdict"]["rules"]]
+    if document["schema_version"] == 1:
+        removed.remove("background_load")  # defined anew
+    elif document["schema_version"] == 2:
+        first = json.loads(RUNS[0].read_bytes())["verdict"]["rules"]
+        removed = [rule["id"] for rule in first]  # others may have come within version 2
+    document["verdict"]["rules"] = []
+    changed.write_text(json.dumps(document))
+    found = {one.key for one in verify(store, path.parent.name)} - {"verdict.state"}
+    assert found == {f"verdict.rules.{name}" for name in removed}
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_optional_metrics_that_are_gone_do_not_verify(path: Path, tmp_path: Path) -> None:
+    """`verify` takes a key that a run may have for one that came after its version."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    metrics, late = document["metrics"], NOT_PROMISED.get(document["schema_version"], "")
+    required = {"warmup", "memory_bytes", "cold_start_ns", "harness_ns", "throughput_per_s"}
+    names = [name for name, value in metrics.items() if value is not None and name not in required]
+    for name in names:
+        del metrics[name]
+    changed.write_text(json.dumps(document))
+    found = [one.key for one in verify(store, path.parent.name)]
+    expected = [f"metrics.{name}" for name in names if not is_below(("metrics", name), late)]
+    assert found == sorted(expected)
+    assert expected
+
+
+@pytest.mark.parametrize("path", OLDER, ids=named)
+def test_keys_that_came_within_a_version_are_not_missed(path: Path, tmp_path: Path) -> None:
+    """A run from before a key came is called wrong, though nobody touched it."""
+    store = stored(path, tmp_path)
+    changed = store.runs / path.parent.name / "run.json"
+    document = json.loads(changed.read_bytes())
+    for key in reversed(list(keys_of(document))):
+        if is_below(key, NOT_PROMISED.get(document["schema_version"], "")):
+            delete(document, key)
+    changed.write_text(json.dumps(document))
+    assert verify(store, path.parent.name) == []
 
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
