@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,11 +61,29 @@ def test_help_loads_nothing_that_takes_time() -> None:
         "from edgebench.host.cli.main import main\n"
         "main(['--help'])\n"
         "heavy = {'numpy', 'pandas', 'pyarrow', 'rich', 'scipy', 'zeroconf', 'websockets',\n"
-        "         'cattrs', 'cryptography', 'paramiko'}\n"
+        "         'cattrs', 'cryptography', 'paramiko', 'dataclasses', 'typing'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, f"loaded: {result.stderr}"
+
+
+def test_show_of_a_run_loads_no_meter_and_no_network(tmp_path: Path) -> None:
+    """`edgebench show` takes half a second, because all drivers of meters are loaded for it."""
+    stored = next((Path(__file__).parents[1] / "fixtures" / "runs" / "v7").iterdir())
+    shutil.copytree(stored, tmp_path / "runs" / stored.name)
+    code = (
+        "import sys\n"
+        "from edgebench.host.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+        "heavy = {'pandas', 'pyarrow', 'scipy', 'zeroconf', 'websockets', 'cryptography',\n"
+        "         'edgebench.meters.registry', 'edgebench.protocol.messages'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    words = ["show", stored.name, "--store", str(tmp_path)]
+    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert result.returncode == 0, f"loaded: {result.stderr}"
+    assert stored.name in result.stdout
 
 
 def test_terminal_without_unicode_is_no_reason_to_fail() -> None:

@@ -6,8 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
@@ -27,6 +25,7 @@ from edgebench.host.cli.options import (
 )
 from edgebench.protocol.exit_code import ExitCode
 
+TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
@@ -273,6 +272,8 @@ def _preset(options: argparse.Namespace) -> str:
 
 def _changes(options: argparse.Namespace) -> SpecChanges:
     """Changes of the preset; None leaves a field as it is."""
+    from dataclasses import replace
+
     from edgebench.protocol.errors import UsageError
     from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES, Limits, SpecChanges
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
 from edgebench.protocol.exit_code import ExitCode
 
+TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

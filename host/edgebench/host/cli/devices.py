@@ -26,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """List the devices."""
     from edgebench.host.lab import Lab
-    from edgebench.host.show.tables import console, devices_table
+    from edgebench.host.show.devices import devices_table
+    from edgebench.host.show.tables import console
     from edgebench.protocol.codec import to_plain
 
     devices = Lab().devices(options.timeout)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from typing import Any
 
 OPTION = "--json"
 

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from edgebench.protocol.exit_code import ExitCode
 
+TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
 if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError
 

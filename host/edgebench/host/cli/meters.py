@@ -198,8 +198,8 @@ def _directory(options: argparse.Namespace) -> Path:
     from pathlib import Path
 
     from edgebench.host.bench.run import new_run_id
-    from edgebench.host.power.stored import SESSIONS
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.sessions import SESSIONS
 
     if options.output:
         return Path(options.output)

@@ -6,10 +6,13 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from edgebench.host.cli.failure import ArgumentsRefused
 from edgebench.protocol.command_line import CommandParser
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""

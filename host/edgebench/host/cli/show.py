@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
 
+TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,8 +26,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
-    from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.sessions import find_session
 
     store = Store(options.store)
     directory = find_session(store, options.run)

@@ -25,8 +25,8 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Verify it; exit code 1 when anything differs."""
     from edgebench.host.bench.verify import verify, verify_session
-    from edgebench.host.power.stored import find_session
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.sessions import find_session
 
     store = Store(options.store)
     directory = find_session(store, options.run)

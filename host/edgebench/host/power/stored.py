@@ -1,9 +1,8 @@
-"""Stored sessions of energy meters: found, judged, with the energy of each channel."""
+"""Stored sessions of energy meters: judged, with the energy of each channel."""
 
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,15 +16,13 @@ from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
 from edgebench.host.result.energy import MeterCheck
 from edgebench.host.store.decode import decode_into
-from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
+from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile, read_power_facts
 from edgebench.meters.base import Header
-from edgebench.protocol.errors import MeasurementError, StoreError, UsageError
+from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.traces import METER_FILE
 
-SESSIONS = "sessions"
-"""Directory of a store for recordings that no other place was named for."""
 METER_CHECKS = ("calibration", "loss", "rate")
 """Checks of the meter itself; any file of numbers passes the others."""
 PARTS = "parts"
@@ -82,26 +79,6 @@ class StoredSession:
             for channel in self.facts.header.capability.channels
             if self.facts.of(channel.name) and channel.name not in self.left_out
         ]
-
-
-def find_session(store: Store, name: str) -> Path | None:
-    """Directory of the recording with this name; None where it is the name of a run.
-
-    Raises:
-        UsageError: it is a path without a recording.
-        StoreError: a file of the recording is no regular file.
-    """
-    kept = store.root / SESSIONS / name
-    path = kept if os.sep not in name and kept.is_dir() else Path(name)
-    files = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
-    is_session = bool(files) and not (path / RUN_FILE).exists()
-    for file in files:
-        if is_session and not file.is_file():  # opening a pipe would wait for ever
-            raise StoreError(f"not a file: {file}")
-    is_path = os.sep in name or name in (os.curdir, os.pardir)
-    if is_path and not is_session:
-        raise UsageError(f"no recording of edgebench meters there: {name}; a run goes by its id")
-    return path if is_path or (is_session and not store.matching(name)) else None
 
 
 @contextmanager

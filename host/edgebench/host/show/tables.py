@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import headline_latency
 from edgebench.host.result.run import Run
@@ -31,7 +30,6 @@ from edgebench.host.store.index import DAMAGED, INVALID, RunSummary
 from edgebench.protocol.text import printable
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
-_ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
 FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
@@ -122,23 +120,6 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict),
-        )
-    return table
-
-
-def devices_table(found: Sequence[DiscoveredDevice]) -> Table:
-    """All devices, usable or not."""
-    table = plain_table("device", "address", "access", "profile", "runtimes", "remark")
-    for device in found:
-        system = device.system
-        usable = [r for r in system.runtimes if r.is_usable] if system else []
-        table.add_row(
-            text(device.name),
-            text(device.address),
-            Text(device.access.value, style=_ACCESS_STYLES[device.access]),
-            text(system.device.profile if system else ABSENT),
-            text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
-            text(device.reason or _missing_runtimes(device)),
         )
     return table
 
@@ -278,16 +259,6 @@ _RESULT_COLUMNS = (
     _Column("peak memory", 132, lambda run: format_bytes(run.metrics.memory_bytes.peak_rss)),
     _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
-
-
-def _missing_runtimes(device: DiscoveredDevice) -> str:
-    if device.system is None:
-        return ""
-    missing = [report for report in device.system.runtimes if not report.is_usable]
-    return "\n".join(
-        f"{report.name}: {report.reason}" + (f" ({report.install})" if report.install else "")
-        for report in missing
-    )
 
 
 def text(value: str) -> Text:

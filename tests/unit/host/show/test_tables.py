@@ -30,7 +30,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.page import run_page
-from edgebench.host.show.tables import devices_table, results_table, runs_table, verdict_lines
+from edgebench.host.show.tables import results_table, runs_table, verdict_lines
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -305,6 +305,7 @@ def test_names_cannot_reach_the_terminal(place: str) -> None:
 def test_descriptions_of_a_device_cannot_reach_the_terminal() -> None:
     """What a device says about its chip and its system moves the cursor."""
     from edgebench.host.devices.discovery import Access, DiscoveredDevice
+    from edgebench.host.show.devices import devices_table
 
     evil = {"device.soc": EVIL, "device.os": EVIL, "environment.virtualization": EVIL}
     made = changed(run(), evil)

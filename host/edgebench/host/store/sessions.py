@@ -1,0 +1,33 @@
+"""Where recordings of energy meters live, and which of them a name means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
+from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.traces import METER_FILE
+
+SESSIONS = "sessions"
+"""Directory of a store for recordings that no other place was named for."""
+
+
+def find_session(store: Store, name: str) -> Path | None:
+    """Directory of the recording with this name; None where it is the name of a run.
+
+    Raises:
+        UsageError: it is a path without a recording.
+        StoreError: a file of the recording is no regular file.
+    """
+    kept = store.root / SESSIONS / name
+    path = kept if os.sep not in name and kept.is_dir() else Path(name)
+    files = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
+    is_session = bool(files) and not (path / RUN_FILE).exists()
+    for file in files:
+        if is_session and not file.is_file():  # opening a pipe would wait for ever
+            raise StoreError(f"not a file: {file}")
+    is_path = os.sep in name or name in (os.curdir, os.pardir)
+    if is_path and not is_session:
+        raise UsageError(f"no recording of edgebench meters there: {name}; a run goes by its id")
+    return path if is_path or (is_session and not store.matching(name)) else None
