@@ -603,7 +603,9 @@ def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -
     assert "of 10 queries per second were completed" in rule.detail
     few = replace(evidence.measured, early_stopping=EarlyStopping(None, None, 0, False))
     rule = rule_of(judged(replace(evidence, measured=few)), "latency_target")
-    assert rule.detail.endswith("too few queries to tell p99; 459 would do")
+    assert rule.detail.endswith(
+        "too few queries to tell whether p99 meets the target; 459 would do"
+    )
 
 
 def test_zero_latencies_do_not_divide_by_zero() -> None:
