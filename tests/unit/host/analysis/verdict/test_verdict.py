@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -512,7 +513,7 @@ def test_documentation_lists_the_rules() -> None:
     page = (Path(__file__).parents[5] / "docs/measurement.md").read_text()
     table = page[page.index("| rule |") : page.index("`agreement` and `agreement_of_all` name")]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
-    told = {row[0].strip("|` "): row[-1].strip("| ").partition(",")[0] for row in rows}
+    told = {row[0].strip("|` "): re.split("[,; ]", row[-1])[0] for row in rows}
     assert told == {rule.id: rule.severity.value for rule in RULES}
 
 
