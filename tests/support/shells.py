@@ -28,6 +28,7 @@ class LocalShell:
 
     target = "this machine"
     address = "127.0.0.1"
+    via = "tls"
 
     def __init__(self, home: Path) -> None:
         self._environment = {"HOME": str(home), "PATH": os.environ["PATH"]}

@@ -20,8 +20,9 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import read_text
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
-PACKAGES = ("edgebench", "numpy", "tflite-runtime", "ai-edge-litert", "onnxruntime")
+PACKAGES = ("edgebench", "numpy", *RUNTIME_PACKAGES.values())
 """Packages whose versions are part of a run's conditions."""
 
 _EMULATORS = {"QEMU TCG", "qemu-user"}

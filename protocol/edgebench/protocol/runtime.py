@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     Tensor = NDArray[np.generic]
 
 
+RUNTIME_PACKAGES = {
+    "tflite": "tflite-runtime",
+    "litert": "ai-edge-litert",
+    "onnx": "onnxruntime",
+}
+"""Package that each built-in runtime comes in, by its name; an extra of this name installs it."""
+
+
 @dataclass(frozen=True, slots=True)
 class UsableRuntime:
     """A runtime that works here."""

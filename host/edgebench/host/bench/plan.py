@@ -169,7 +169,9 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
     """
     fitting = [report for report in system.runtimes if model.format in report.formats]
     if not fitting:
-        raise UsageError(f"unknown model format, expected .tflite or .onnx: {model.path}")
+        formats = dict.fromkeys(name for report in system.runtimes for name in report.formats)
+        expected = " or ".join(f".{name}" for name in formats) or "a device with a runtime"
+        raise UsageError(f"unknown model format, expected {expected}: {model.path}")
     if wanted is None or wanted == ALL_RUNTIMES:
         usable = [report.name for report in fitting if report.is_usable]
         if not usable:

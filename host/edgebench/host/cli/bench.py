@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_runtime(add: Add) -> None:
-    add("--runtime", metavar="R", help="tflite, litert, onnx, or all (default: by the model)")
+    add("--runtime", metavar="R", help="runtime, as onnx, or all of them (default: by the model)")
     add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
     add("--delegate", metavar="D", help="delegate or execution provider")
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     packages = made.add_argument_group("what is installed")
     packages.add_argument(
         "--runtime", action="append", metavar="R",
-        help="tflite, litert or onnx; may be repeated (default: all that the device can have)",
+        help="runtime, as onnx; may be repeated (default: all that the device can have)",
     )  # fmt: skip
     packages.add_argument(
         "--wheels", type=Path, metavar="DIR",

@@ -27,7 +27,6 @@ from edgebench.host.devices.pairing import pair
 from edgebench.host.devices.shell import DeployTarget, Shell
 from edgebench.host.devices.target import parse_target
 from edgebench.host.devices.wheel import RUNTIMES
-from edgebench.host.transports.tls import TlsTransport
 from edgebench.meters.registry import extras_of
 from edgebench.meters.wiring import NOTHING, check_line, check_meters
 from edgebench.protocol.device import SystemDescription
@@ -245,7 +244,7 @@ def _paired(
                 addresses=_first(shell.address, known.addresses),
                 port=options.port,
                 deployed_to=shell.target,
-                via=TlsTransport.name,
+                via=shell.via,
             )
             files.remember(device)
             try:
@@ -266,7 +265,7 @@ def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> KnownDevice:
     string = parse_pairing_string(answer.pairing)
     string = replace(string, addresses=_first(shell.address, string.addresses))
     try:
-        return pair(files, str(string), deployed_to=shell.target)
+        return pair(files, str(string), via=shell.via, deployed_to=shell.target)
     except NotPaired:
         raise
     except TransportError as exc:

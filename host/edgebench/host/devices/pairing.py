@@ -11,14 +11,23 @@ from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.this_host import host_name
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link
+from edgebench.host.transports.registry import transports
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import NotPaired, WrongAgent
 from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
 
 
-def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> KnownDevice:
+def pair(
+    files: HostFiles, text: str, *, via: str = TlsTransport.name, deployed_to: str | None = None
+) -> KnownDevice:
     """Pair with the agent that printed this string, and remember it.
+
+    Args:
+        files: This host's identity and devices.
+        text: Pairing string.
+        via: Name of the transport that reaches the agent.
+        deployed_to: Account that the agent was installed in; None where it was not by `deploy`.
 
     Raises:
         UsageError: not a pairing string.
@@ -30,7 +39,7 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
     certificate_pem = identity_pem[identity_pem.index("-----BEGIN CERTIFICATE") :]
     with (
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
-        Client(_connect_once(string, Path(folder) / "once.pem")) as client,
+        Client(_connect_once(string, via, Path(folder) / "once.pem")) as client,
     ):
         client.ask(PairHost(certificate_pem, host_name()), Done)
         device = KnownDevice(
@@ -40,19 +49,20 @@ def pair(files: HostFiles, text: str, *, deployed_to: str | None = None) -> Know
             addresses=string.addresses,
             port=string.port,
             deployed_to=deployed_to,
+            via=via,
         )
     files.remember(device)
     return device
 
 
-def _connect_once(string: PairingString, once: Path) -> Link:
+def _connect_once(string: PairingString, via: str, once: Path) -> Link:
     """Connect with the string's one-time identity."""
     identity = pairing_identity(string.secret)
     once.touch(mode=0o600)
     once.write_text(identity.key_pem + identity.certificate_pem)
     try:
         endpoint = Endpoint("device", string.fingerprint, string.addresses, string.port)
-        return TlsTransport(lambda: once).connect(endpoint)
+        return transports(lambda: once)[via].connect(endpoint)
     except WrongAgent:
         raise  # nobody there has seen the string yet
     except NotPaired as exc:

@@ -35,7 +35,12 @@ class Shell(Protocol):
 
     @property
     def address(self) -> str:
-        """Network address of the device, as this host reached it."""
+        """Address of the device in the terms of the transport `via`, as this host reached it."""
+        ...
+
+    @property
+    def via(self) -> str:
+        """Name of the transport that reaches an agent which was installed through this login."""
         ...
 
     def run(

@@ -23,6 +23,7 @@ from typing import NoReturn
 import paramiko
 
 from edgebench.host.devices.shell import MAX_OUTPUT_BYTES, CommandOutput
+from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import (
     AccessDenied,
     LinkLost,
@@ -98,6 +99,8 @@ def parse_target(text: str) -> SshTarget | None:
 
 class SshShell:
     """An open SSH connection."""
+
+    via = TlsTransport.name
 
     def __init__(self, client: paramiko.SSHClient, target: str, address: str) -> None:
         transport = client.get_transport()

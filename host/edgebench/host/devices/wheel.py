@@ -20,10 +20,11 @@ from pathlib import Path
 from edgebench.meters.registry import DRIVERS, extras_of
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.paths import APPLICATION
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
 PORTIONS = ("protocol", "device_profiles", "meters", "agent")
 """Portions that run on a device."""
-RUNTIMES = ("tflite", "litert", "onnx")
+RUNTIMES = tuple(RUNTIME_PACKAGES)
 """Extras that bring a runtime; also the names of the runtimes."""
 METER_EXTRAS = extras_of(tuple(DRIVERS))
 """Extras that bring what a meter's driver needs."""

@@ -20,6 +20,8 @@ class EffectiveCount:
     p50: int
     p90: int
     p99: int
+    p99_9: int | None = None
+    """None in runs of schema version 6 and older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class LatencySummary:
     p50_ci95: Interval | None = None
     p90_ci95: Interval | None = None
     p99_ci95: Interval | None = None
+    p99_9_ci95: Interval | None = None
     mean_ci95: tuple[float, float] | None = None
     effective_count: EffectiveCount | None = None
     """None in runs that were stored before intervals were corrected for autocorrelation."""

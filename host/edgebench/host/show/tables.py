@@ -133,14 +133,14 @@ def verdict_lines(run: Run) -> list[str]:
     for rule in RULES:
         if rule.id in lines and rule.includes is not None:
             lines.pop(rule.includes, None)
-    first: dict[Cause, str] = {}
-    for name in list(lines):
-        cause = BY_ID[name].cause if name in BY_ID else None
-        if cause in first:  # the same cause, seen by another rule
+    for cause in Cause:
+        first, *others = [
+            name for name in lines if name in BY_ID and BY_ID[name].cause is cause
+        ] or [""]
+        for name in others:
             del lines[name]
-            lines[first[cause]] += f"; {name} too"
-        elif cause is not None:
-            first[cause] = name
+        if others:
+            lines[first] += f" (also: {', '.join(others)})"
     what = f"{run.verdict.state.value}: {run.model.name} on {run.runtime.name}"
     return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
 

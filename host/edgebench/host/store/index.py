@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from typing import Any
+from zlib import crc32
 
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.metrics import METRICS
@@ -16,7 +17,8 @@ from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
 
 INDEX_FILE = "index.sqlite"
-_VERSION = 6
+_MEANING = 6
+"""Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
@@ -95,9 +97,10 @@ def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
 
 
 def _prepare(index: sqlite3.Connection) -> None:
-    if index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+    version = crc32(f"{_MEANING} {_COLUMNS}".encode()) >> 1  # a positive integer of 32 bits
+    if index.execute("PRAGMA user_version").fetchone()[0] != version:
         index.execute("DROP TABLE IF EXISTS runs")
-        index.execute(f"PRAGMA user_version = {_VERSION}")
+        index.execute(f"PRAGMA user_version = {version}")
     index.execute(f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, PRIMARY KEY (run_id))")
     index.commit()
 

@@ -38,11 +38,11 @@ KEYS: dict[str, set[str]] = {
     },
     "metrics.latency_ns": {
         *("count", "min", "mean", "p50", "p90", "p99", "p99_9", "max"),
-        *("p50_ci95", "p90_ci95", "p99_ci95"),
+        *("p50_ci95", "p90_ci95", "p99_ci95", "p99_9_ci95"),
     },
     "metrics.end_to_end_ns": {
         *("count", "min", "mean", "p50", "p90", "p99", "p99_9", "max"),
-        *("p50_ci95", "p90_ci95", "p99_ci95"),
+        *("p50_ci95", "p90_ci95", "p99_ci95", "p99_9_ci95"),
     },
     "metrics.agreement": {"reference", "max_abs_diff", "fraction_equal"},
     "metrics.warmup": {"class", "query_count", "duration_ns"},

@@ -26,6 +26,7 @@ class Device:
 
     target = "pi@board"
     address = "10.0.0.9"
+    via = "tls"
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)

@@ -17,6 +17,7 @@ from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
 from edgebench.host.result.document import from_document
+from edgebench.host.store import index as index_module
 from edgebench.host.store.index import DAMAGED, INDEX_FILE, RunSummary, list_runs, summary_of
 from edgebench.host.store.layout import RUN_FILE, Store
 
@@ -203,6 +204,19 @@ def test_index_of_another_version_is_made_again(store: Store) -> None:
         index.execute("UPDATE runs SET model = 'stale'")
         index.commit()
     assert list_runs(store) == rows
+
+
+def test_index_with_other_columns_is_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new column does not fit the table on disk, so every list is made in memory, and slow."""
+    with monkeypatch.context() as older, closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        older.setattr(index_module, "_COLUMNS", "run_id, model")
+        index_module._prepare(index)
+    rows = list_runs(store)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        kept = index.execute("SELECT verdict FROM runs ORDER BY run_id").fetchall()
+    assert kept == [(row.verdict,) for row in rows]
 
 
 def test_directory_in_place_of_the_index_does_not_matter(store: Store) -> None:

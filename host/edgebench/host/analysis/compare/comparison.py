@@ -8,11 +8,11 @@ Metrics are compared by their ratio, so everything is computed on logarithms: th
 shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
 ranks for pairs, rank sums for independent runs. The outcome of one comparison:
 
-    gate cannot fire (too few runs for alpha)                      → inconclusive
+    too few runs for any p below alpha                             → inconclusive
+    the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
     Holm-adjusted p < alpha, interval excludes 1, and
         the change is for the better                               → better
         the change is for the worse, and at least the margin       → worse
-    the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
     otherwise                                                      → inconclusive
 
 The error of an instrument in the ratio widens both intervals, and no number of runs reduces it: a

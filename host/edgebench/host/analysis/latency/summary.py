@@ -44,6 +44,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         p50=_effective_count(latency_ns, ordered, 0.50),
         p90=_effective_count(latency_ns, ordered, 0.90),
         p99=_effective_count(latency_ns, ordered, 0.99),
+        p99_9=_effective_count(latency_ns, ordered, 0.999),
     )
     return LatencySummary(
         count=int(ordered.size),
@@ -57,6 +58,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         p50_ci95=percentile_interval(ordered, 0.50, effective.p50),
         p90_ci95=percentile_interval(ordered, 0.90, effective.p90),
         p99_ci95=percentile_interval(ordered, 0.99, effective.p99),
+        p99_9_ci95=percentile_interval(ordered, 0.999, effective.p99_9),
         mean_ci95=mean_interval(ordered, effective.mean),
         effective_count=effective,
     )

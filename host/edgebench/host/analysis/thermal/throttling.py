@@ -61,7 +61,7 @@ def find_throttling(
         result = _indicated(signals)
     else:
         result = _unknown(
-            f"{windows.length_s * windows.count:.2f} s are too short to see a device slow down, "
+            f"{windows.length_s * windows.count:.2f} s is too short to detect throttling, "
             f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s after the warm-up would do"
         )
     heat, clock = signals.temperature, signals.frequency
@@ -92,24 +92,22 @@ def _explained(signals: Signals) -> ThermalResult:
     has_slower_clock = clock is not None and clock.explains(slow)
     is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
     if heat is not None and heat.explains(slow):
-        cause, reason = "thermal", "hot, and the latency grew"
+        cause, reason = "thermal", "hot, and the latency rose"
         if has_slower_clock:
-            reason += " as the clock fell"
+            reason += " while the clock fell"
         elif is_clock_known:
             cause, reason = "hidden", f"{reason}, while the reported clock did not fall"
         return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
     tells_of_heat = any(one is not None and one.covers(slow) for one in (heat, signals.indicator))
     if has_slower_clock:
         cause = "power_limit" if tells_of_heat else "unknown"
-        why = "it is not heat" if tells_of_heat else "no temperature tells why"
-        return ThermalResult(
-            ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, and {why}"
-        )
+        why = "without heat" if tells_of_heat else "and no temperature could be read"
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, {why}")
     if not is_clock_known:
-        return _unknown("the latency grew, and no frequency that can be believed tells why")
+        return _unknown("the latency rose, and no trusted frequency could be read")
     if not tells_of_heat:
-        return _unknown("the latency grew, and nothing here tells of heat")
-    reason = "the latency grew, without heat and without a slower clock"
+        return _unknown("the latency rose, and neither temperature nor indicator could be read")
+    reason = "the latency rose without heat and without a lower clock"
     return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
 
 
@@ -126,13 +124,13 @@ def _not_slower(signals: Signals) -> ThermalResult:
     if not read:
         return _unknown("the signals of the device were read in less than half of the run")
     if signals.elsewhere_ratio > 0.5:
-        return _unknown("the model moved between kinds of cores for most of the run")
+        return _unknown("the model moved between types of cores for most of the run")
     signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
     if signals.slower[-1] and any(signs):
-        return _unknown("the latency grew only at the very end: measure longer to know why")
-    reason = f"the latency did not grow; looked at {', '.join(read)}"
+        return _unknown("the latency rose only at the very end: measure longer to know why")
+    reason = f"the latency did not rise; read: {', '.join(read)}"
     if signals.elsewhere_ratio > 0:
-        reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another kind of core"
+        reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another type of core"
     return ThermalResult(ThermalState.NOT_THROTTLED, None, False, reason)
 
 

@@ -125,7 +125,18 @@ def test_summary_holds_only_numbers_that_were_measured(values: list[int]) -> Non
     assert (summary.p50 is None) == (len(values) < 6)
     assert (summary.p90 is None) == (len(values) < 36)
     assert (summary.p99, summary.p99_ci95) == (None, None)
+    assert (summary.p99_9, summary.p99_9_ci95) == (None, None)
     assert summary.mean == pytest.approx(sum(values) / len(values))
+
+
+def test_tail_of_many_queries_has_its_interval() -> None:
+    """p99.9 of ten thousand queries is a dash, or a number that says nothing of its error."""
+    summary = summarize(np.random.default_rng(1).permutation(10_000))
+    assert summary.p99_9 == 9990
+    assert summary.p99_9_ci95 is not None
+    low, high = summary.p99_9_ci95
+    # Ranks 9983 and 9997: the binomial distribution of 10,000 queries has 1.4 % below, 1.1 % above.
+    assert (low, high) == (9982, 9996)
 
 
 @given(st.permutations(list(range(40))))

@@ -299,7 +299,7 @@ def test_cool_device_without_a_clock_to_believe_is_unknown() -> None:
     run = still(has_cpufreq=False)
     found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
     assert found.verdict == "unknown"
-    assert "no frequency that can be believed" in found.reason
+    assert "no trusted frequency" in found.reason
     capped = with_series(run, cpufreq__policy0__freq_hz_cap=(2.4e9,) * 900)
     assert find_throttling(slowed(run, 1.3, 90.0), capped, LINUX).verdict == "unknown"
 
@@ -469,7 +469,7 @@ def test_run_on_another_kind_of_core_is_judged_there() -> None:
     assert find_throttling(slower, run.telemetry, LINUX).verdict == "interference"
     found = find_throttling(run.timeline, run.telemetry, LINUX)
     assert found.verdict == "not_throttled"
-    assert "on another kind of core" in found.reason
+    assert "on another type of core" in found.reason
     began = Device(controller=StepWise(), busy_w=9.0, constants=TRIP, little_from_s=(0.0, 7.0))
     run = simulate(began, seconds=480.0, seed=13)
     found = find_throttling(run.timeline, run.telemetry, LINUX)
@@ -559,7 +559,7 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
     found = find_throttling(short, run.telemetry, LINUX)
     assert found.verdict == "unknown"
     assert "too short" in found.reason
-    assert "3.00 s are too short" in found.reason
+    assert "3.00 s is too short" in found.reason
     assert "9 s after the warm-up would do" in found.reason
     bits = with_series(run, rpi__throttled_bits=(float(0x40004),) * 360)
     assert find_throttling(short, bits, RASPBERRY_PI).verdict == "throttled:thermal"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -506,6 +508,15 @@ def test_good_evidence_is_valid_and_every_rule_has_looked() -> None:
     assert verdict.failures == ()
 
 
+def test_documentation_lists_the_rules() -> None:
+    """A rule, or what becomes of a run that breaks it, is looked up and not found."""
+    page = (Path(__file__).parents[5] / "docs/measurement.md").read_text()
+    table = page[page.index("| rule |") : page.index("`agreement` and `agreement_of_all` name")]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    told = {row[0].strip("|` "): re.split("[,; ]", row[-1])[0] for row in rows}
+    assert told == {rule.id: rule.severity.value for rule in RULES}
+
+
 def test_every_rule_has_evidence_that_fails_it() -> None:
     """A rule is added that can never fail, and nobody notices."""
     assert {name for name, _, _ in FAILING} == {rule.id for rule in RULES}
@@ -590,10 +601,12 @@ def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -
     evidence = served(is_met=False)(good())
     rule = rule_of(judged(evidence), "latency_target")
     assert "p99 is" in rule.detail
-    assert "of 10 queries a second were answered" in rule.detail
+    assert "of 10 queries per second were completed" in rule.detail
     few = replace(evidence.measured, early_stopping=EarlyStopping(None, None, 0, False))
     rule = rule_of(judged(replace(evidence, measured=few)), "latency_target")
-    assert rule.detail.endswith("too few queries to tell p99; 459 would do")
+    assert rule.detail.endswith(
+        "too few queries to tell whether p99 meets the target; 459 would do"
+    )
 
 
 def test_zero_latencies_do_not_divide_by_zero() -> None:
@@ -625,7 +638,7 @@ def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
     verdict = judged(answered)
     assert verdict.state is State.VALID
     assert rule_of(verdict, "accuracy").outcome is RuleOutcome.UNKNOWN
-    assert "labels are on another host" in rule_of(verdict, "accuracy").detail
+    assert "labels of the data set are on another host" in rule_of(verdict, "accuracy").detail
 
 
 def test_reason_why_a_data_set_was_not_answered_is_told() -> None:
