@@ -73,8 +73,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "the target, with 99 % confidence",
         "too_few": "{value:.0f} of {count} queries took longer than {target_s:g} s: too few "
         "queries to tell whether p{percentile:g} meets the target; {needed} would do",
-        "missed": "{value:.0f} of {count} queries took longer than {target_s:g} s{p99}; {per_s:.4g} "
-        "of {qps:g} queries per second were completed",
+        "missed": "{value:.0f} of {count} queries took longer than {target_s:g} s{p99}; "
+        "{per_s:.4g} of {qps:g} queries per second were completed",
         "no_target": "no target latency was requested",
         "known_to_loadgen": "only LoadGen knows when a query was due: see its log",
     },
@@ -170,8 +170,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "nominal_clock": {
         "": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline",
-        "low": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline: a slow governor or a power "
-        "mode",
+        "low": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline: a slow governor or a "
+        "power mode",
         "maybe_turbo": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline: a slow governor, "
         "a power mode, or a turbo that was not reached",
         "no_clock": "no trusted clock, or no nominal clock to compare it with",
@@ -183,8 +183,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "no_sensor": "no temperature with a known target can be read",
     },
     "telemetry": {
-        "": "{sensor_count} sensors at {rate_hz:g} Hz; the sampler took {ceiling:.2%} of a CPU, limit "
-        "{limit:.0%}",
+        "": "{sensor_count} sensors at {rate_hz:g} Hz; the sampler took {ceiling:.2%} of a CPU, "
+        "limit {limit:.0%}",
         "guard_only": "{sensor_count} sensors at {rate_hz:g} Hz, only to enforce the temperature "
         "limit; the sampler took {ceiling:.2%} of a CPU, limit {limit:.0%}",
         "lost": "no telemetry: {why}",

@@ -11,7 +11,7 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.keys import key_of
-from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
     METRICS,
@@ -78,7 +78,7 @@ def test_interval_of_a_metric_is_beside_it(metric: Metric) -> None:
     place, _, name = metric.path.rpartition(".")
     (owner,) = kinds_at(place) if place else {Metrics}
     has_interval = f"{name}_ci95" in {one.name for one in fields(owner)}
-    is_estimated = owner is LatencySummary and name in {"mean", "p50", "p90", "p99"}
+    is_estimated = owner is LatencySummary and name in {"mean", *PERCENTILES}
     assert has_interval is is_estimated
 
 
