@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, get_origin
 
-from cattrs import Converter
+from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
@@ -22,6 +22,7 @@ from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, StoreError
 from edgebench.protocol.plain import make_strict
+from edgebench.protocol.text import one_line
 
 Document = dict[str, Any]
 """run.json as it is stored."""
@@ -47,15 +48,16 @@ def from_document(document: Mapping[str, Any]) -> Run:
     version = document.get("schema_version")
     if type(version) is not int or version < 1:
         raise RunDamaged("run is damaged: it has no schema version")
+    current = deepcopy(dict(document))
     try:
-        current = migrated(deepcopy(dict(document)), version)
+        migrated(current, version)
         run: Run = _converter.structure(current, Run)
     except _STRUCTURE_ERRORS as exc:
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}"
             ) from exc
-        raise RunDamaged(f"run is damaged: {_brief(exc)}") from exc
+        raise RunDamaged(f"run is damaged: {_fault(current, exc)}") from exc
     return replace(run, unknown=tuple(_unknown(current, run, ())))
 
 
@@ -91,9 +93,20 @@ def _put(document: Any, path: Path, value: object) -> None:
     document[path[-1]] = value
 
 
-def _brief(exc: BaseException) -> str:
-    said = " ".join(str(exc).split())[:200]
-    return f"{type(exc).__name__} {said}" if said else type(exc).__name__
+def _fault(document: Document, exc: BaseException) -> str:
+    """Why a document is no run: the first key that is wrong, and what is wrong with it."""
+    try:
+        _make_converter(is_detailed=True).structure(document, Run)
+    except BaseValidationError as detailed:
+        text, _, place = transform_error(detailed, "", _fault_of_key)[0].rpartition(" @ ")
+        return one_line(f"{place.lstrip('.') or 'document'} {text}")
+    except _STRUCTURE_ERRORS:
+        pass  # without a place
+    return f"{type(exc).__name__} {one_line(exc)}"
+
+
+def _fault_of_key(exc: BaseException, _: Any) -> str:
+    return "is missing" if isinstance(exc, KeyError) else f"is wrong: {one_line(exc)}"
 
 
 _STRUCTURE_ERRORS = (
@@ -109,9 +122,9 @@ _STRUCTURE_ERRORS = (
 )
 
 
-def _make_converter() -> Converter:
+def _make_converter(*, is_detailed: bool = False) -> Converter:
     """The strict converter of the wire, which also knows the keys that differ from a field."""
-    made = make_strict(Converter(detailed_validation=False))
+    made = make_strict(Converter(detailed_validation=is_detailed))
 
     def has_own_keys(kind: Any) -> bool:
         return is_dataclass(get_origin(kind) or kind) and any(
@@ -119,7 +132,12 @@ def _make_converter() -> Converter:
         )
 
     def reader(kind: Any) -> Any:
-        return make_dict_structure_fn(kind, made, **_overrides(kind, is_written=False))
+        return make_dict_structure_fn(
+            kind,
+            made,
+            _cattrs_detailed_validation=is_detailed,
+            **_overrides(kind, is_written=False),
+        )
 
     def writer(kind: Any) -> Any:
         return make_dict_unstructure_fn(kind, made, **_overrides(kind, is_written=True))

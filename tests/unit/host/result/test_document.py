@@ -15,6 +15,8 @@ from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import RunDamaged, StoreError
 
+MISSING = object()
+
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Document:
@@ -30,12 +32,15 @@ def plain(document: Document) -> Any:
 
 
 def changed(document: Document, path: tuple[str | int, ...], value: object) -> Document:
-    """A copy with another value, or a new one, at this place."""
+    """A copy with another value, a new one, or none at this place."""
     found = deepcopy(document)
     part: Any = found
     for step in path[:-1]:
         part = part[step]
-    part[path[-1]] = value
+    if value is MISSING:
+        del part[path[-1]]
+    else:
+        part[path[-1]] = value
     return found
 
 
@@ -90,6 +95,24 @@ def test_value_of_another_kind_is_refused_in_one_line(
     with pytest.raises(StoreError, match="schema version 99, this edgebench knows") as too_new:
         from_document(newer)
     assert not isinstance(too_new.value, RunDamaged), "its hint is another one"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("metrics", "warmup"), MISSING, "metrics.warmup is missing"),
+        (("verdict", "rules", 1, "outcome"), MISSING, "verdict.rules[1].outcome is missing"),
+        (("metrics", "latency_ns", "p50"), "7", "metrics.latency_ns.p50 is wrong: expected int"),
+        (("kind",), "guess", "kind is wrong: expected one of measurement, profile, got 'guess'"),
+    ],
+)
+def test_damage_is_told_with_its_place(
+    stored: Document, path: tuple[str | int, ...], value: object, told: str
+) -> None:
+    """One of six hundred keys is gone, and nobody says which."""
+    with pytest.raises(RunDamaged) as refused:
+        from_document(changed(stored, path, value))
+    assert str(refused.value).startswith(f"run is damaged: {told}")
 
 
 @pytest.mark.parametrize("version", [None, 0, -1, True, 1.0, "7"])
