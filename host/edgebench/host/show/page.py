@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.result.latency import PERCENTILES, LoadgenResult
+from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Metrics, ProfileResult, Run
@@ -126,6 +126,22 @@ def _scenario(spec: RunSpec) -> str:
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
 
 
+def _stability(found: Stability | None) -> list[tuple[str, str]]:
+    """How far the latencies vary within the run."""
+    if found is None:
+        return []
+    parts = [f"interquartile range {found.iqr_ratio:.1%} of the median"]
+    if found.block_range_ratio is not None:
+        parts.append(f"medians of ten blocks range over {found.block_range_ratio:.1%}")
+    if found.levels is not None:
+        levels = found.levels
+        parts.append(
+            f"levels {format_ns(levels.low_ns)} for {format_ns(levels.low_dwell_s * 1e9)} and "
+            f"{format_ns(levels.high_ns)} for {format_ns(levels.high_dwell_s * 1e9)} at a time"
+        )
+    return [("stability", "; ".join(parts))]
+
+
 def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     """Results other than the latency."""
     warmup, cold, memory = metrics.warmup, metrics.cold_start_ns, metrics.memory_bytes
@@ -134,6 +150,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
             "warm-up",
             f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences excluded",
         ),
+        *_stability(metrics.stability),
         (
             "cold start",
             f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "

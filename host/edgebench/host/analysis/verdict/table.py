@@ -16,6 +16,7 @@ class Cause(Enum):
     BUSY_MACHINE = "busy_machine"
     MEMORY = "memory"
     HEAT = "heat"
+    SCATTER = "scatter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Rule:
 
 _INVALID, _SUSPECT = State.INVALID, State.SUSPECT
 _BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
+_SCATTER = Cause.SCATTER
 
 RULES: tuple[Rule, ...] = (
     Rule("complete", _INVALID, run.complete),
@@ -52,8 +54,12 @@ RULES: tuple[Rule, ...] = (
     Rule("profile", _INVALID, run.profiled),
     Rule("harness_dominates", _INVALID, run.harness_dominates, includes="harness_share"),
     Rule("harness_share", _SUSPECT, run.harness_share),
-    Rule("steady_state", _SUSPECT, run.steady_state),
+    Rule("steady_state", _SUSPECT, run.steady_state, cause=_SCATTER),
     Rule("steady_share", _SUSPECT, run.steady_share),
+    Rule("precision_floor", _INVALID, run.precision_floor, includes="precision"),
+    Rule("precision", _SUSPECT, run.precision, cause=_SCATTER),
+    Rule("spread", _SUSPECT, run.spread, cause=_SCATTER),
+    Rule("block_stability", _SUSPECT, run.block_stability, cause=_SCATTER),
     Rule("clock", _INVALID, machine.clock, includes="clock_drift"),
     Rule("clock_drift", _SUSPECT, machine.clock_drift),
     Rule("frequency", _SUSPECT, machine.frequency),
