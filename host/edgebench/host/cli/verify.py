@@ -77,7 +77,7 @@ def _rejudge(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
         return ExitCode.DONE
     out = console()
     out.print(run_page(today, out.width))
-    print(f"stored: {stored.verdict.state.value}; today: {today.verdict.state.value}")
+    print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
     for line in verdict_lines(today):
         print(line)
     return ExitCode.DONE

@@ -160,6 +160,7 @@ def _in_every_run_since() -> dict[str, int]:
         (6, "metrics.energy", "energy_delay_u95_absolute_js"),
         (6, "metrics.energy.per_query", "p50_u95_absolute_j, p90_u95_absolute_j"),
         (7, "metrics", "stability"),
+        (7, "verdict", "unwatched"),
         (7, "verdict.rules", "precision_floor, precision, spread, block_stability"),
         (7, "metrics.energy", "refused_by, phases.load.is_too_short"),
         (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),

@@ -13,7 +13,13 @@ from edgebench.host.result.run import Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.tables import PIPE_WIDTH, plain_table, results_table, text
+from edgebench.host.show.tables import (
+    PIPE_WIDTH,
+    plain_table,
+    results_table,
+    text,
+    unwatched_line,
+)
 from edgebench.host.show.units import (
     format_bytes,
     format_interval_ns,
@@ -35,7 +41,10 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
         outcome = rule.outcome.value
         style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
         rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
-    parts: list[RenderableType] = [facts, "", results_table([run], width), ""]
+    parts: list[RenderableType] = [facts, "", results_table([run], width)]
+    if (line := unwatched_line([run])) is not None:
+        parts.append(line)
+    parts.append("")
     if run.metrics.profile is not None:
         parts += [operators_table(run.metrics.profile), ""]
     elif not run.verdict.is_refused:

@@ -308,6 +308,11 @@ def queries_of_a_busy_loop(evidence: Evidence) -> Evidence:
     return harness(measured(query_ns=latencies()[:245] * 2)(changed(evidence)))
 
 
+def unclocked(evidence: Evidence) -> Evidence:
+    """Telemetry without a frequency."""
+    return measured(throttling=replace(COOL, baseline_freq_hz=None, nominal_freq_hz=None))(evidence)
+
+
 def precise_to(half_width: float | None, worth: int = 400) -> Change:
     """A median whose interval reaches so far to both sides, relative to it."""
 
@@ -532,6 +537,21 @@ def test_good_evidence_is_valid_and_every_rule_has_looked() -> None:
         for rule in RULES
     }
     assert verdict.failures == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "unwatched"),
+    [
+        (lambda evidence: evidence, ()),
+        (lambda evidence: unclocked(both(freq_hz=(), governors=())(evidence)), ("clock",)),
+        (measured(throttling=None), ("heat",)),
+        (both(cpu_busy_s=None, cpu_total_s=None, cpu_stall_s=None), ("load",)),
+    ],
+)
+def test_verdict_names_what_nobody_watched(change: Change, unwatched: tuple[str, ...]) -> None:
+    """A run whose clock nobody could read is as valid as one whose clock was steady."""
+    found = judge(change(good()))
+    assert (found.state, found.unwatched) == (State.VALID, unwatched)
 
 
 def test_documentation_lists_the_rules() -> None:
