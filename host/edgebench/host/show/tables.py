@@ -27,6 +27,7 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.store.index import DAMAGED, INVALID, RunSummary
+from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
@@ -152,6 +153,14 @@ def unwatched_line(runs: Sequence[Run]) -> str | None:
     marked = [run.verdict.unwatched for run in runs if _is_unwatched(run)]
     names = dict.fromkeys(name for unwatched in marked for name in unwatched)
     return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read" if names else None
+
+
+def length_line(runs: Sequence[Run]) -> str | None:
+    """How long MLPerf's rules ask a run to be, where one is shorter; else None."""
+    least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
+    if all(run.spec.duration_s >= least_s for run in runs):
+        return None
+    return f"runs are shorter than the {least_s:g} s that MLPerf's rules ask for"
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
