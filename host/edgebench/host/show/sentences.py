@@ -42,7 +42,7 @@ _ACCURACY = {
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
 _PRECISION = {
-    "": "p50 ±{value:.1%} (95 % CI), limit {limit:.0%}",
+    "": "p50 ±{value:.2%} (95 % CI), limit {limit:.0%}",
     "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f}",
     "no_interval": "too few independent queries for an interval of p50",
 }

@@ -86,30 +86,14 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
         start_ns: Their starts, shape (n,).
         end_ns: End of the last one.
     """
-    medians = _slice_medians(latency_ns)
-    if medians.size < MIN_SLICES:
+    found = _stays(latency_ns)
+    if found is None:
         return None
-    values = np.log(np.maximum(medians, 1.0))
-    split = _split(values)
-    low, high = values[values <= split], values[values > split]
-    if not low.size or not high.size:
-        return None
-    middle = float(np.median(low)), float(np.median(high))
-    spread = math.hypot(_spread(low, middle[0]), _spread(high, middle[1])) / math.sqrt(2)
-    if middle[1] - middle[0] < max(math.log(MIN_LEVEL_RATIO), MIN_DISTANCE * spread):
-        return None
-    is_high = _states(values, middle)
-    changes = np.flatnonzero(np.diff(is_high))
-    visits = [(changes.size + 1 + int(is_high[0] == one)) // 2 for one in (False, True)]
+    middle, is_high, visits = found
     share = float(is_high.mean())
-    dwell = (1 - share) * values.size / max(visits[0], 1), share * values.size / max(visits[1], 1)
-    if (
-        min(share, 1 - share) < MIN_LEVEL_SHARE
-        or min(visits) < MIN_VISITS
-        or min(dwell) < MIN_DWELL_SLICES
-    ):
+    if min(share, 1 - share) < MIN_LEVEL_SHARE or min(visits) < MIN_VISITS:
         return None
-    edges_ns = np.append(start_ns[: medians.size * SLICE_SIZE : SLICE_SIZE], end_ns)
+    edges_ns = np.append(start_ns[: is_high.size * SLICE_SIZE : SLICE_SIZE], end_ns)
     times_s = np.diff(edges_ns) / 1e9
     low_dwell_s = float(times_s[~is_high].sum()) / visits[0]
     high_dwell_s = float(times_s[is_high].sum()) / visits[1]
@@ -122,6 +106,22 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
         low_dwell_s=low_dwell_s,
         high_dwell_s=high_dwell_s,
     )
+
+
+def rarer_level(latency_ns: Integers) -> tuple[float, int]:
+    """Share of the rarer of two levels, and how often it was visited; 0 and 0 for one level.
+
+    What a run says of a percentile that depends on a level is worth no more than its visits there.
+
+    Args:
+        latency_ns: Invocations or queries, shape (n,), in order of time.
+    """
+    found = _stays(latency_ns)
+    if found is None:
+        return 0.0, 0
+    _, is_high, visits = found
+    share = float(is_high.mean())
+    return min((share, visits[1]), (1 - share, visits[0]))
 
 
 def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
@@ -141,6 +141,30 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
     between = math.sqrt(max(level, 1.0) * max(rest, 1.0))
     is_there = after > between if level > rest else after < between
     return float(is_there.mean()) >= RETURN_SHARE
+
+
+def _stays(
+    latency_ns: Integers,
+) -> tuple[tuple[float, float], NDArray[np.bool_], tuple[int, int]] | None:
+    """Logarithms of two levels, where the latency is on the higher, and visits of both; or None."""
+    medians = _slice_medians(latency_ns)
+    if medians.size < MIN_SLICES:
+        return None
+    values = np.log(np.maximum(medians, 1.0))
+    split = _split(values)
+    low, high = values[values <= split], values[values > split]
+    if not low.size or not high.size:
+        return None
+    middle = float(np.median(low)), float(np.median(high))
+    spread = math.hypot(_spread(low, middle[0]), _spread(high, middle[1])) / math.sqrt(2)
+    if middle[1] - middle[0] < max(math.log(MIN_LEVEL_RATIO), MIN_DISTANCE * spread):
+        return None
+    is_high = _states(values, middle)
+    count = int(np.count_nonzero(np.diff(is_high))) + 1
+    visits = (count + int(not is_high[0])) // 2, (count + int(is_high[0])) // 2
+    high_count = int(np.count_nonzero(is_high))
+    stays = (is_high.size - high_count) / max(visits[0], 1), high_count / max(visits[1], 1)
+    return (middle, is_high, visits) if min(stays) >= MIN_DWELL_SLICES else None
 
 
 def _slice_medians(latency_ns: Integers) -> Floats:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.dependence import cautious_count
+from edgebench.host.analysis.latency.stability import rarer_level
 from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval, LatencySummary
 from edgebench.protocol.errors import MeasurementError
 
@@ -27,6 +28,12 @@ LEVEL = 0.95
 MIN_DEPENDENT_COUNT = 30
 """Fewest independent queries that dependent ones have to be worth for any interval: worth 20, those
 of the median cover 83 %."""
+MIN_LEVEL_VISITS = 20
+"""Fewest visits of the rarer of two levels for an interval of a percentile that depends on it: with
+fewer, how much of the run they were is chance."""
+LEVEL_REACH = 0.2
+"""Share of a level, relative to that of the queries above a percentile, from which on the
+percentile depends on it."""
 DEPENDENT_MARGIN = 1.6
 """Factor on the fewest queries that have an interval, for queries that depend on each other: with
 fewer, an interval is there because the effective count came out too large."""
@@ -52,6 +59,14 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         p99=_effective_count(latency_ns, ordered, 0.99),
         p99_9=_effective_count(latency_ns, ordered, 0.999),
     )
+    share, visits = rarer_level(latency_ns)
+
+    def interval(p: float, count: int | None) -> Interval | None:
+        depends_on_levels = share >= LEVEL_REACH * (1 - p)
+        if visits < MIN_LEVEL_VISITS and depends_on_levels and share > 0:
+            return None
+        return percentile_interval(ordered, p, count)
+
     return LatencySummary(
         count=int(ordered.size),
         min=int(ordered[0]),
@@ -61,10 +76,10 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         p99=values["p99"],
         p99_9=values["p99_9"],
         max=int(ordered[-1]),
-        p50_ci95=percentile_interval(ordered, 0.50, effective.p50),
-        p90_ci95=percentile_interval(ordered, 0.90, effective.p90),
-        p99_ci95=percentile_interval(ordered, 0.99, effective.p99),
-        p99_9_ci95=percentile_interval(ordered, 0.999, effective.p99_9),
+        p50_ci95=interval(0.50, effective.p50),
+        p90_ci95=interval(0.90, effective.p90),
+        p99_ci95=interval(0.99, effective.p99),
+        p99_9_ci95=interval(0.999, effective.p99_9),
         mean_ci95=mean_interval(ordered, effective.mean),
         effective_count=effective,
     )

@@ -23,8 +23,10 @@ from edgebench.host.analysis.latency.stability import (
     SLICE_SIZE,
     comes_back,
     find_levels,
+    rarer_level,
     stability,
 )
+from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.measurement import Traces, measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
@@ -228,3 +230,18 @@ def test_constant_latencies_are_one_level() -> None:
     assert (found.iqr_ratio, found.block_range_ratio, found.levels) == (0.0, 0.0, None)
     none = np.zeros(1000, np.int64)
     assert stability(none, np.arange(1000), 1000).levels is None
+
+
+@pytest.mark.parametrize(("cycles", "has_interval"), [(5, False), (100, True)])
+def test_percentile_of_a_level_that_was_seen_a_few_times_has_no_interval(
+    cycles: int, has_interval: bool
+) -> None:
+    """Five stays on the slow level are taken for a thousand independent queries."""
+    draw = np.random.default_rng(5)
+    latency_ns = noisy(np.tile(np.repeat([4e4, 8e4], [700, 300]), cycles), draw, 0.02)
+    found = summarize(latency_ns)
+    assert (found.p90_ci95 is not None) is has_interval
+    assert rarer_level(latency_ns)[1] == cycles
+    steady = noisy(np.full(latency_ns.size, 4e4), draw, 0.02)
+    assert rarer_level(steady) == (0.0, 0)
+    assert summarize(steady).p90_ci95 is not None
