@@ -60,7 +60,7 @@ class QuantizedOperands:
     activation: str
     weight: str
     weight_bits: int
-    """Bits of the widest weight: 8, or 7 where the range was reduced."""
+    """Bits of the widest weight: those of its type, or 7 where the range of int8 was reduced."""
     is_qdq: bool
     """Whether it is an operator on floats between DequantizeLinear and QuantizeLinear, so that the
     runtime decides how to compute it."""
@@ -75,7 +75,8 @@ class ModelFacts:
     format: str
     size_bytes: int
     precision: str | None = None
-    """Precision: int8, uint8, fp32, …; None where the file does not tell."""
+    """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
+    int8-dynamic, fp16-weights, …; None where the file does not tell."""
     quantized: tuple[QuantizedOperands, ...] | None = None
     """Types that its quantised operators multiply, each once; None where the file does not tell."""
 

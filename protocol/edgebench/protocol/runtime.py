@@ -81,7 +81,10 @@ class LoadedModel(Protocol):
 
     @property
     def precision(self) -> str | None:
-        """Element type of the arithmetic: int8, uint8, fp32, …; None where it does not tell."""
+        """Precision of the operators that hold most of the weights, as in `ModelFacts`.
+
+        None where the file does not tell. It may be found only when it is asked for.
+        """
         ...
 
     @property

@@ -75,7 +75,7 @@ class InterpreterRuntime:
         try:
             interpreter = library.Interpreter(model_path=path, **arguments)
             delegated = _take_over(interpreter, options)
-            return InterpreterModel(interpreter, delegated, self.profiler(path, options))
+            return InterpreterModel(interpreter, path, delegated, self.profiler(path, options))
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
             text = library_line(exc) or "the library gave no reason; it may be out of memory"
