@@ -19,9 +19,14 @@ ADD, CONV_2D, DEQUANTIZE, FULLY_CONNECTED, BATCH_MATMUL, TRANSPOSE_CONV = 0, 3, 
 _OPTIONS = {ADD: 11, FULLY_CONNECTED: 8}
 """BuiltinOptions of the operators that really run here; their defaults will do."""
 
-Value: TypeAlias = "int | bytes | Sequence[int] | Sequence[Table]"
-Table: TypeAlias = Mapping[int, Value]
-"""Values by the number of their field: an integer, bytes, a list of integers, or of tables."""
+Value: TypeAlias = "int | bytes | list[int] | list[Table] | Table"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: values by the number of their field."""
+
+    fields: Mapping[int, Value]
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,8 @@ class Tensor:
     name: str
     type: int = FLOAT32
     shape: tuple[int, ...] = (1, 4)
+    """Sizes; -1 is a dimension to be chosen."""
     constant: bytes = b""
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether a dimension is unknown: -1."""
-        return -1 in self.shape
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,15 @@ class Graph:
 def model(*graphs: Graph) -> bytes:
     """A whole file."""
     codes = sorted({one.code for graph in graphs for one in graph.operators})
-    buffers: list[Table] = [{}]
-    tables = [_graph(graph, codes, buffers) for graph in graphs]
-    content: Table = {
+    buffers = [Table({})]
+    content: dict[int, Value] = {
         0: 3,
-        1: [{0: min(code, 127), 2: 1, 3: code} for code in codes],
-        2: tables,
+        1: [Table({0: min(code, 127), 2: 1, 3: code}) for code in codes],
+        2: [_graph(graph, codes, buffers) for graph in graphs],
         4: buffers,
     }
     out = bytearray(struct.pack("<I4s", 0, b"TFL3"))
-    struct.pack_into("<I", out, 0, _write_table(out, content))
+    struct.pack_into("<I", out, 0, _write(out, Table(content)))
     return bytes(out)
 
 
@@ -86,62 +86,47 @@ def addition(*shape: int) -> bytes:
 
 def _graph(graph: Graph, codes: Sequence[int], buffers: list[Table]) -> Table:
     places = {tensor.name: number for number, tensor in enumerate(graph.tensors)} | {"-": -1}
-    tensors: list[Table] = []
-    for tensor in graph.tensors:
-        fields: dict[int, Value] = {
-            0: [max(1, size) for size in tensor.shape],
-            1: tensor.type,
-            2: len(buffers) if tensor.constant else 0,
-            3: tensor.name.encode(),
+    return Table(
+        {
+            0: [_tensor(tensor, buffers) for tensor in graph.tensors],
+            1: [places[name] for name in graph.inputs.split()],
+            2: [places[name] for name in graph.outputs.split()],
+            3: [_operator(one, codes, places) for one in graph.operators],
         }
-        if tensor.is_dynamic:
-            fields[7] = list(tensor.shape)
-        if tensor.constant:
-            buffers.append({0: tensor.constant})
-        tensors.append(fields)
-    return {
-        0: tensors,
-        1: [places[name] for name in graph.inputs.split()],
-        2: [places[name] for name in graph.outputs.split()],
-        3: [_operator(one, codes, places) for one in graph.operators],
+    )
+
+
+def _tensor(tensor: Tensor, buffers: list[Table]) -> Table:
+    fields: dict[int, Value] = {
+        0: [max(1, size) for size in tensor.shape],
+        1: tensor.type,
+        2: len(buffers) if tensor.constant else 0,
+        3: tensor.name.encode(),
     }
+    if -1 in tensor.shape:
+        fields[7] = list(tensor.shape)
+    if tensor.constant:
+        buffers.append(Table({0: tensor.constant}))
+    return Table(fields)
 
 
 def _operator(operator: Operator, codes: Sequence[int], places: Mapping[str, int]) -> Table:
-    options = _OPTIONS.get(operator.code)
-    return {
+    fields: dict[int, Value] = {
         0: codes.index(operator.code),
         1: [places[name] for name in operator.inputs.split()],
         2: [places[name] for name in operator.outputs.split()],
-    } | ({} if options is None else {3: options, 4: {}})
+    }
+    if operator.code in _OPTIONS:
+        fields |= {3: _OPTIONS[operator.code], 4: Table({})}
+    return Table(fields)
 
 
-def _write_table(out: bytearray, fields: Table) -> int:
-    """Append a table with everything that it refers to; its place."""
-    _align(out, 4)
-    size = 4 + 4 * len(fields)
-    vtable = len(out)
-    entries = [0] * (max(fields, default=-1) + 1)
-    for place, number in enumerate(fields):
-        entries[number] = 4 + 4 * place
-    out += struct.pack(f"<HH{len(entries)}H", 4 + 2 * len(entries), size, *entries)
-    _align(out, 4)
-    start = len(out)
-    out += struct.pack("<i", start - vtable) + bytes(4 * len(fields))
-    for place, value in enumerate(fields.values()):
-        at = start + 4 + 4 * place
-        if isinstance(value, int):
-            struct.pack_into("<i", out, at, value)
-        else:
-            struct.pack_into("<I", out, at, _write(out, value) - at)
-    return start
-
-
-def _write(out: bytearray, value: bytes | Sequence[int] | Sequence[Table] | Table) -> int:
-    if isinstance(value, Mapping):
-        return _write_table(out, value)
+def _write(out: bytearray, value: bytes | list[int] | list[Table] | Table) -> int:
+    """Append a value with everything that it refers to; its place."""
+    if isinstance(value, Table):
+        return _write_table(out, value.fields)
     if isinstance(value, bytes):
-        # The data of a buffer must be aligned; the count is before it. Names end with a zero.
+        # The data of a buffer must be aligned; its length stands before it. Names end with a zero.
         _align(out, 16, before=4)
         start = len(out)
         out += struct.pack("<I", len(value)) + value + b"\0"
@@ -149,13 +134,34 @@ def _write(out: bytearray, value: bytes | Sequence[int] | Sequence[Table] | Tabl
     _align(out, 4)
     start = len(out)
     out += struct.pack("<I", len(value)) + bytes(4 * len(value))
-    for number, item in enumerate(value):
-        at = start + 4 + 4 * number
-        if isinstance(item, int):
-            struct.pack_into("<i", out, at, item)
-        else:
-            struct.pack_into("<I", out, at, _write_table(out, item) - at)
+    items: Sequence[int | Table] = value
+    for number, item in enumerate(items):
+        _put(out, start + 4 + 4 * number, item)
     return start
+
+
+def _write_table(out: bytearray, fields: Mapping[int, Value]) -> int:
+    _align(out, 4)
+    entries = [0] * (max(fields, default=-1) + 1)
+    for place, number in enumerate(fields):
+        entries[number] = 4 + 4 * place
+    vtable = len(out)
+    sizes = 4 + 2 * len(entries), 4 + 4 * len(fields)
+    out += struct.pack(f"<HH{len(entries)}H", *sizes, *entries)
+    _align(out, 4)
+    start = len(out)
+    out += struct.pack("<i", start - vtable) + bytes(4 * len(fields))
+    for place, value in enumerate(fields.values()):
+        _put(out, start + 4 + 4 * place, value)
+    return start
+
+
+def _put(out: bytearray, at: int, value: Value) -> None:
+    """An integer itself; of anything else, how far away it is."""
+    if isinstance(value, int):
+        struct.pack_into("<i", out, at, value)
+    else:
+        struct.pack_into("<I", out, at, _write(out, value) - at)
 
 
 def _align(out: bytearray, size: int, before: int = 0) -> None:

@@ -13,6 +13,7 @@
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
+    │   │   └── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
@@ -76,6 +77,7 @@ class ErrorCode(IntEnum):
     NOT_PAIRED = 11
     TOO_HOT = 12
     GOVERNOR_REFUSED = 13
+    INPUTS_REFUSED = 14
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -172,6 +174,12 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
+
+
+class InputsRefused(ModelRefused):
+    """Shapes or inputs that were chosen do not fit the model."""
+
+    code = ErrorCode.INPUTS_REFUSED
 
 
 class WorkerDied(TargetError):
@@ -336,6 +344,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TargetError,
     RuntimeUnavailable,
     ModelRefused,
+    InputsRefused,
     WorkerDied,
     WorkerTimeout,
     TooHot,

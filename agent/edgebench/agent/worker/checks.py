@@ -48,6 +48,8 @@ class Subject:
     model_path: str
     dataset_path: str | None
     model: LoadedModel
+    options: LoadOptions
+    """Options with which it was loaded."""
     samples: Sequence[Sequence[Tensor]]
     first_outputs: list[Tensor]
     """Outputs of the first inference, for the first sample."""
@@ -153,7 +155,8 @@ def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
-    model = subject.runtime.load(subject.model_path, LoadOptions(threads=1, is_reference=True))
+    options = LoadOptions(threads=1, is_reference=True, shapes=subject.options.shapes)
+    model = subject.runtime.load(subject.model_path, options)
     outputs: list[list[Tensor]] = []
     for sample in subject.samples[: len(used)]:
         outputs.append(_infer(model, sample))
@@ -165,8 +168,7 @@ def _run_reference(
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
-    spec = subject.spec
-    options = LoadOptions(spec.threads, spec.delegate, is_profiled=True)
+    options = replace(subject.options, is_profiled=True)
     model = subject.runtime.load(subject.model_path, options)
     model.set_inputs(subject.samples[0])
     fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))

@@ -9,7 +9,7 @@ from rich.text import Text
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import Metrics, ProfileResult, Run
+from edgebench.host.result.run import Conditions, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
@@ -23,6 +23,9 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.protocol.spec import RunSpec
+
+SHOWN_INPUTS = 4
+"""Inputs of a model that are listed."""
 
 
 def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
@@ -85,6 +88,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("runtime", f"{runtime.name} {runtime.version}, delegates used: {delegates}"),
         ("kind", _kind(run)),
         ("scenario", _scenario(run.spec)),
+        ("inputs", _inputs(run.conditions)),
         ("process", f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"),
     ]
     if not run.verdict.is_refused:
@@ -108,6 +112,16 @@ def _kind(run: Run) -> str:
         return "measurement"
     p50 = format_ns(profile.unprofiled_p50_ns)
     return f"profile over {profile.run_count} inferences; without the profiler p50 is {p50}"
+
+
+def _inputs(conditions: Conditions) -> str:
+    """Where the inputs come from, and the shapes of the first ones."""
+    source = conditions.inputs_file or "drawn from the seed"
+    specs = conditions.inputs
+    shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
+    if len(specs) > SHOWN_INPUTS:
+        shown.append(f"{len(specs) - SHOWN_INPUTS} more")
+    return f"{conditions.sample_count} samples, {source}: {', '.join(shown) or 'none'}"
 
 
 def _scenario(spec: RunSpec) -> str:

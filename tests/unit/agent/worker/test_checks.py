@@ -130,7 +130,15 @@ def subject(
     path = str(dataset) if dataset else None
     first: list[Tensor] = [np.zeros((1, 3), np.float32)]
     return Subject(
-        RunSpec("fake", **spec), FakeRuntime(load), "model", path, model, SAMPLES, first, 1_000
+        RunSpec("fake", **spec),
+        FakeRuntime(load),
+        "model",
+        path,
+        model,
+        LoadOptions(threads=2, delegate="x", shapes={"in": (1, 3)}),
+        SAMPLES,
+        first,
+        1_000,
     )
 
 
@@ -415,6 +423,7 @@ def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case)
         case.path,
         path,
         model,
+        LoadOptions(threads=1),
         samples,
         [np.zeros(1)],
         100_000,
