@@ -77,6 +77,31 @@ def test_model_runs_on_the_inputs_that_were_given(
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        onnx_bytes.classifier(),
+        onnx_bytes.classifier(has_text_labels=True),
+        onnx_bytes.pair_of_tensors(),
+    ],
+    ids=["numbers", "texts", "list"],
+)
+def test_model_whose_outputs_are_lists_and_dictionaries_is_measured_and_checked(
+    measured: Measured, tmp_path: Path, content: bytes
+) -> None:
+    """Every export of scikit-learn fails after a minute of measuring."""
+    need_runtime("onnxruntime")
+    path = tmp_path / "listed.onnx"
+    path.write_bytes(content)
+    result = bench(measured, tmp_path, str(path))
+    assert result.returncode in (0, 3), result.stderr
+    document = document_of(result)
+    assert document["metrics"]["agreement"]["fraction_equal"] == 1.0
+    assert document["metrics"]["agreement"]["sample_count"] == 8
+    (listed,) = [one for one in document["conditions"]["outputs"] if "seq(" in one["dtype"]]
+    assert listed["shape"] == [-1]
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--shape", "ids=1x128"), "the model has no input 'ids'; it has: 'input_ids', "),

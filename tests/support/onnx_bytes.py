@@ -119,6 +119,48 @@ def embedding() -> bytes:
     return model(body + block(2, "embedding") + b"".join(ends))
 
 
+def classifier(*, has_text_labels: bool = False) -> bytes:
+    """A whole model that really runs, with the outputs of a scikit-learn export.
+
+    A label, and a list with a dictionary of probabilities for each sample.
+    """
+    name = "classlabels_strings" if has_text_labels else "classlabels_int64s"
+    values = (
+        b"".join(block(9, label) for label in ("no", "yes", "maybe")) + number(20, 8)
+        if has_text_labels
+        else b"".join(number(8, label) for label in (0, 1, 7)) + number(20, 7)
+    )
+    labels = block(5, block(1, name) + values)
+    body = graph(
+        nodes=(
+            node("Softmax", inputs="x", outputs="p"),
+            node("ArgMax", inputs="p", outputs="label"),
+            node("ZipMap", inputs="p", outputs="probabilities", attributes=labels + block(7, ML)),
+        )
+    )
+    table = block(5, number(1, STRING if has_text_labels else INT64) + block(2, _FLOAT_TENSOR))
+    ends = (
+        block(11, value_info("x", FLOAT, 2, 3))
+        + block(12, value_info("label", INT64, 1, 3))
+        + block(12, block(1, "probabilities") + block(2, block(4, block(1, table))))
+    )
+    return model(body + block(2, "classifier") + ends) + block(8, block(1, ML) + number(2, 3))
+
+
+def pair_of_tensors() -> bytes:
+    """A whole model that really runs: a list of its two inputs."""
+    body = graph(nodes=(node("SequenceConstruct", inputs="x z", outputs="y"),))
+    ends = block(11, value_info("x", FLOAT, 2)) + block(11, value_info("z", FLOAT, 3))
+    ends += block(12, block(1, "y") + block(2, block(4, block(1, _FLOAT_TENSOR))))
+    return model(body + block(2, "pair") + ends)
+
+
+ML = "ai.onnx.ml"
+"""Domain of the operators of classical machine learning."""
+_FLOAT_TENSOR = block(1, number(1, FLOAT))
+"""TypeProto of a tensor of floats."""
+
+
 def value_info(name: str, data_type: int, *sizes: int | str) -> bytes:
     """A ValueInfoProto: a tensor at one end of a graph; a name is an open dimension."""
     dimensions = [number(1, size) if isinstance(size, int) else block(2, size) for size in sizes]

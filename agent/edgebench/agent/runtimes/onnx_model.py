@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
 from edgebench.agent.runtimes.onnx_file import OnnxFacts
 from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
+from edgebench.agent.runtimes.onnx_values import TENSOR, as_tensor
 from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
@@ -35,10 +36,7 @@ class OnnxModel:
         self._session = session
         self._is_profiled = options.is_profiled
         self.inputs = _input_specs(session.get_inputs(), options.shapes)
-        self.outputs = tuple(
-            _tensor_spec(arg, tuple(size if isinstance(size, int) else -1 for size in arg.shape))
-            for arg in session.get_outputs()
-        )
+        self.outputs = tuple(_output_spec(arg) for arg in session.get_outputs())
         self.precision = facts.precision
         self.quantized = facts.quantized
         self._call = self._make_call(library)
@@ -67,8 +65,8 @@ class OnnxModel:
         return self._call.reader()
 
     def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs."""
-        return list(self._call.reader()())
+        """Copies of the outputs; lists and dictionaries as one dimension of values."""
+        return [as_tensor(value) for value in self._call.reader()()]
 
     def reset(self) -> None:
         """A session keeps no state between two runs."""
@@ -134,6 +132,12 @@ def _input_specs(args: Sequence[Any], wanted: Mapping[str, Shape]) -> tuple[Tens
     }
     shapes = resolve_shapes(declared, wanted)
     return tuple(_tensor_spec(arg, shapes[str(arg.name)]) for arg in args)
+
+
+def _output_spec(arg: Any) -> TensorSpec:
+    if not str(arg.type).startswith(TENSOR):
+        return _tensor_spec(arg, (-1,))
+    return _tensor_spec(arg, tuple(size if isinstance(size, int) else -1 for size in arg.shape))
 
 
 def _tensor_spec(arg: Any, shape: Shape) -> TensorSpec:

@@ -186,7 +186,8 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
         return exact
     numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
     bounds = np.iinfo(dtype)
-    return np.clip(numbers, bounds.min, bounds.max).astype(dtype, order="C")
+    clipped: Tensor = np.clip(numbers, bounds.min, bounds.max).astype(dtype, order="C")
+    return clipped
 
 
 def _laid_out(value: Tensor, shape: tuple[int, ...]) -> Tensor:
