@@ -215,6 +215,8 @@ class CheckFacts:
 
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""
+    distinct_count: int = 0
+    """Different inputs among these samples; 0 where nobody counted."""
     reference: str | None = None
     """Name of the reference kernels."""
     reference_error: str | None = None

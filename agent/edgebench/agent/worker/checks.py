@@ -59,10 +59,15 @@ class Subject:
 
 def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
     """Digest of the first outputs, and whether these and the later ones are finite."""
+    return OutputFacts(digest_of(outputs), all(map(are_finite, (outputs, *later))))
+
+
+def digest_of(tensors: Sequence[Tensor]) -> str:
+    """Digest over the bytes of tensors."""
     digest = hashlib.sha256()
-    for tensor in outputs:
+    for tensor in tensors:
         digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
-    return OutputFacts(digest.hexdigest(), all(map(are_finite, (outputs, *later))))
+    return digest.hexdigest()
 
 
 def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFacts]:
@@ -163,8 +168,13 @@ def _run_reference(
         if time.monotonic() > deadline_s:
             break
     arrays.update(_stack("used", used[: len(outputs)]) | _stack("reference", outputs))
-    name = f"{subject.runtime.name} reference kernels"
-    return replace(facts, sample_count=len(outputs), reference=name)
+    samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
+    return replace(
+        facts,
+        sample_count=len(outputs),
+        distinct_count=len(samples),
+        reference=f"{subject.runtime.name} reference kernels",
+    )
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:

@@ -204,6 +204,14 @@ def test_reference_that_fails_costs_only_the_comparison(
     assert arrays(tmp_path) == {}
 
 
+def test_different_samples_are_counted(tmp_path: Path) -> None:
+    """An output that cannot change is called constant, or a dead model passes."""
+    checked = subject(FakeModel())
+    assert run_checks(checked, tmp_path)[1].distinct_count == CHECKED_SAMPLES
+    alike = replace(subject(FakeModel()), samples=[SAMPLES[1]] * 3)
+    assert run_checks(alike, tmp_path)[1].distinct_count == 1
+
+
 def refuse_third(sample: Tensor, number: int) -> list[Tensor]:
     """Fail at the third answer."""
     if number == 2:
