@@ -207,6 +207,14 @@ class OperatorTime:
     """Number of times that it ran."""
     total_ns: int
     """Sum over all `count` times."""
+    p50_ns: int | None = None
+    """Median time: a measured one, so that a run in which it was preempted does not count; None
+    from older agents."""
+
+    @property
+    def typical_ns(self) -> float:
+        """Median time; the mean where an older agent kept no median."""
+        return self.total_ns / max(1, self.count) if self.p50_ns is None else self.p50_ns
 
 
 @dataclass(frozen=True, slots=True)

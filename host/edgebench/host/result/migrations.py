@@ -157,6 +157,7 @@ def _in_every_run_since() -> dict[str, int]:
         (7, "spec", "input_shapes, inputs_sha256"),
         (7, "conditions", "inputs_file"),
         (7, "metrics.agreement", "is_constant"),
+        (7, "metrics.profile", "operators.p50_ns"),
         (7, "metrics.latency_ns", "p99_9_ci95, effective_count.p99_9"),
         (7, "metrics.end_to_end_ns", "p99_9_ci95, effective_count.p99_9"),
         (7, "metrics.thermal.latency_ns_before", "p99_9_ci95, effective_count.p99_9"),

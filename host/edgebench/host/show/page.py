@@ -47,17 +47,23 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
 
 
 def operators_table(profile: ProfileResult) -> Table:
-    """Operators of a profile in the order of execution, each with its share of the time."""
-    total_ns = sum(operator.total_ns for operator in profile.operators) or 1
-    table = plain_table("#", "operator", "place", "mean time", "share", "name")
-    for operator in profile.operators:
+    """Operators of a profile in the order of execution, each with its share of the time.
+
+    Times are medians, and shares are of the medians' sum: means include what preempted the model.
+    """
+    operators = profile.operators
+    has_medians = all(one.p50_ns is not None for one in operators)
+    typical = "median time" if has_medians else "mean time"
+    table = plain_table("#", "operator", "place", typical, "share", "name")
+    total_ns = sum(one.typical_ns * one.count for one in operators) or 1
+    for one in operators:
         table.add_row(
-            str(operator.index),
-            text(operator.operator),
-            text(operator.place),
-            format_ns(operator.total_ns / max(1, operator.count)),
-            f"{operator.total_ns / total_ns:.1%}",
-            text(operator.name),
+            str(one.index),
+            text(one.operator),
+            text(one.place),
+            format_ns(one.typical_ns) if one.typical_ns else "< 1 µs",
+            f"{one.typical_ns * one.count / total_ns:.1%}",
+            text(one.name),
         )
     return table
 
