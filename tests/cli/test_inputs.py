@@ -123,6 +123,4 @@ def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert error.startswith(f"error: bert.onnx on onnx: {said}")
     (hint,) = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
-    assert "edgebench bench MODEL" in hint
-    if option == "--shape":
-        assert "--shape NAME=1x128" in hint
+    assert "edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz" in hint

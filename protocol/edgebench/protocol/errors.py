@@ -13,7 +13,8 @@
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
-    │   │   └── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
@@ -78,6 +79,7 @@ class ErrorCode(IntEnum):
     TOO_HOT = 12
     GOVERNOR_REFUSED = 13
     INPUTS_REFUSED = 14
+    INFERENCE_FAILED = 15
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -180,6 +182,12 @@ class InputsRefused(ModelRefused):
     """Shapes or inputs that were chosen do not fit the model."""
 
     code = ErrorCode.INPUTS_REFUSED
+
+
+class InferenceFailed(ModelRefused):
+    """A loaded model failed in its first inference, often because its inputs make no sense."""
+
+    code = ErrorCode.INFERENCE_FAILED
 
 
 class WorkerDied(TargetError):
@@ -345,6 +353,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RuntimeUnavailable,
     ModelRefused,
     InputsRefused,
+    InferenceFailed,
     WorkerDied,
     WorkerTimeout,
     TooHot,

@@ -15,7 +15,7 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.stop import StopRequested
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import InferenceFailed
 from edgebench.protocol.record import (
     ColdStart,
     HarnessFacts,
@@ -180,7 +180,7 @@ def _first_inference(
         raise
     except Exception as exc:  # each library has its own exceptions
         text = library_line(exc) or "no reason given; it may be out of memory"
-        raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
+        raise InferenceFailed(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 
 def _measure_harness() -> HarnessFacts:
