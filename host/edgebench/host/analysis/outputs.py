@@ -71,6 +71,7 @@ def agreement(
         relative_rms=_finite_or_none(max(shares)),
         relative_rms_best=_finite_or_none(min(varying or shares)),
         is_constant=not varying,
+        distinct_count=distinct_count,
     )
 
 

@@ -156,7 +156,7 @@ def _in_every_run_since() -> dict[str, int]:
         (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
         (7, "spec", "input_shapes, inputs_sha256"),
         (7, "conditions", "inputs_file"),
-        (7, "metrics.agreement", "is_constant"),
+        (7, "metrics.agreement", "is_constant, distinct_count"),
         (7, "metrics.profile", "operators.p50_ns"),
         (7, "metrics.latency_ns", "p99_9_ci95, effective_count.p99_9"),
         (7, "metrics.end_to_end_ns", "p99_9_ci95, effective_count.p99_9"),

@@ -28,6 +28,8 @@ class Agreement:
     is_constant: bool = False
     """Whether every output of the reference is the same number everywhere and for all samples,
     though the samples differ: any kernels agree on that."""
+    distinct_count: int = 0
+    """Different inputs among the samples; 0 where the agent did not count them."""
 
 
 @dataclass(frozen=True, slots=True)
