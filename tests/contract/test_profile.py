@@ -58,6 +58,9 @@ def test_every_operator_has_its_time_in_order_of_execution(case: Case, own_direc
     assert {one.count for one in times} == {RUN_COUNT}
     assert all(one.total_ns >= 0 and one.operator.isprintable() for one in times)
     assert sum(one.total_ns for one in times) > 0
+    assert all(
+        one.p50_ns is not None and one.p50_ns * RUN_COUNT <= 2 * one.total_ns for one in times
+    )
     assert {one.place for one in times} == {"cpu" if case.runtime == "onnx" else "xnnpack"}
     assert sum("conv" in one.operator.lower() for one in times) == 3
     assert list(own_directory.iterdir()) == []

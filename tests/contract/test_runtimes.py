@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import tflite_bytes
 from support.digits import MANIFEST, PACKAGES, Case, a_model_for, images
-from support.onnx_bytes import addition
+from support.onnx_bytes import addition, open_addition
 from support.tools import need_runtime, need_shared
 
 from edgebench.agent.runtimes.registry import find_runtime, probe_here
 from edgebench.agent.worker.inputs import make_inputs
-from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
+from edgebench.protocol.errors import InputsRefused, ModelRefused, RuntimeUnavailable
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 
 LEAST_ACCURACY = 0.97
@@ -185,6 +186,48 @@ def test_hand_made_onnx_model_adds(tmp_path: Path, constant: float) -> None:
     loaded.invoker()()
     np.testing.assert_equal(loaded.read_outputs()[0], np.array([1.5 + constant], np.float32))
     assert loaded.precision == "fp32"
+
+
+def open_model(runtime: Runtime, folder: Path) -> str:
+    """A model that adds, and leaves dimensions open."""
+    path = folder / f"open.{runtime.formats[0]}"
+    path.write_bytes(
+        open_addition() if runtime.name == "onnx" else tflite_bytes.addition(-1, -1, 3)
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("is_reference", [False, True])
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [({}, (1, 1, 3)), ({"x": (2, 5, 3)}, (2, 5, 3)), ({"x": (5, 3)}, (1, 5, 3))],
+)
+def test_open_dimensions_have_the_sizes_that_were_chosen(
+    runtime: Runtime,
+    tmp_path: Path,
+    shapes: dict[str, tuple[int, ...]],
+    expected: tuple[int, ...],
+    is_reference: bool,
+) -> None:
+    """A model for a hundred tokens is measured with one."""
+    options = LoadOptions(threads=1, shapes=shapes, is_reference=is_reference)
+    loaded = runtime.load(open_model(runtime, tmp_path), options)
+    assert {spec.shape for spec in loaded.inputs} == {expected}
+    inputs = make_inputs(loaded.inputs, seed=1, memory_bytes=2**20)
+    loaded.prepare([inputs])[0]()
+    loaded.invoker()()
+    values = np.array(inputs, np.float32)
+    total = values.sum(axis=0) if len(values) > 1 else values[0] + 1
+    np.testing.assert_allclose(np.array(loaded.read_outputs()[0], np.float32), total)
+
+
+@pytest.mark.parametrize("shapes", [{"x": (2, 5, 4)}, {"x": (5,)}, {"w": (1, 1, 3)}])
+def test_shape_that_does_not_fit_is_refused_with_the_models_own(
+    runtime: Runtime, tmp_path: Path, shapes: dict[str, tuple[int, ...]]
+) -> None:
+    """The user reads an error of the library about the shape of an inner tensor."""
+    with pytest.raises(InputsRefused, match=r"'x' is \[.*, 3\], not|has no input 'w'; it has: 'x'"):
+        runtime.load(open_model(runtime, tmp_path), LoadOptions(threads=1, shapes=shapes))
 
 
 def test_unknown_runtime_is_named_with_the_ones_there_are() -> None:

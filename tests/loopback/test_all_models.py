@@ -13,7 +13,7 @@ from support.digits import PACKAGES
 from support.tools import need_runtime, need_shared
 
 from edgebench.agent.runtimes.registry import find_runtime
-from edgebench.host.analysis.verdict.outputs import AGREEMENT_LIMIT
+from edgebench.host.analysis.verdict.outputs import FLOAT_AGREEMENT_LIMIT, QUANTIZED_AGREEMENT_LIMIT
 from edgebench.host.bench.verify import verify
 from edgebench.host.show.sentences import SATURATION
 from edgebench.protocol.errors import EdgebenchError
@@ -92,7 +92,9 @@ def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: st
         assert "enough_queries" not in failed, table
         agreement = what["metrics"]["agreement"]
         assert agreement is not None, table
-        does_agree = agreement["relative_rms"] <= AGREEMENT_LIMIT
+        is_float = what["model"]["precision"] == "fp32"
+        limit = FLOAT_AGREEMENT_LIMIT if is_float else QUANTIZED_AGREEMENT_LIMIT
+        does_agree = agreement["relative_rms"] <= limit
         assert does_agree == ("agreement_of_all" not in failed), table
         if (runtime, name) in SATURATES and has_saturating_kernels():
             said = [r["detail"] for r in what["verdict"]["rules"] if r["id"] == "agreement"]

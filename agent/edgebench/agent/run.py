@@ -169,9 +169,10 @@ class Runner:
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
-        dataset = None
-        if spec.dataset_sha256:
-            dataset = await asyncio.to_thread(verified, spec.dataset_sha256)
+        dataset, inputs = [
+            await asyncio.to_thread(verified, digest) if digest else None
+            for digest in (spec.dataset_sha256, spec.inputs_sha256)
+        ]
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,
@@ -185,6 +186,7 @@ class Runner:
             dataset_path=str(dataset) if dataset else None,
             memory_bytes=spec.limits.memory_bytes or default_memory_bytes(model.size_bytes, spec),
             daemon_pid=os.getpid(),
+            inputs_path=str(inputs) if inputs else None,
             root=str(self._root),
             speed_path=str(self._simulated.speed_path) if self._simulated else None,
             sync_line=self._wiring.sync_line,

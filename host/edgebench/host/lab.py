@@ -152,6 +152,7 @@ class Lab:
         on: Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
+        inputs: str | Path | None = None,
         accuracy: str | None = None,
         reference: str | Path | None = None,
         meter: str | None = None,
@@ -169,6 +170,8 @@ class Lab:
             on: Names of devices.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
+            inputs: A .npz file of inputs by their names, first axis: samples; None: drawn by the
+                seed.
             accuracy: A labelled data set, a .npz file or "digits", that every model is judged by.
             reference: The unquantised model whose accuracy the others are held against; the
                 built-in models have theirs.
@@ -190,6 +193,7 @@ class Lab:
             on=on,
             runtime=runtime,
             preset=preset,
+            inputs=inputs,
             accuracy=accuracy,
             reference=reference,
             meter=meter,

@@ -13,6 +13,8 @@
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
+    │   │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
@@ -76,6 +78,8 @@ class ErrorCode(IntEnum):
     NOT_PAIRED = 11
     TOO_HOT = 12
     GOVERNOR_REFUSED = 13
+    INPUTS_REFUSED = 14
+    INFERENCE_FAILED = 15
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -172,6 +176,18 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
+
+
+class InputsRefused(ModelRefused):
+    """Shapes or inputs that were chosen do not fit the model."""
+
+    code = ErrorCode.INPUTS_REFUSED
+
+
+class InferenceFailed(ModelRefused):
+    """A loaded model failed in its first inference, often because its inputs make no sense."""
+
+    code = ErrorCode.INFERENCE_FAILED
 
 
 class WorkerDied(TargetError):
@@ -336,6 +352,8 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TargetError,
     RuntimeUnavailable,
     ModelRefused,
+    InputsRefused,
+    InferenceFailed,
     WorkerDied,
     WorkerTimeout,
     TooHot,

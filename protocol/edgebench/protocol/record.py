@@ -60,7 +60,7 @@ class QuantizedOperands:
     activation: str
     weight: str
     weight_bits: int
-    """Bits of the widest weight: 8, or 7 where the range was reduced."""
+    """Bits of the widest weight: those of its type, or 7 where the range of int8 was reduced."""
     is_qdq: bool
     """Whether it is an operator on floats between DequantizeLinear and QuantizeLinear, so that the
     runtime decides how to compute it."""
@@ -75,7 +75,8 @@ class ModelFacts:
     format: str
     size_bytes: int
     precision: str | None = None
-    """Precision: int8, uint8, fp32, …; None where the file does not tell."""
+    """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
+    int8-dynamic, fp16-weights, …; None where the file does not tell."""
     quantized: tuple[QuantizedOperands, ...] | None = None
     """Types that its quantised operators multiply, each once; None where the file does not tell."""
 
@@ -206,6 +207,14 @@ class OperatorTime:
     """Number of times that it ran."""
     total_ns: int
     """Sum over all `count` times."""
+    p50_ns: int | None = None
+    """Median time: a measured one, so that a run in which it was preempted does not count; None
+    from older agents."""
+
+    @property
+    def typical_ns(self) -> float:
+        """Median time; the mean where an older agent kept no median."""
+        return self.total_ns / max(1, self.count) if self.p50_ns is None else self.p50_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +223,8 @@ class CheckFacts:
 
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""
+    distinct_count: int = 0
+    """Different inputs among these samples; 0 where nobody counted."""
     reference: str | None = None
     """Name of the reference kernels."""
     reference_error: str | None = None

@@ -10,8 +10,8 @@ never by a load. "Does not tell" is an empty tuple or None, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, QuantizedOperands, TensorSpec
@@ -57,6 +57,8 @@ class LoadOptions:
     """Whether to load the reference: plain kernels, one thread, no delegate, nothing optimised. It
     is slow, and the outputs of all other loads are compared with it. `threads` and `delegate` do
     not count."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Shapes of inputs by name, for those that leave dimensions open."""
     is_profiled: bool = False
     """Whether to prepare for `LoadedModel.profile`; such a load runs slower and is never timed."""
 
@@ -66,7 +68,7 @@ class LoadedModel(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs as loaded; an unknown dimension is 1."""
+        """The inputs as loaded; an open dimension has the size that was asked for, or 1."""
         ...
 
     @property
@@ -81,7 +83,10 @@ class LoadedModel(Protocol):
 
     @property
     def precision(self) -> str | None:
-        """Element type of the arithmetic: int8, uint8, fp32, …; None where it does not tell."""
+        """Precision of the operators that hold most of the weights, as in `ModelFacts`.
+
+        None where the file does not tell. It may be found only when it is asked for.
+        """
         ...
 
     @property
@@ -195,5 +200,6 @@ class Runtime(Protocol):
 
         Raises:
             ModelRefused: the library does not accept the file or the options.
+            InputsRefused: an input cannot have the shape that was asked for.
         """
         ...

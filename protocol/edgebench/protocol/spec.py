@@ -181,6 +181,11 @@ class RunSpec:
     """A run of its own that times every operator: its latencies are not the model's."""
     is_checked: bool = True
     """Compare the outputs with those of reference kernels."""
+    input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Shapes of inputs by name, for a model that leaves dimensions open; 1 where none is given."""
+    inputs_sha256: str | None = None
+    """Inputs to run on, an artifact on the device: arrays by the names of inputs, whose first axis
+    counts the samples. Inputs that it does not have are drawn by the seed."""
     dataset_sha256: str | None = None
     """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
     telemetry_rate_hz: float = 10.0
@@ -267,6 +272,17 @@ class RunSpec:
             f"sample count must be 1..{MAX_SAMPLES}, got {self.sample_count}",
         )
 
+        _require(
+            len(self.input_shapes) <= MAX_INPUTS,
+            f"shapes must be of at most {MAX_INPUTS} inputs, got {len(self.input_shapes)}",
+        )
+        for name, shape in self.input_shapes.items():
+            _require(
+                len(shape) <= MAX_RANK and all(1 <= size < MAX_SIZE for size in shape),
+                f"a shape must have at most {MAX_RANK} sizes of 1 to {MAX_SIZE - 1}, "
+                f"got {name[:MAX_NAME_CHARS]}={shape_text(shape)[:MAX_NAME_CHARS]}",
+            )
+
     def _check_arrivals(self) -> None:
         _require(
             self.target_qps is None or MIN_QPS <= self.target_qps <= MAX_QPS,
@@ -311,6 +327,10 @@ MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 
 MAX_QUERIES = 2**40
+MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
+"""Inputs, dimensions and sizes of an input; a TensorFlow Lite size has 32 bits."""
+MAX_NAME_CHARS = 80
+"""Longest piece of somebody's text in an error."""
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
@@ -361,6 +381,15 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
 """What a preset says about one scenario in particular."""
 
 
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as users write it.
+
+    >>> shape_text((1, 128)), shape_text(())
+    ('1x128', 'a single number')
+    """
+    return "x".join(map(str, shape)) or "a single number"
+
+
 def samples_per_query(spec: RunSpec) -> int:
     """Inferences in one query."""
     return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
@@ -392,6 +421,8 @@ class SpecChanges(TypedDict, total=False):
     governor: str | None
     is_profiled: bool | None
     is_checked: bool | None
+    input_shapes: dict[str, tuple[int, ...]] | None
+    inputs_sha256: str | None
     dataset_sha256: str | None
     telemetry_rate_hz: float | None
     is_sustained: bool | None

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgebench.agent.runtimes.interpreter_placement import place, read_nodes
 from edgebench.agent.runtimes.litert_profile import ModelTensors
-from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
+from edgebench.agent.runtimes.tflite_file import TfliteFacts, inspect_tflite
+from edgebench.protocol.record import (
+    OperatorPlacement,
+    OperatorTime,
+    QuantizedOperands,
+    TensorSpec,
+)
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 Profiler: TypeAlias = Callable[[ModelTensors, int], tuple[OperatorTime, ...]]
-
-_PRECISIONS = {"int8": "int8", "uint8": "uint8", "int16": "int16", "float16": "fp16"}
 
 
 class InterpreterModel:
@@ -28,17 +32,19 @@ class InterpreterModel:
     """
 
     def __init__(
-        self, interpreter: Any, delegate_nodes: Mapping[int, str], profiler: Profiler
+        self, interpreter: Any, path: str, delegate_nodes: Mapping[int, str], profiler: Profiler
     ) -> None:
         """Wrap an interpreter with allocated tensors.
 
         Args:
             interpreter: The library's `Interpreter`.
+            path: The model file.
             delegate_nodes: The nodes that stand for a part of the graph that a delegate took
                 over, and which delegate it was.
             profiler: Runs the model file on tensors, as often as asked, and times the operators.
         """
         self._interpreter = interpreter
+        self._path = path
         self._profiler = profiler
         self._delegate_nodes = delegate_nodes
         self._input_details = interpreter.get_input_details()
@@ -46,8 +52,20 @@ class InterpreterModel:
         self.inputs = tuple(_tensor_spec(detail) for detail in self._input_details)
         self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
         self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
-        self.precision = _precision(self._input_details, interpreter)
-        self.quantized = None
+
+    @property
+    def precision(self) -> str | None:
+        """Precision by the file's operators; not read by the load, whose time is a result."""
+        return self._facts.precision
+
+    @property
+    def quantized(self) -> tuple[QuantizedOperands, ...] | None:
+        """What the file's operators multiply."""
+        return self._facts.quantized
+
+    @cached_property
+    def _facts(self) -> TfliteFacts:
+        return inspect_tflite(self._path)
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Copy the inputs into the interpreter."""
@@ -116,20 +134,6 @@ class InterpreterModel:
                 set_tensor(index, value)
 
         return set_each
-
-
-def _precision(inputs: Sequence[Any], interpreter: Any) -> str | None:
-    kinds = {str(detail["dtype"].__name__) for detail in inputs}
-    for kind, precision in _PRECISIONS.items():
-        if kind in kinds:
-            return precision
-    if "float32" not in kinds:
-        return None
-    details = interpreter.get_tensor_details()
-    is_weight_int8 = any(
-        detail["dtype"].__name__ == "int8" and len(detail["shape"]) > 1 for detail in details
-    )
-    return "int8-dynamic" if is_weight_int8 else "fp32"
 
 
 def _tensor_spec(detail: Any) -> TensorSpec:

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.interpreter_placement import BUILTIN
@@ -89,6 +90,7 @@ def profile_model(
             place=delegate if events[0].is_delegated else BUILTIN,
             count=len(events),
             total_ns=sum(event.elapsed_us for event in events) * NS_PER_US,
+            p50_ns=median_low(event.elapsed_us for event in events) * NS_PER_US,
         )
         for index, events in enumerate(zip(*runs, strict=True))
     )

@@ -65,7 +65,7 @@ class OnnxRuntime:
             session = library.InferenceSession(path, settings, providers=providers)
         except Exception as exc:  # onnxruntime's exceptions share no base class
             raise ModelRefused(f"onnx refused the model: {library_line(exc)}") from exc
-        return OnnxModel(library, session, facts, is_profiled=options.is_profiled)
+        return OnnxModel(library, session, facts, options)
 
 
 def _settings(library: Any, options: LoadOptions) -> Any:

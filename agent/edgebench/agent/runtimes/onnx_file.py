@@ -1,21 +1,27 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
 Theory of operation. An ONNX file is one protobuf message. Only those parts are read that decide
-whether a measurement makes sense: quantised operators and weight types (precision), the types that
-these operators multiply (on some CPUs a runtime computes some pairs of types wrongly), references
-to other files (only one file travels to the device), and the depth of control flow (a runtime
-recurses over it). A file that is not protobuf at all is left to the runtime, whose message is
-better.
+whether a measurement makes sense: the types that operators multiply (precision; and on some CPUs a
+runtime computes some pairs of types wrongly), references to other files (only one file travels to
+the device), and the depth of control flow (a runtime recurses over it). A file that is not protobuf
+at all is left to the runtime, whose message is better.
+
+Weights reach their operator directly, or through operators that turn, cast or dequantise them:
+
+    constant ─▶ DequantizeLinear ─▶ Transpose ─▶ MatMul
 
 Field numbers: onnx/onnx, onnx/onnx.proto3. Encoding: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap, Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 
+from edgebench.agent.runtimes.arithmetic import arithmetic_name, bits_of, precision_of
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import QuantizedOperands
 
@@ -27,16 +33,41 @@ MAX_INSPECTED_BYTES = 256 * 2**20
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE = 1, 2, 4, 5
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 1, 3, 5
 _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 6, 11
-_TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 8, 9, 13, 14
+_TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = (
+    1,
+    2,
+    8,
+    9,
+    13,
+    14,
+)
 _LOCATION_EXTERNAL = 1
 _QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
-_DYNAMIC = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
+_DYNAMIC = {
+    "ConvInteger",
+    "DynamicQuantizeLSTM",
+    "DynamicQuantizeLinear",
+    "DynamicQuantizeMatMul",
+    "MatMulInteger",
+    "MatMulIntegerToFloat",
+}
 _FLOAT32, _FLOAT16 = 1, 10
+_ELEMENTS = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    10: "float16",
+    11: "float64",
+}
+"""TensorProto.DataType of activations and weights, by name."""
 _FOUR_BITS = {21: "uint4", 22: "int4"}
 _TYPE_NAMES = {2: "uint8", 3: "int8"}
 """TensorProto.DataType of the weights of a quantised model."""
-_UINT8, _INT8 = 2, 3
+_UINT8 = 2
 _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 """Operators that a runtime computes in integers where both inputs are dequantised ones."""
 _QUANTIZED_INPUTS = {
@@ -49,8 +80,36 @@ _QUANTIZED_INPUTS = {
 Source: onnx, docs/Operators.md."""
 _ZERO_POINTS = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7}
 """Position of the output's zero point, which has its type, among the inputs of an operator."""
-_REDUCED = bytes(range(65)) + bytes(range(192, 256))
-"""Bytes of int8 weights from -64 to 64: 7 bits, and one to spare."""
+_WEIGHTS = {
+    "Conv": (1,),
+    "ConvTranspose": (1,),
+    "Gemm": (0, 1),
+    "MatMul": (0, 1),
+    "LSTM": (1, 2),
+    "GRU": (1, 2),
+    "RNN": (1, 2),
+    "QLinearConv": (3,),
+    "QLinearMatMul": (0, 3),
+    "ConvInteger": (1,),
+    "MatMulInteger": (0, 1),
+    "Attention": (1,),
+    "FusedConv": (1,),
+    "FusedGemm": (0, 1),
+    "FusedMatMul": (0, 1),
+    "QGemm": (0, 3),
+    "QAttention": (1,),
+    "DynamicQuantizeLSTM": (1, 2),
+    "DynamicQuantizeMatMul": (1,),
+    "MatMulIntegerToFloat": (1,),
+}
+"""Positions where an operator may have weights.
+Source: onnx, docs/Operators.md; onnxruntime, docs/ContribOperators.md."""
+_PASSING = {"DequantizeLinear", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity"}
+"""Operators between constants and the operator whose weights they are."""
+MAX_PASSED = 8
+"""Longest chain of them that is followed."""
+MAX_RANK = 16
+"""Dimensions of a constant that are read; real ones have 5 or fewer."""
 
 
 @dataclass(slots=True)
@@ -59,6 +118,8 @@ class OnnxFacts:
 
     operators: set[str] = field(default_factory=set)
     weight_types: set[int] = field(default_factory=set)
+    weight_counts: Counter[str] = field(default_factory=Counter[str])
+    """Number of weights by the name of the arithmetic."""
     operands: set[QuantizedOperands] = field(default_factory=set)
 
     @property
@@ -68,9 +129,12 @@ class OnnxFacts:
 
     @property
     def precision(self) -> str | None:
-        """int8, uint8, int8-dynamic, fp16 or fp32; None for a file without operators."""
-        if not self.operators:
-            return None
+        """Precision of most weights; where none is found, by the kinds of operators and constants.
+
+        None for a file without operators.
+        """
+        if not self.operators or self.weight_counts:
+            return precision_of(self.weight_counts)
         if self.operators & _DYNAMIC:
             return "int8-dynamic"
         if self.operators & _QUANTIZED:
@@ -92,7 +156,7 @@ def inspect_onnx(path: str) -> OnnxFacts:
     try:
         for number, value in _fields(memoryview(Path(path).read_bytes())):
             if number == _MODEL_GRAPH and isinstance(value, memoryview):
-                _read_graph(value, facts, depth=1)
+                _add_weights(_read_graph(value, facts, depth=1), ChainMap(), ChainMap(), facts)
     except _NotProtobuf:
         return facts
     for code in sorted(facts.weight_types & _FOUR_BITS.keys()):
@@ -109,10 +173,25 @@ class _NotProtobuf(Exception):
 
 
 @dataclass(slots=True)
+class _Tensor:
+    """A constant of the file."""
+
+    name: str = ""
+    type: int = 0
+    raw: memoryview = field(default_factory=lambda: memoryview(b""))
+    sizes: list[int] = field(default_factory=list[int])
+
+
+@dataclass(slots=True)
 class _Node:
     operator: str = ""
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list[str])
+    outputs: list[str] = field(default_factory=list[str])
+    graphs: list[_Graph] = field(default_factory=list["_Graph"])
+    constant: _Tensor | None = None
+    """Value of a Constant operator."""
+    cast_to: int = 0
+    """Type that a Cast operator makes."""
 
     def input(self, index: int) -> str:
         """Name of an input; empty where it is left out."""
@@ -120,32 +199,28 @@ class _Node:
 
 
 @dataclass(slots=True)
-class _Tensor:
-    """A constant of the file."""
-
-    name: str = ""
-    type: int = 0
-    raw: memoryview = field(default_factory=lambda: memoryview(b""))
+class _Graph:
+    nodes: list[_Node] = field(default_factory=list[_Node])
+    tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
 
 
-def _read_graph(graph: memoryview, facts: OnnxFacts, depth: int) -> None:
+def _read_graph(message: memoryview, facts: OnnxFacts, depth: int) -> _Graph:
     if depth > MAX_GRAPH_DEPTH:
         raise ModelRefused(f"control flow is nested over {MAX_GRAPH_DEPTH} graphs deep")
-    nodes: list[_Node] = []
-    tensors: dict[str, _Tensor] = {}
-    for number, value in _fields(graph):
+    graph = _Graph()
+    for number, value in _fields(message):
         if not isinstance(value, memoryview):
             continue
         if number == _GRAPH_NODE:
-            nodes.append(_read_node(value, facts, depth))
+            node = _read_node(value, facts, depth)
+            graph.nodes.append(node)
+            if node.constant is not None:
+                graph.tensors.update(dict.fromkeys(node.outputs, node.constant))
         elif number == _GRAPH_INITIALIZER:
-            tensor = _read_initializer(value)
+            tensor = _read_tensor(value)
             facts.weight_types.add(tensor.type)
-            tensors[tensor.name] = tensor
-    makers = {name: node for node in nodes for name in node.outputs}
-    for node in nodes:
-        if operands := _operands(node, makers, tensors):
-            facts.operands.add(operands)
+            graph.tensors[tensor.name] = tensor
+    return graph
 
 
 def _read_node(message: memoryview, facts: OnnxFacts, depth: int) -> _Node:
@@ -160,15 +235,27 @@ def _read_node(message: memoryview, facts: OnnxFacts, depth: int) -> _Node:
         elif number == _NODE_OP_TYPE:
             node.operator = _string(value)
         elif number == _NODE_ATTRIBUTE:
-            for kind, graph in _fields(value):
-                is_graph = kind in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS)
-                if is_graph and isinstance(graph, memoryview):
-                    _read_graph(graph, facts, depth + 1)
+            _read_attribute(value, node, facts, depth)
     facts.operators.add(node.operator)
     return node
 
 
-def _read_initializer(message: memoryview) -> _Tensor:
+def _read_attribute(message: memoryview, node: _Node, facts: OnnxFacts, depth: int) -> None:
+    name, integer = "", 0
+    for number, value in _fields(message):
+        if isinstance(value, int):
+            integer = value if number == _ATTRIBUTE_INT else integer
+        elif number == _ATTRIBUTE_NAME:
+            name = _string(value)
+        elif number == _ATTRIBUTE_TENSOR:
+            node.constant = _read_tensor(value)
+        elif number in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS):
+            node.graphs.append(_read_graph(value, facts, depth + 1))
+    if name == "to":
+        node.cast_to = integer
+
+
+def _read_tensor(message: memoryview) -> _Tensor:
     tensor = _Tensor()
     for number, value in _fields(message):
         if number == _TENSOR_TYPE and isinstance(value, int):
@@ -177,6 +264,8 @@ def _read_initializer(message: memoryview) -> _Tensor:
             tensor.name = _string(value)
         elif number == _TENSOR_RAW and isinstance(value, memoryview):
             tensor.raw = value
+        elif number == _TENSOR_SIZES and len(tensor.sizes) < MAX_RANK:
+            tensor.sizes += [value] if isinstance(value, int) else _varints(value, MAX_RANK)
         is_external = number == _TENSOR_LOCATION and value == _LOCATION_EXTERNAL
         if is_external or number == _TENSOR_EXTERNAL:
             raise ModelRefused(
@@ -185,9 +274,57 @@ def _read_initializer(message: memoryview) -> _Tensor:
     return tensor
 
 
-def _operands(
-    node: _Node, makers: dict[str, _Node], tensors: dict[str, _Tensor]
-) -> QuantizedOperands | None:
+_Makers = Mapping[str, _Node]
+_Tensors = Mapping[str, _Tensor]
+
+
+def _add_weights(
+    graph: _Graph,
+    outer_makers: ChainMap[str, _Node],
+    outer_tensors: ChainMap[str, _Tensor],
+    facts: OnnxFacts,
+) -> None:
+    """Look at every operator; one of an inner graph may use what the outer ones have."""
+    makers = outer_makers.new_child({name: node for node in graph.nodes for name in node.outputs})
+    tensors = outer_tensors.new_child(graph.tensors)
+    for node in graph.nodes:
+        for position in _WEIGHTS.get(node.operator, ()):
+            name, count = _arithmetic(node, position, makers, tensors)
+            if count:
+                facts.weight_counts[name] += count
+        if operands := _operands(node, makers, tensors):
+            facts.operands.add(operands)
+        for inner in node.graphs:
+            _add_weights(inner, makers, tensors, facts)
+
+
+def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) -> tuple[str, int]:
+    """What this operator does with the constant at this position, and how large that is.
+
+    Nothing where there is no constant.
+    """
+    name, passed = node.input(position), list[_Node]()
+    while (maker := makers.get(name)) and maker.operator in _PASSING and len(passed) < MAX_PASSED:
+        passed.append(maker)
+        name = maker.input(0)
+    constant = tensors.get(name)
+    if constant is None or constant.type not in _ELEMENTS:
+        return "", 0
+    stored, count = _ELEMENTS[constant.type], prod(constant.sizes)
+    if node.operator in _DYNAMIC:
+        return f"{stored}-dynamic", count
+    cast = next((_ELEMENTS.get(one.cast_to) for one in passed if one.operator == "Cast"), None)
+    multiplied, activation = cast or stored, ""
+    if any(one.operator == "DequantizeLinear" for one in passed):
+        other = makers.get(node.input(0 if position else 1))
+        if other is not None and other.operator == "DequantizeLinear":
+            activation = _ELEMENTS.get(_type(other.input(0), makers, tensors) or 0, "")
+        else:
+            multiplied = "float32"
+    return arithmetic_name(activation=activation, stored=stored, multiplied=multiplied), count
+
+
+def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOperands | None:
     """Types that this operator multiplies, where the file tells that both are 8-bit integers."""
     is_qdq = node.operator in _FLOAT_OPERATORS
     if not is_qdq and node.operator not in _QUANTIZED_INPUTS:
@@ -204,17 +341,17 @@ def _operands(
     constant = tensors.get(weight)
     if constant is None or activation_type not in _TYPE_NAMES or constant.type not in _TYPE_NAMES:
         return None
-    raw = bytes(constant.raw)  # empty where an exporter wrote numbers instead of bytes
-    is_reduced = constant.type == _INT8 and bool(raw) and not raw.translate(None, _REDUCED)
+    weight_type = _TYPE_NAMES[constant.type]
     return QuantizedOperands(
         activation=_TYPE_NAMES[activation_type],
-        weight=_TYPE_NAMES[constant.type],
-        weight_bits=7 if is_reduced else 8,
+        weight=weight_type,
+        # There are no bytes where an exporter wrote numbers instead.
+        weight_bits=bits_of(weight_type, bytes(constant.raw)),
         is_qdq=is_qdq,
     )
 
 
-def _type(name: str, makers: dict[str, _Node], tensors: dict[str, _Tensor]) -> int | None:
+def _type(name: str, makers: _Makers, tensors: _Tensors) -> int | None:
     """Element type of a quantised tensor, by the file's constants; None where they do not tell."""
     if name in tensors:
         return tensors[name].type
@@ -231,6 +368,15 @@ def _type(name: str, makers: dict[str, _Node], tensors: dict[str, _Tensor]) -> i
 
 def _string(value: memoryview) -> str:
     return bytes(value).decode("utf-8", "replace")
+
+
+def _varints(message: memoryview, limit: int) -> list[int]:
+    """The first integers of a packed list."""
+    values, at = list[int](), 0
+    while at < len(message) and len(values) < limit:
+        value, at = _varint(message, at)
+        values.append(value)
+    return values
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

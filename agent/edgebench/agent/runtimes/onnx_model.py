@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.agent.runtimes.onnx_calls import BoundCall, FedCall
 from edgebench.agent.runtimes.onnx_file import OnnxFacts
 from edgebench.agent.runtimes.onnx_profile import affordable_run_count, read_profile
+from edgebench.agent.runtimes.onnx_values import TENSOR, as_tensor
+from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, TensorSpec
+from edgebench.protocol.runtime import LoadOptions
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
@@ -29,11 +32,11 @@ _DTYPES = {
 class OnnxModel:
     """A model in a session."""
 
-    def __init__(self, library: Any, session: Any, facts: OnnxFacts, *, is_profiled: bool) -> None:
+    def __init__(self, library: Any, session: Any, facts: OnnxFacts, options: LoadOptions) -> None:
         self._session = session
-        self._is_profiled = is_profiled
-        self.inputs = tuple(_tensor_spec(arg, unknown=1) for arg in session.get_inputs())
-        self.outputs = tuple(_tensor_spec(arg, unknown=-1) for arg in session.get_outputs())
+        self._is_profiled = options.is_profiled
+        self.inputs = _input_specs(session.get_inputs(), options.shapes)
+        self.outputs = tuple(_output_spec(arg) for arg in session.get_outputs())
         self.precision = facts.precision
         self.quantized = facts.quantized
         self._call = self._make_call(library)
@@ -62,8 +65,8 @@ class OnnxModel:
         return self._call.reader()
 
     def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs."""
-        return list(self._call.reader()())
+        """Copies of the outputs; lists and dictionaries as one dimension of values."""
+        return [as_tensor(value) for value in self._call.reader()()]
 
     def reset(self) -> None:
         """A session keeps no state between two runs."""
@@ -119,8 +122,25 @@ def _assigned(session: Any) -> list[tuple[str, str]]:
     return [(short_provider(part.ep_name), str(node.op_type)) for part, node in nodes]
 
 
-def _tensor_spec(arg: Any, *, unknown: int) -> TensorSpec:
-    shape = tuple(size if isinstance(size, int) else unknown for size in arg.shape)
+def _input_specs(args: Sequence[Any], wanted: Mapping[str, Shape]) -> tuple[TensorSpec, ...]:
+    declared: dict[str, list[Dimension]] = {
+        str(arg.name): [
+            size if isinstance(size, int) else size or open_dimension(str(arg.name), number)
+            for number, size in enumerate(arg.shape)
+        ]
+        for arg in args
+    }
+    shapes = resolve_shapes(declared, wanted)
+    return tuple(_tensor_spec(arg, shapes[str(arg.name)]) for arg in args)
+
+
+def _output_spec(arg: Any) -> TensorSpec:
+    if not str(arg.type).startswith(TENSOR):
+        return _tensor_spec(arg, (-1,))
+    return _tensor_spec(arg, tuple(size if isinstance(size, int) else -1 for size in arg.shape))
+
+
+def _tensor_spec(arg: Any, shape: Shape) -> TensorSpec:
     kind = str(arg.type)
     dtype = _DTYPES.get(kind, kind.removeprefix("tensor(").removesuffix(")"))
     return TensorSpec(str(arg.name), shape, dtype)

@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from edgebench.agent.runtimes.text import library_line
@@ -86,6 +87,7 @@ def _total(index: int, events: Sequence[_Event]) -> OperatorTime:
         place=first.provider.removesuffix("ExecutionProvider").lower(),
         count=len(events),
         total_ns=sum(event.duration_us for event in events) * NS_PER_US,
+        p50_ns=median_low(event.duration_us for event in events) * NS_PER_US,
     )
 
 

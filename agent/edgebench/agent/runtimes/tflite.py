@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profiler
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
+from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
@@ -74,8 +76,10 @@ class InterpreterRuntime:
         arguments = _arguments(library, path, options)
         try:
             interpreter = library.Interpreter(model_path=path, **arguments)
+            if options.shapes:
+                _resize(interpreter, options.shapes)
             delegated = _take_over(interpreter, options)
-            return InterpreterModel(interpreter, delegated, self.profiler(path, options))
+            return InterpreterModel(interpreter, path, delegated, self.profiler(path, options))
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
             text = library_line(exc) or "the library gave no reason; it may be out of memory"
@@ -178,6 +182,23 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:
         raise ModelRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
+
+
+def _resize(interpreter: Any, wanted: Mapping[str, Shape]) -> None:
+    """Give open dimensions their sizes."""
+    details = interpreter.get_input_details()
+    declared: dict[str, list[Dimension]] = {
+        str(detail["name"]): [
+            int(size) if size >= 0 else open_dimension(str(detail["name"]), number)
+            for number, size in enumerate(detail["shape_signature"])
+        ]
+        for detail in details
+    }
+    shapes = resolve_shapes(declared, wanted)
+    for detail in details:
+        if any(size < 0 for size in detail["shape_signature"]):
+            shape = shapes[str(detail["name"])]
+            interpreter.resize_tensor_input(detail["index"], shape, strict=True)
 
 
 def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:

@@ -48,6 +48,8 @@ class Subject:
     model_path: str
     dataset_path: str | None
     model: LoadedModel
+    options: LoadOptions
+    """Options with which it was loaded."""
     samples: Sequence[Sequence[Tensor]]
     first_outputs: list[Tensor]
     """Outputs of the first inference, for the first sample."""
@@ -57,10 +59,15 @@ class Subject:
 
 def output_facts(outputs: list[Tensor], later: Sequence[list[Tensor]] = ()) -> OutputFacts:
     """Digest of the first outputs, and whether these and the later ones are finite."""
+    return OutputFacts(digest_of(outputs), all(map(are_finite, (outputs, *later))))
+
+
+def digest_of(tensors: Sequence[Tensor]) -> str:
+    """Digest over the bytes of tensors."""
     digest = hashlib.sha256()
-    for tensor in outputs:
+    for tensor in tensors:
         digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
-    return OutputFacts(digest.hexdigest(), all(map(are_finite, (outputs, *later))))
+    return digest.hexdigest()
 
 
 def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFacts]:
@@ -153,20 +160,25 @@ def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
-    model = subject.runtime.load(subject.model_path, LoadOptions(threads=1, is_reference=True))
+    options = LoadOptions(threads=1, is_reference=True, shapes=subject.options.shapes)
+    model = subject.runtime.load(subject.model_path, options)
     outputs: list[list[Tensor]] = []
     for sample in subject.samples[: len(used)]:
         outputs.append(_infer(model, sample))
         if time.monotonic() > deadline_s:
             break
     arrays.update(_stack("used", used[: len(outputs)]) | _stack("reference", outputs))
-    name = f"{subject.runtime.name} reference kernels"
-    return replace(facts, sample_count=len(outputs), reference=name)
+    samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
+    return replace(
+        facts,
+        sample_count=len(outputs),
+        distinct_count=len(samples),
+        reference=f"{subject.runtime.name} reference kernels",
+    )
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
-    spec = subject.spec
-    options = LoadOptions(spec.threads, spec.delegate, is_profiled=True)
+    options = replace(subject.options, is_profiled=True)
     model = subject.runtime.load(subject.model_path, options)
     model.set_inputs(subject.samples[0])
     fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))

@@ -1,15 +1,17 @@
-"""Input data for a model: drawn by the seed, within the range of its types."""
+"""Input data for a model: given by the user, or drawn by the seed within the range of its types."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgebench.protocol.errors import MeasurementError, ModelRefused
+from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.errors import InputsRefused, MeasurementError, ModelRefused
 from edgebench.protocol.record import TensorSpec
 
 if TYPE_CHECKING:
@@ -20,20 +22,58 @@ MAX_SAMPLES_BYTES = 64 * 2**20
 """Memory of all prepared samples; there are fewer of large inputs."""
 
 
-def make_samples(
-    specs: Sequence[TensorSpec], *, count: int, seed: int, memory_bytes: int
-) -> list[list[Tensor]]:
-    """Up to `count` samples, at least one; the same seed gives the same bytes.
+def read_inputs(path: str) -> dict[str, Tensor]:
+    """Arrays of a file by the names of inputs; the first axis counts the samples.
 
     Raises:
+        InputsRefused: it holds no such arrays.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, Tensor] = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as exc:
+        raise InputsRefused(f"inputs are not readable: {library_line(exc)}") from exc
+    if not arrays or any(array.ndim < 1 or not len(array) for array in arrays.values()):
+        raise InputsRefused("inputs need arrays whose first axis counts the samples")
+    return arrays
+
+
+def make_samples(
+    specs: Sequence[TensorSpec],
+    given: Mapping[str, Tensor] = MappingProxyType({}),
+    *,
+    count: int,
+    seed: int,
+    memory_bytes: int,
+) -> list[list[Tensor]]:
+    """Up to `count` samples, at least one; the same arguments give the same bytes.
+
+    Args:
+        specs: The inputs of the model.
+        given: Values by the names of inputs, first axis: samples, of which there are never more
+            than these have. The other inputs are drawn.
+        count: Largest number of samples.
+        seed: Seed of what is drawn.
+        memory_bytes: Largest input.
+
+    Raises:
+        InputsRefused: given values do not fit an input.
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
     """
-    first = make_inputs(specs, seed=seed, memory_bytes=memory_bytes)
+
+    def make(number: int) -> list[Tensor]:
+        drawn = make_inputs(
+            specs, seed=[seed, number] if number else seed, memory_bytes=memory_bytes
+        )
+        return [
+            _given(given[spec.name][number], spec) if spec.name in given else tensor
+            for spec, tensor in zip(specs, drawn, strict=True)
+        ]
+
+    first = make(0)
     size = max(1, sum(tensor.nbytes for tensor in first))
-    others = range(1, min(count, max(1, MAX_SAMPLES_BYTES // size)))
-    return [first] + [
-        make_inputs(specs, seed=[seed, number], memory_bytes=memory_bytes) for number in others
-    ]
+    count = min([count, max(1, MAX_SAMPLES_BYTES // size), *map(len, given.values())])
+    return [first, *map(make, range(1, count))]
 
 
 def make_inputs(
@@ -41,8 +81,10 @@ def make_inputs(
 ) -> list[Tensor]:
     """One tensor for each input; the same seed gives the same bytes.
 
-    Floats are uniform in [0, 1), 8-bit integers uniform over their range. Wider integers are
-    zero: they are mostly indices, and a random index is out of range.
+    Floats are uniform in [0, 1); 8-bit integers and quantised inputs are uniform over their range.
+    Other integers are mostly indices, so small ones: 0 or 1 in a list, which every vocabulary and
+    every table of segments has; 1 where there is one only, which may be a length; and 1 in a mask,
+    so that nothing is masked.
 
     Raises:
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
@@ -68,10 +110,29 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
         )
     if dtype.kind in "fc":
         return random.random(spec.shape).astype(dtype)
-    if dtype.kind in "iu" and dtype.itemsize == 1:
+    if dtype.kind not in "iu":
+        return np.zeros(spec.shape, dtype)
+    if dtype.itemsize == 1 or spec.scale is not None:
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, spec.shape, dtype=dtype, endpoint=True)
-    return np.zeros(spec.shape, dtype)
+    if count == 1 or "mask" in spec.name.lower():
+        return np.ones(spec.shape, dtype)
+    return random.integers(0, 2, spec.shape, dtype=dtype)
+
+
+def _given(value: Tensor, spec: TensorSpec) -> Tensor:
+    """One sample of what was given, as the input takes it."""
+    value = np.asarray(value)
+    try:
+        if spec.dtype == "object":
+            texts: Tensor = _laid_out(value, spec.shape).astype(object, order="C")
+            return texts
+        if value.dtype == np.dtype(spec.dtype):
+            return _laid_out(value, spec.shape).copy()
+        return arrange(value, spec)
+    except (MeasurementError, TypeError, ValueError) as exc:
+        text = f"input {spec.name!r} is {spec.dtype} {list(spec.shape)}, not {value.dtype} "
+        raise InputsRefused(library_line(f"{text}{list(value.shape)}")) from exc
 
 
 def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
@@ -112,26 +173,30 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
     Raises:
         MeasurementError: the sample does not fit into the input.
     """
-    shape = spec.shape
+    value = _laid_out(value, spec.shape)
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind == "f":
+        return value.astype(dtype, order="C")
+    if spec.scale is None:
+        exact = value.astype(dtype, order="C")
+        if not np.array_equal(exact, value):
+            raise MeasurementError(
+                f"samples of the data set are no {dtype.name} numbers, and the model has no scale"
+            )
+        return exact
+    numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
+    bounds = np.iinfo(dtype)
+    clipped: Tensor = np.clip(numbers, bounds.min, bounds.max).astype(dtype, order="C")
+    return clipped
+
+
+def _laid_out(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if value.ndim == 3 and value.shape != shape[1:]:
         channels_first = value.transpose(2, 0, 1)
         value = channels_first if channels_first.shape == shape[1:] else value
     if not _fits(value.shape, shape):
         raise MeasurementError(_misfit(value.shape, shape))
-    value = value.reshape(shape)
-    dtype = np.dtype(spec.dtype)
-    if dtype.kind == "f":
-        return np.ascontiguousarray(value.astype(dtype))
-    if spec.scale is None:
-        exact = value.astype(dtype)
-        if not np.array_equal(exact, value):
-            raise MeasurementError(
-                f"samples of the data set are no {dtype.name} numbers, and the model has no scale"
-            )
-        return np.ascontiguousarray(exact)
-    numbers = np.rint(value.astype(np.float64) / spec.scale) + (spec.zero_point or 0)
-    bounds = np.iinfo(dtype)
-    return np.ascontiguousarray(np.clip(numbers, bounds.min, bounds.max).astype(dtype))
+    return value.reshape(shape)
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:

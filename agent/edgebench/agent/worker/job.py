@@ -26,6 +26,8 @@ class Job:
     dataset_path: str | None
     memory_bytes: int
     daemon_pid: int
+    inputs_path: str | None = None
+    """File with the inputs to run on; None: they are drawn."""
     root: str = "/"
     """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None

@@ -143,6 +143,7 @@ def _check(
                 job.model_path,
                 job.dataset_path,
                 prepared.model,
+                prepared.options,
                 prepared.samples,
                 prepared.first_outputs,
                 query_ns,

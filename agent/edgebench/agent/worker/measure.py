@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.stop import StopRequested
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import InferenceFailed
 from edgebench.protocol.record import (
     ColdStart,
     HarnessFacts,
@@ -47,6 +47,8 @@ class PreparedModel:
     """Memory after the first inference."""
     samples: list[list[Tensor]]
     first_outputs: list[Tensor]
+    options: LoadOptions
+    """Options of its load; those of other loads for its checks have the same shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,16 @@ def prepare_model(job: Job) -> PreparedModel:
 
     runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
+    given = _read_inputs(job)
+    options = LoadOptions(
+        job.spec.threads,
+        job.spec.delegate,
+        shapes={name: value.shape[1:] for name, value in given.items()} | job.spec.input_shapes,
+    )
     before_bytes = facts.resident_bytes()
-    options = LoadOptions(job.spec.threads, job.spec.delegate)
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
-    first_ns, first_outputs = _first_inference(job, model, _samples(job, model, count=1)[0])
+    (first,) = _samples(job, model, given, count=1)
+    first_ns, first_outputs = _first_inference(job, model, first)
     # Read before our own samples and times take memory, which is not the model's.
     memory = MemoryFacts(
         peak_rss_bytes=facts.resident_bytes("VmHWM"),
@@ -92,7 +100,8 @@ def prepare_model(job: Job) -> PreparedModel:
         model=model,
         cold_start=ColdStart(import_ns, load_ns, first_ns),
         memory=memory,
-        samples=_samples(job, model, count=job.spec.sample_count),
+        samples=_samples(job, model, given, count=job.spec.sample_count),
+        options=options,
         first_outputs=first_outputs,
     )
 
@@ -137,11 +146,25 @@ def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
     return run_scenario(calls, spec)
 
 
-def _samples(job: Job, model: LoadedModel, *, count: int) -> list[list[Tensor]]:
+def _read_inputs(job: Job) -> dict[str, Tensor]:
+    # Imported here: numpy is part of what the runtime's import takes.
+    from edgebench.agent.worker.inputs import read_inputs
+
+    return read_inputs(job.inputs_path) if job.inputs_path else {}
+
+
+def _samples(
+    job: Job, model: LoadedModel, given: Mapping[str, Tensor], *, count: int
+) -> list[list[Tensor]]:
     from edgebench.agent.worker.inputs import make_samples
 
-    spec = job.spec
-    return make_samples(model.inputs, count=count, seed=spec.seed, memory_bytes=job.memory_bytes)
+    return make_samples(
+        model.inputs,
+        given,
+        count=count,
+        seed=job.spec.seed,
+        memory_bytes=job.memory_bytes,
+    )
 
 
 def _first_inference(
@@ -157,7 +180,7 @@ def _first_inference(
         raise
     except Exception as exc:  # each library has its own exceptions
         text = library_line(exc) or "no reason given; it may be out of memory"
-        raise ModelRefused(f"{job.spec.runtime} failed in the first inference: {text}") from exc
+        raise InferenceFailed(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 
 
 def _measure_harness() -> HarnessFacts:

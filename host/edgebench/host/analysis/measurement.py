@@ -120,7 +120,16 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     reference, outputs = worker.check.reference, traces.outputs
     found_accuracy, accuracy_error = _attempt(lambda: _accuracy(worker, traces))
     found_agreement, agreement_error = _attempt(
-        lambda: agreement(outputs, worker.outputs, reference) if reference else None
+        lambda: (
+            agreement(
+                outputs,
+                worker.outputs,
+                reference,
+                distinct_count=worker.check.distinct_count,
+            )
+            if reference
+            else None
+        )
     )
     return Measurement(
         steady=steady,

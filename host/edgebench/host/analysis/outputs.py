@@ -19,8 +19,17 @@ Values = NDArray[np.float64]
 LEVEL = 0.95
 
 
-def agreement(outputs: Outputs, specs: Sequence[TensorSpec], reference: str) -> Agreement | None:
+def agreement(
+    outputs: Outputs, specs: Sequence[TensorSpec], reference: str, *, distinct_count: int = 0
+) -> Agreement | None:
     """Compare the outputs of the model and of the reference for the same samples.
+
+    Args:
+        outputs: Arrays of the model and of the reference.
+        specs: Descriptions of the outputs, for scale and zero point.
+        reference: Name of the reference kernels.
+        distinct_count: Different inputs among the samples; with fewer than two, no output is
+            called constant.
 
     Returns:
         None where one of them is not there.
@@ -48,6 +57,11 @@ def agreement(outputs: Outputs, specs: Sequence[TensorSpec], reference: str) -> 
         equal_count += int(np.count_nonzero(is_equal))
         differences.append(float(np.max(np.abs(difference), initial=0.0)))
         shares.append(_relative_rms(difference, wanted))
+    varying = [
+        share
+        for share, (_, wanted) in zip(shares, real, strict=True)
+        if distinct_count < 2 or not _is_constant(wanted)
+    ]
     return Agreement(
         reference=reference,
         sample_count=len(pairs[0][0]),
@@ -55,12 +69,18 @@ def agreement(outputs: Outputs, specs: Sequence[TensorSpec], reference: str) -> 
         fraction_equal=equal_count / size if size else 1.0,
         top1_equal_ratio=_top1_equal(*real[0]),
         relative_rms=_finite_or_none(max(shares)),
-        relative_rms_best=_finite_or_none(min(shares)),
+        relative_rms_best=_finite_or_none(min(varying or shares)),
+        is_constant=not varying,
+        distinct_count=distinct_count,
     )
 
 
 def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _is_constant(values: Values) -> bool:
+    return values.size > 0 and bool((values == values.flat[0]).all())
 
 
 def _relative_rms(difference: Values, reference: Values) -> float:

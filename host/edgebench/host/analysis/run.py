@@ -204,6 +204,7 @@ def _conditions(
         marks=worker.sync,
         metered=record.metered,
         output_sha256=worker.output.sha256,
+        inputs_file=facts.inputs,
         inputs=worker.inputs,
         outputs=worker.outputs,
         power_source=None,

@@ -130,6 +130,7 @@ def run_all(
         run_request = RunRequest(
             model=model,
             spec=step.spec(request.spec),
+            inputs=request.inputs,
             dataset=accuracy.dataset if accuracy else None,
             reference=reference_accuracy(reference, runtime, runs),
             pair=step.pair,

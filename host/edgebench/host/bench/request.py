@@ -11,6 +11,7 @@ from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.runs import check_metrics
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
+from edgebench.host.bench.inputs import InputFile, open_inputs
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
@@ -72,6 +73,8 @@ class BenchRequest:
     ambient_c: float | None = None
     """Temperature of the air around the devices."""
     energy: EnergyRequest | None = None
+    inputs: InputFile | None = None
+    """Inputs that every model runs on; None: they are drawn by the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
 
@@ -109,6 +112,7 @@ def new_request(
     on: Sequence[str] = (LOCAL_NAME,),
     runtime: str | None = None,
     preset: str = DEFAULT_PRESET,
+    inputs: str | Path | None = None,
     accuracy: str | None = None,
     reference: str | Path | None = None,
     meter: str | None = None,
@@ -136,7 +140,14 @@ def new_request(
         asked = AccuracyRequest(dataset=dataset, references=find_references(opened, reference))
         opened = with_references_first(opened, asked.references)
         changes["dataset_sha256"] = dataset.sha256
+    own = None
+    if inputs is not None:
+        own = open_inputs(Path(inputs), changes.get("input_shapes") or {})
+        changes["inputs_sha256"] = own.sha256
+        if changes.get("sample_count") is None:
+            changes["sample_count"] = own.sample_count
     return BenchRequest(
+        inputs=own,
         models=tuple(opened),
         devices=devices,
         runtime=runtime,

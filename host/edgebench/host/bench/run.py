@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgebench.host.bench.collect import HostRecord, collect
 from edgebench.host.bench.dataset import Dataset
+from edgebench.host.bench.inputs import InputFile
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
@@ -54,6 +55,7 @@ class RunRequest:
 
     model: Model
     spec: RunSpec
+    inputs: InputFile | None = None
     dataset: Dataset | None = None
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
@@ -69,6 +71,7 @@ class RunRequest:
             reference=self.reference,
             pair=self.pair,
             ambient_c=self.ambient_c,
+            inputs=self.inputs.name if self.inputs else None,
             energy=self.meter.request if self.meter else None,
         )
 
@@ -80,10 +83,12 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
         Interrupted: the user pressed Ctrl-C; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
-    model, dataset = request.model, request.dataset
+    model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
     client.acquire()
     client.push_model(model.path, model.sha256, watcher.pushed)
+    if inputs:
+        client.push_model(inputs.path, inputs.sha256, watcher.pushed)
     if dataset:
         client.push_model(dataset.path, dataset.sha256, watcher.pushed)
     run_id = new_run_id()

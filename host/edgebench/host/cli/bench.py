@@ -15,6 +15,7 @@ from edgebench.host.cli.options import (
     capacity,
     celsius,
     hertz,
+    input_shape,
     latency,
     new_parser,
     numbers,
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("runtime and process").add_argument)
+    _add_inputs(made.add_argument_group("inputs").add_argument)
     _add_length(made.add_argument_group("length of the run").add_argument)
     _add_scenario(made.add_argument_group("scenario").add_argument)
     _add_checks(made.add_argument_group("outputs, operators and temperature").add_argument)
@@ -66,6 +68,14 @@ def _add_runtime(add: Add) -> None:
     add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
     limit = "limit on the memory of the model's process"
     add("--memory-limit", type=size_bytes, metavar="2GiB", help=limit)
+
+
+def _add_inputs(add: Add) -> None:
+    shape = "shape of an input whose model leaves dimensions open (default: 1 each); repeatable"
+    add("--shape", type=input_shape, action="append", metavar="NAME=1x128", help=shape)
+    inputs = "run on these inputs: a .npz file, arrays by input name, first axis: samples"
+    add("--inputs", metavar="FILE", help=inputs)
+    add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 
 def _add_length(add: Add) -> None:
@@ -89,7 +99,6 @@ def _add_scenario(add: Add) -> None:
     add("--target-latency", type=latency, metavar="50ms", help=target)
     engine = "who issues the queries: native (default), or loadgen, MLPerf's own"
     add("--engine", metavar="E", help=engine)
-    add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 
 def _add_checks(add: Add) -> None:
@@ -197,6 +206,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         on=options.on or ["local"],
         runtime=options.runtime,
         preset=_preset(options),
+        inputs=options.inputs,
         accuracy=options.accuracy,
         reference=options.reference,
         meter=options.meter,
@@ -279,6 +289,9 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
     from edgebench.protocol.errors import UsageError
     from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES, Limits, SpecChanges
 
+    shapes = dict(options.shape or ())
+    if len(shapes) < len(options.shape or ()):
+        raise UsageError("--shape gives an input two shapes")
     limits = Limits(memory_bytes=options.memory_limit)
     if options.timeout is not None:
         limits = replace(limits, load_timeout_s=options.timeout)
@@ -301,6 +314,7 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         threads=options.threads,
         delegate=options.delegate,
         seed=options.seed,
+        input_shapes=shapes,
         limits=limits,
     )
     if options.sustained is not None:

@@ -194,6 +194,18 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
+def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The shape of an input by its name: input=1x128.
+
+    >>> input_shape("ids=1x128"), input_shape("serving_default_x:0=1X3x224x224")
+    (('ids', (1, 128)), ('serving_default_x:0', (1, 3, 224, 224)))
+    """
+    match = re.fullmatch(r"(.+)=(\d{1,12}(?:[xX]\d{1,12})*)", text.strip(), re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not the shape of an input: {text!r}; write input=1x128")
+    return match[1], tuple(map(int, match[2].lower().split("x")))
+
+
 def percent(text: str) -> float:
     """A percentage, as a ratio.
 

@@ -45,5 +45,7 @@ class HostFacts:
     pair: Pair | None = None
     ambient_c: float | None = None
     """Temperature of the air, stated by the operator."""
+    inputs: str | None = None
+    """Name of the file with the inputs; None: they were drawn."""
     energy: EnergyRequest | None = None
     """Request for a meter; None where no energy was wanted."""

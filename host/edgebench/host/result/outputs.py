@@ -23,7 +23,13 @@ class Agreement:
     """RMS of the difference over the standard deviation of the reference, worst output; over the
     RMS of the reference where that is constant. None where a difference is not finite."""
     relative_rms_best: float | None = None
-    """Relative RMS of the output that agrees best."""
+    """Relative RMS of the output that agrees best; those that are constant count only where all
+    are."""
+    is_constant: bool = False
+    """Whether every output of the reference is the same number everywhere and for all samples,
+    though the samples differ: any kernels agree on that."""
+    distinct_count: int = 0
+    """Different inputs among the samples; 0 where the agent did not count them."""
 
 
 @dataclass(frozen=True, slots=True)

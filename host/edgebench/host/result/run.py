@@ -152,6 +152,8 @@ class Conditions:
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str
+    inputs_file: str | None = None
+    """Name of the file with the inputs that the model ran on; None: they were drawn."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     power_source: str | None

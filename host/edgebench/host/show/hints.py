@@ -16,6 +16,15 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
+    (
+        e.InputsRefused,
+        "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
+    ),
+    (
+        e.InferenceFailed,
+        "give it inputs that it can take: edgebench bench MODEL --shape NAME=1x128, or --inputs "
+        "FILE.npz; or try other runtimes: --runtime all",
+    ),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),

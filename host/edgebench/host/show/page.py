@@ -9,7 +9,7 @@ from rich.text import Text
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import Metrics, ProfileResult, Run
+from edgebench.host.result.run import Conditions, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
@@ -29,6 +29,9 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.protocol.spec import RunSpec
+
+SHOWN_INPUTS = 4
+"""Inputs of a model that are listed."""
 
 
 def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
@@ -53,17 +56,23 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
 
 
 def operators_table(profile: ProfileResult) -> Table:
-    """Operators of a profile in the order of execution, each with its share of the time."""
-    total_ns = sum(operator.total_ns for operator in profile.operators) or 1
-    table = plain_table("#", "operator", "place", "mean time", "share", "name")
-    for operator in profile.operators:
+    """Operators of a profile in the order of execution, each with its share of the time.
+
+    Times are medians, and shares are of the medians' sum: means include what preempted the model.
+    """
+    operators = profile.operators
+    has_medians = all(one.p50_ns is not None for one in operators)
+    typical = "median time" if has_medians else "mean time"
+    table = plain_table("#", "operator", "place", typical, "share", "name")
+    total_ns = sum(one.typical_ns * one.count for one in operators) or 1
+    for one in operators:
         table.add_row(
-            str(operator.index),
-            text(operator.operator),
-            text(operator.place),
-            format_ns(operator.total_ns / max(1, operator.count)),
-            f"{operator.total_ns / total_ns:.1%}",
-            text(operator.name),
+            str(one.index),
+            text(one.operator),
+            text(one.place),
+            format_ns(one.typical_ns) if one.typical_ns else "< 1 µs",
+            f"{one.typical_ns * one.count / total_ns:.1%}",
+            text(one.name),
         )
     return table
 
@@ -94,6 +103,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("runtime", f"{runtime.name} {runtime.version}, delegates used: {delegates}"),
         ("kind", _kind(run)),
         ("scenario", _scenario(run.spec)),
+        ("inputs", _inputs(run.conditions)),
         ("process", f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"),
     ]
     if not run.verdict.is_refused:
@@ -117,6 +127,16 @@ def _kind(run: Run) -> str:
         return "measurement"
     p50 = format_ns(profile.unprofiled_p50_ns)
     return f"profile over {profile.run_count} inferences; without the profiler p50 is {p50}"
+
+
+def _inputs(conditions: Conditions) -> str:
+    """Where the inputs come from, and the shapes of the first ones."""
+    source = conditions.inputs_file or "drawn from the seed"
+    specs = conditions.inputs
+    shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
+    if len(specs) > SHOWN_INPUTS:
+        shown.append(f"{len(specs) - SHOWN_INPUTS} more")
+    return f"{conditions.sample_count} samples, {source}: {', '.join(shown) or 'none'}"
 
 
 def _scenario(spec: RunSpec) -> str:

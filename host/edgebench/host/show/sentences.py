@@ -25,6 +25,8 @@ SATURATION = (
 _AGREEMENT = {
     "": _AGREES,
     "saturated": f"{_AGREES}; {SATURATION}",
+    "constant": "the outputs of {reference} are one constant for all samples, which says nothing "
+    "about the kernels",
     "unbounded": "differs from {reference} without bound: one is not a number, or 0",
     "not_asked": "not compared: switched off",
     "not_compared": "not compared: {why}",

@@ -74,6 +74,72 @@ def test_precision_follows_from_operators_and_weights(
     assert facts.operators == set(operators)
 
 
+def gemm(weight: int, *before: bytes, name: str = "w", raw: bytes = b"ww") -> bytes:
+    """A file with an operator whose weights are a constant, or are made of one."""
+    nodes = (*before, ob.node("Gemm", inputs=f"x {name} bias", outputs="y"))
+    constants = (ob.initializer(weight, raw=raw), ob.initializer(ob.UINT8, name="u"))
+    return ob.model(ob.graph(nodes=nodes, initializers=constants))
+
+
+DEQUANTIZED = ob.node("DequantizeLinear", inputs="w s z", outputs="wf")
+BOTH = (DEQUANTIZED, ob.node("DequantizeLinear", inputs="xq s u", outputs="x"))
+TO_FLOAT = ob.block(5, ob.block(1, "to") + ob.number(3, ob.FLOAT))
+HALVES = ob.node("Cast", inputs="w", outputs="wf", attributes=TO_FLOAT)
+TURNED = ob.node("Transpose", inputs="wf", outputs="wt")
+
+
+@pytest.mark.parametrize(
+    ("data", "precision"),
+    [
+        (gemm(ob.FLOAT), "fp32"),
+        (gemm(ob.FLOAT16), "fp16"),
+        (gemm(ob.FLOAT16, HALVES, name="wf"), "fp16-weights"),
+        (gemm(ob.FLOAT16, HALVES, TURNED, name="wt"), "fp16-weights"),
+        (gemm(ob.INT8, DEQUANTIZED, name="wf"), "int8-weights"),
+        (gemm(ob.INT8, *BOTH, name="wf"), "int8"),
+        (gemm(ob.UINT8, *BOTH, TURNED, name="wt"), "uint8"),
+    ],
+)
+def test_precision_is_that_of_activation_and_weight(
+    tmp_path: Path, data: bytes, precision: str
+) -> None:
+    """Weights that are small in the file only are taken for small arithmetic."""
+    assert inspect(tmp_path, data).precision == precision
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "precision"),
+    [
+        ("QLinearMatMul", "x s u w s z s u", "int8"),
+        ("MatMulInteger", "x w", "int8-dynamic"),
+        ("DynamicQuantizeMatMul", "x w s z", "int8-dynamic"),
+        ("DynamicQuantizeLSTM", "x w w", "int8-dynamic"),
+        ("MatMul", "w x", "int8"),
+    ],
+)
+def test_weights_are_where_the_operator_has_them(
+    tmp_path: Path, operator: str, inputs: str, precision: str
+) -> None:
+    """An operator of onnxruntime itself counts for nothing."""
+    nodes = ob.node(operator, inputs=inputs), ob.node("Conv", inputs="x f")
+    constants = (
+        ob.initializer(ob.INT8, raw=bytes(9)),
+        ob.initializer(ob.FLOAT, name="f", raw=bytes(8)),
+    )
+    body = ob.graph(nodes=nodes, initializers=constants)
+    assert inspect(tmp_path, ob.model(body)).precision == precision
+
+
+def test_weights_may_be_attributes_or_belong_to_an_outer_graph(tmp_path: Path) -> None:
+    """Models with branches, and those of older exporters, count as models without weights."""
+    value = ob.block(5, ob.block(1, "value") + ob.block(5, ob.initializer(ob.FLOAT16)))
+    constant = ob.node("Constant", outputs="w", attributes=value)
+    inner = ob.graph(nodes=(ob.node("MatMul", inputs="x w"),))
+    branch = ob.node("If", inputs="c", attributes=ob.subgraph_attribute(inner))
+    facts = inspect(tmp_path, ob.model(ob.graph(nodes=(constant, branch))))
+    assert facts.weight_counts == {"fp16": 1}
+
+
 WIDE, NARROW = bytes([1, 127]), bytes([64, 192])
 """Weights of int8: 1 and 127, 64 and -64."""
 
@@ -226,14 +292,23 @@ def test_any_protobuf_is_facts_or_a_refusal(
         assert isinstance(inspect(folder, ob.model(message)), OnnxFacts)
 
 
-def test_real_models_are_not_refused() -> None:
-    """A guard against hostile files keeps real ones out."""
-    models = sorted(need_shared("models/suite").rglob("*.onnx"))
-    assert len(models) >= 6
-    found = {path.name: inspect_onnx(str(path)).precision for path in models}
-    assert found["mobilenet_v1_0.25_224_qdq_int8.onnx"] in ("int8", "uint8")
-    assert found["mobilenet_v1_0.25_224_float.onnx"] == "fp32"
-    assert None not in found.values()
+SUITE = {
+    "digits_cnn_float32": "fp32",
+    "digits_cnn_qdq_int8": "int8",
+    "mnist-7": "fp32",
+    "mobilenet_v1_0.25_224_float": "fp32",
+    "mobilenet_v1_0.25_224_qdq_int8": "int8",
+    "dtln_1_float": "fp32",
+    "RFB-320": "fp32",
+}
+
+
+def test_real_models_have_the_precision_of_their_operators() -> None:
+    """A guard against hostile files keeps real ones out, or the parser knows only our own."""
+    models = {path.stem: path for path in need_shared("models/suite").rglob("*.onnx")}
+    found = {name: inspect_onnx(str(path)) for name, path in models.items()}
+    assert {name: facts.precision for name, facts in found.items()} == SUITE
+    assert all(facts.weight_counts for facts in found.values())
 
 
 def test_real_models_tell_what_they_multiply() -> None:

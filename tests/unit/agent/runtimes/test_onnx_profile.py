@@ -42,10 +42,20 @@ def test_times_of_the_last_runs_are_added_up(tmp_path: Path) -> None:
     entries += [event("Conv", 7, 3000, 12), event("Relu", 3, 3013, 2), RUN_IS_OVER]
     path = written(tmp_path, *entries)
     assert read_profile(path, 2) == (
-        OperatorTime(0, "Conv", "conv7", "cpu", 2, 22_000),
-        OperatorTime(1, "Relu", "relu3", "cpu", 2, 3_000),
+        OperatorTime(0, "Conv", "conv7", "cpu", 2, 22_000, 10_000),
+        OperatorTime(1, "Relu", "relu3", "cpu", 2, 3_000, 1_000),
     )
     assert not Path(path).exists()
+
+
+def test_run_that_was_preempted_does_not_change_the_median(tmp_path: Path) -> None:
+    """One operator of a model of 11 µs is said to take a hundred."""
+    times_us = [11] * 9 + [10_000]
+    runs = [
+        (event("Conv", 7, 20_000 * n, time_us), RUN_IS_OVER) for n, time_us in enumerate(times_us)
+    ]
+    (found,) = read_profile(written(tmp_path, *(entry for run in runs for entry in run)), 10)
+    assert (found.p50_ns, found.total_ns, found.count) == (11_000, 10_099_000, 10)
 
 
 def test_operators_inside_a_loop_count_in_the_loop(tmp_path: Path) -> None:

@@ -130,7 +130,15 @@ def subject(
     path = str(dataset) if dataset else None
     first: list[Tensor] = [np.zeros((1, 3), np.float32)]
     return Subject(
-        RunSpec("fake", **spec), FakeRuntime(load), "model", path, model, SAMPLES, first, 1_000
+        RunSpec("fake", **spec),
+        FakeRuntime(load),
+        "model",
+        path,
+        model,
+        LoadOptions(threads=2, delegate="x", shapes={"in": (1, 3)}),
+        SAMPLES,
+        first,
+        1_000,
     )
 
 
@@ -194,6 +202,14 @@ def test_reference_that_fails_costs_only_the_comparison(
     assert found.reference_error.startswith(said)
     assert "\n" not in found.reference_error
     assert arrays(tmp_path) == {}
+
+
+def test_different_samples_are_counted(tmp_path: Path) -> None:
+    """An output that cannot change is called constant, or a dead model passes."""
+    checked = subject(FakeModel())
+    assert run_checks(checked, tmp_path)[1].distinct_count == CHECKED_SAMPLES
+    alike = replace(subject(FakeModel()), samples=[SAMPLES[1]] * 3)
+    assert run_checks(alike, tmp_path)[1].distinct_count == 1
 
 
 def refuse_third(sample: Tensor, number: int) -> list[Tensor]:
@@ -415,6 +431,7 @@ def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case)
         case.path,
         path,
         model,
+        LoadOptions(threads=1),
         samples,
         [np.zeros(1)],
         100_000,

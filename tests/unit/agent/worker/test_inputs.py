@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from edgebench.agent.worker.inputs import (
     are_finite,
     arrange,
     make_inputs,
     make_samples,
+    read_inputs,
     refuse_misfit,
 )
-from edgebench.protocol.errors import MeasurementError, ModelRefused
+from edgebench.protocol.errors import InputsRefused, MeasurementError, ModelRefused
 from edgebench.protocol.record import TensorSpec
 
 MEMORY_BYTES = 2**20
@@ -50,7 +52,25 @@ def test_values_stay_in_the_range_that_models_expect() -> None:
     floats, bytes_, indices = make_inputs(specs, seed=0, memory_bytes=MEMORY_BYTES)
     assert 0 <= floats.min() < 0.01 < 0.99 < floats.max() < 1
     assert (bytes_.min(), bytes_.max()) == (-128, 127)
-    assert not indices.any()
+    assert set(indices.tolist()) == {0, 1}
+
+
+def test_integers_are_safe_for_what_their_input_is() -> None:
+    """A token is beyond a vocabulary, everything is masked, or a sequence has no length."""
+    specs = [
+        TensorSpec("input_ids", (1, 64), "int64"),
+        TensorSpec("attention_mask", (1, 64), "int64"),
+        TensorSpec("length", (1,), "int32"),
+        TensorSpec("rate", (), "int64"),
+        TensorSpec("audio", (1, 1000), "int16", 0.01, 0),
+        TensorSpec("flags", (1, 4), "bool"),
+    ]
+    tokens, mask, length, rate, audio, flags = make_inputs(specs, seed=0, memory_bytes=MEMORY_BYTES)
+    assert set(tokens.ravel().tolist()) == {0, 1}
+    assert mask.all()
+    assert (length.tolist(), rate.tolist()) == ([1], 1)
+    assert audio.min() < -30_000 < 30_000 < audio.max()
+    assert not flags.any()
 
 
 @pytest.mark.parametrize("dtype", ["object", "str", "bytes_"])
@@ -147,6 +167,82 @@ def test_of_large_inputs_there_are_fewer(mebibytes: int, expected: int) -> None:
     specs = [TensorSpec("in", (mebibytes, 2**20), "uint8")]
     made = make_samples(specs, count=16, seed=0, memory_bytes=2**30)
     assert len(made) == expected
+
+
+X, N = TensorSpec("x", (1, 4), "float32"), TensorSpec("n", (), "int64")
+
+
+def given_samples(
+    specs: list[TensorSpec], count: int = 16, **given: NDArray[Any]
+) -> list[list[NDArray[Any]]]:
+    """Samples of what was given, and of what is drawn."""
+    return make_samples(specs, given, count=count, seed=0, memory_bytes=MEMORY_BYTES)
+
+
+def test_given_inputs_are_the_samples_in_their_order() -> None:
+    """The user's inputs are measured in part, twice, or not at all."""
+    values = np.arange(12, dtype=np.float32).reshape(3, 1, 4)
+    made = given_samples([X], x=values)
+    assert [sample[0].tolist() for sample in made] == values.tolist()
+    assert len(given_samples([X], count=2, x=values)) == 2
+
+
+def test_inputs_that_were_not_given_are_drawn() -> None:
+    """A user has to make up all inputs of a model to give it one sampling rate."""
+    made = given_samples([X, N], n=np.array([16_000, 8_000]))
+    assert [sample[1].tolist() for sample in made] == [16_000, 8_000]
+    drawn = make_samples([X, N], count=2, seed=0, memory_bytes=MEMORY_BYTES)
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(made, drawn, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "expected"),
+    [
+        (X, np.ones((1, 4)), [[1.0] * 4]),
+        (X, np.ones((1, 1, 4), np.uint8), [[1.0] * 4]),
+        (TensorSpec("x", (1, 2), "int8", 0.5, 10), np.array([[3, -3]], np.int8), [[3, -3]]),
+        (TensorSpec("x", (1, 2), "int8", 0.5, 10), np.array([[1.0, -1.0]]), [[12, 8]]),
+        (TensorSpec("x", (1, 2), "int64"), np.array([[7, 9]], np.int32), [[7, 9]]),
+        (TensorSpec("x", (1, 2), "object"), np.array([["a", "bc"]]), [["a", "bc"]]),
+        (TensorSpec("x", (1, 3, 1, 2), "float32"), np.ones((1, 1, 2, 3)), [[[[1, 1]]] * 3]),
+    ],
+)
+def test_given_values_become_those_of_the_input(
+    spec: TensorSpec, values: NDArray[Any], expected: object
+) -> None:
+    """Numbers of a quantised input are quantised again, or real ones are cut to integers."""
+    ((sample,),) = given_samples([spec], x=values)
+    assert sample.tolist() == expected
+    assert sample.dtype == np.dtype(spec.dtype)
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        (X, np.ones((1, 5))),
+        (X, np.array([["a", "b", "c", "d"]])),
+        (TensorSpec("x", (1, 2), "int64"), np.array([[0.5, 1.0]])),
+    ],
+)
+def test_given_values_that_do_not_fit_are_refused_with_both_forms(
+    spec: TensorSpec, values: NDArray[Any]
+) -> None:
+    """Inputs of another model are cut to size."""
+    form = rf"'x' is {spec.dtype} \{list(spec.shape)}, not {values.dtype} \{list(values.shape[1:])}"
+    with pytest.raises(InputsRefused, match=form):
+        given_samples([spec], x=values)
+
+
+def test_file_of_inputs_is_read_by_names_and_runs_nothing(tmp_path: Path) -> None:
+    """An array of pickled objects runs on the device."""
+    good, bad, plain = tmp_path / "good.npz", tmp_path / "bad.npz", tmp_path / "plain.npz"
+    np.savez(good, **{"serving_default_x:0": np.ones((2, 3))})  # pyright: ignore[reportArgumentType]
+    assert read_inputs(str(good))["serving_default_x:0"].shape == (2, 3)
+    np.savez(bad, x=np.array([{}], object))
+    np.savez(plain, x=np.array(1.0))
+    for path in (bad, plain, tmp_path / "none.npz"):
+        with pytest.raises(InputsRefused, match=r"^inputs "):
+            read_inputs(str(path))
 
 
 def test_samples_of_a_model_without_inputs_are_empty() -> None:

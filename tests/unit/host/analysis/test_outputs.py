@@ -52,6 +52,45 @@ def test_equal_answers_agree_completely() -> None:
     assert compare(values, values.copy()) == Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
+def compare_two(first: Any, second: Any, distinct_count: int) -> Agreement:
+    """The agreement of two outputs that are equal to the reference's, but for a little."""
+    answers: dict[str, NDArray[Any]] = {}
+    for number, values in enumerate((first, second)):
+        answers[f"reference.{number}"] = np.asarray(values, np.float64)
+        answers[f"used.{number}"] = answers[f"reference.{number}"] + (0.0, 0.1)[number]
+    found = agreement(answers, [FLOAT, FLOAT], "kernels", distinct_count=distinct_count)
+    assert found is not None
+    return found
+
+
+SAME, ROWS, VARYING = np.ones((3, 2)), [[0.0, 1.0]] * 3, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distinct_count", "is_constant"),
+    [
+        (SAME, SAME, 3, True),
+        (SAME, SAME, 1, False),
+        (SAME, SAME, 0, False),
+        (SAME, VARYING, 3, False),
+        (ROWS, ROWS, 3, False),
+        (np.full((3, 2), np.nan), SAME, 3, False),
+        (np.zeros((3, 0)), SAME, 3, False),
+    ],
+)
+def test_outputs_are_constant_where_different_samples_change_nothing(
+    first: Any, second: Any, distinct_count: int, is_constant: bool
+) -> None:
+    """A model that is dead from the first operator on agrees with everything."""
+    assert compare_two(first, second, distinct_count).is_constant == is_constant
+
+
+def test_constant_output_is_not_the_one_that_agrees_best() -> None:
+    """A detector that counts no box agrees, whatever its boxes are."""
+    best = [compare_two(SAME, VARYING, count).relative_rms_best for count in (3, 1)]
+    assert best == [pytest.approx(0.1 / np.std(VARYING)), 0.0]
+
+
 def test_one_step_of_an_integer_is_one_scale() -> None:
     """The difference of quantised answers is told in their own numbers, 4 times too large."""
     reference = np.arange(-20, 20, dtype=np.int8).reshape(4, 1, 10)

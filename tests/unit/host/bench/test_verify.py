@@ -197,7 +197,8 @@ def test_every_damaged_file_is_noticed(store: Store, directory: Path, damage: st
     missed = []
     for path in every_file(directory):
         data = path.read_bytes()
-        middle = len(data) // 2
+        # A key whose value is null may be missing: of the summary, a number is damaged.
+        middle = data.index(b'"p50": ') + 8 if path.name == RUN_FILE else len(data) // 2
         flipped = data[:middle] + bytes([data[middle] ^ 0x20]) + data[middle + 1 :]
         damaged = {"empty": b"", "cut": data[:-1], "longer": data + b"\n", "flipped": flipped}
         path.write_bytes(damaged[damage])
@@ -413,7 +414,7 @@ def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
     path, untouched = directory / "raw" / "host.json", (directory / RUN_FILE).read_text()
     facts = json.loads(path.read_text())
     places = [place for place, _ in leaves(facts)]
-    assert len(places) == 8
+    assert len(places) == 9
     for place in places:
         path.write_text(json.dumps(with_change(facts, place)))
         with_new_digests(directory)

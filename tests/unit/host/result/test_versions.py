@@ -78,6 +78,12 @@ def lost(before: object, after: object, path: str = "metrics") -> list[str]:
             for key, value in before.items()
             for place in lost(value, after.get(key), f"{path}.{key}")
         ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [
+            place
+            for number, pair in enumerate(zip(before, after, strict=True))
+            for place in lost(*pair, f"{path}.{number}")
+        ]
     return [] if before == after else [path]
 
 

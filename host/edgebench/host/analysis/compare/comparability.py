@@ -13,6 +13,7 @@ from enum import Enum
 
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import NotComparable, UsageError
+from edgebench.protocol.spec import shape_text
 
 KEYS: dict[str, Callable[[Run], object]] = {
     "device": lambda run: run.device.id,
@@ -35,6 +36,10 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "samples_per_query": lambda run: run.spec.samples_per_query,
     "target_qps": lambda run: run.spec.target_qps,
     "sample_count": lambda run: run.spec.sample_count,
+    "input_shapes": lambda run: {
+        name: shape_text(shape) for name, shape in run.spec.input_shapes.items()
+    },
+    "inputs": lambda run: run.spec.inputs_sha256,
     "duration": lambda run: run.spec.duration_s,
     "cpus": lambda run: run.conditions.scheduling.cpus,
     "policy": lambda run: run.conditions.scheduling.policy,
@@ -105,7 +110,7 @@ def check_comparable(
 
 def _text(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {value[name]}" for name in sorted(value))
+        return ", ".join(f"{name} {value[name]}" for name in sorted(value)) or "none"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, Enum):

@@ -46,6 +46,8 @@ OTHERS: dict[str, tuple[str, object]] = {
     "samples_per_query": ("spec.samples_per_query", 7),
     "target_qps": ("spec.target_qps", 7.0),
     "sample_count": ("spec.sample_count", 7),
+    "input_shapes": ("spec.input_shapes", {"ids": (1, 128)}),
+    "inputs": ("spec.inputs_sha256", "ff" * 32),
     "duration": ("spec.duration_s", 7.0),
     "cpus": ("conditions.scheduling.cpus", (7,)),
     "policy": ("conditions.scheduling.policy", "something else"),
@@ -60,7 +62,7 @@ OTHERS: dict[str, tuple[str, object]] = {
 def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
     """A key is `none` in every run, and two devices are compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
-    assert absent == {"virtualization", "delegate", "target_qps"}
+    assert absent == {"virtualization", "delegate", "target_qps", "input_shapes", "inputs"}
     assert OTHERS.keys() == KEYS.keys()
 
 

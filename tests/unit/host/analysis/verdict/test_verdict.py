@@ -46,6 +46,7 @@ from edgebench.protocol.record import (
     OperatorTime,
     Outcome,
     OutputFacts,
+    QuantizedOperands,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -226,11 +227,18 @@ def steady(what: SteadyClass | None) -> Change:
     return measured(steady=SteadyState(what, None, (), 1))
 
 
-def differs(best: float | None, worst: float | None) -> Change:
+def differs(best: float | None, worst: float | None, *, is_constant: bool = False) -> Change:
     """Answers whose best and worst outputs differ so much from those of the reference."""
     largest = None if worst is None else 1.0
-    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best)
+    found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
     return measured(agreement=found)
+
+
+def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
+    """The model multiplies floats, but for what is said of it."""
+    model = replace(evidence.worker.model, **({"precision": "fp32"} | facts))
+    runtime = replace(evidence.worker.runtime, delegates_requested=delegates)
+    return worker(model=model, runtime=runtime)(evidence)
 
 
 def served(*, is_met: bool | None) -> Change:
@@ -359,6 +367,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("accuracy", State.SUSPECT, accuracy(0.95)),
     ("agreement", State.INVALID, differs(0.31, 1.0)),
     ("agreement", State.INVALID, differs(None, None)),
+    ("agreement", State.INVALID, differs(0.0, 0.0, is_constant=True)),
+    ("agreement_of_all", State.SUSPECT, lambda e: of_floats(differs(0.0, 0.051)(e))),
     ("agreement_of_all", State.SUSPECT, differs(0.0, 0.31)),
     ("agreement_of_all", State.SUSPECT, differs(0.0, None)),
     ("delegation", State.INVALID, fell_back),
@@ -552,6 +562,28 @@ def test_verdict_names_what_nobody_watched(change: Change, unwatched: tuple[str,
     """A run whose clock nobody could read is as valid as one whose clock was steady."""
     found = judge(change(good()))
     assert (found.state, found.unwatched) == (State.VALID, unwatched)
+
+
+@pytest.mark.parametrize(
+    ("facts", "delegates", "limit"),
+    [
+        ({}, (), 0.05),
+        ({}, ("xnnpack",), 0.05),
+        ({}, ("CPUExecutionProvider",), 0.05),
+        ({"precision": "fp16-weights"}, (), 0.05),
+        ({}, ("/opt/libgpu.so",), 0.3),
+        ({"quantized": (QuantizedOperands("float32", "int8", 8, is_qdq=False),)}, (), 0.3),
+        ({"precision": "int8-dynamic"}, (), 0.3),
+        ({"precision": None}, (), 0.3),
+    ],
+)
+def test_limit_of_agreement_is_that_of_the_arithmetic(
+    facts: dict[str, Any], delegates: tuple[str, ...], limit: float
+) -> None:
+    """A float kernel that computes a channel wrongly passes by what quantised ones may do."""
+    for share, outcome in ((limit, RuleOutcome.PASS), (limit * 1.01, RuleOutcome.FAIL)):
+        evidence = of_floats(differs(share, share)(good()), *delegates, **facts)
+        assert rule_of(judged(evidence), "agreement").outcome is outcome
 
 
 def test_documentation_lists_the_rules() -> None:

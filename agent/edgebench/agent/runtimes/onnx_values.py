@@ -1,0 +1,42 @@
+"""Outputs of an ONNX model that are no tensors: lists and dictionaries, as scikit-learn has them.
+
+The library makes Python objects of them, in the timed copy of the outputs, too. For the checks
+they become one tensor of one dimension with all their values in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
+
+TENSOR = "tensor("
+"""Beginning of the type of an output that is a tensor."""
+
+
+def as_tensor(value: Any) -> Tensor:
+    """The values of an output; those of a dictionary in the order of its keys.
+
+    Texts among the values make it an array of objects.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    parts = [np.ravel(leaf) for leaf in _leaves(value)]
+    if any(part.dtype.kind not in "biuf" for part in parts):
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _leaves(value[key])
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None:  # an optional value that is absent
+        yield value

@@ -1,0 +1,65 @@
+"""Sizes of the dimensions that a model leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TypeAlias
+
+from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.errors import InputsRefused
+
+Dimension: TypeAlias = "int | str"
+"""Size of a dimension, or the name of one that is open: those of one name have one size."""
+Shape: TypeAlias = tuple[int, ...]
+DEFAULT_SIZE = 1
+"""Size of an open dimension that nobody chose."""
+
+
+def resolve_shapes(
+    declared: Mapping[str, Sequence[Dimension]], wanted: Mapping[str, Shape]
+) -> dict[str, Shape]:
+    """Shape of every input.
+
+    Args:
+        declared: Dimensions of every input by its name.
+        wanted: Shapes that were chosen. One may leave out a leading 1; of an input without open
+            dimensions, only the number of values has to be right.
+
+    Raises:
+        InputsRefused: the model has no such input, or its input cannot have this shape.
+    """
+    if unknown := [name for name in wanted if name not in declared]:
+        names = ", ".join(map(repr, declared)) or "none"
+        raise InputsRefused(library_line(f"the model has no input {unknown[0]!r}; it has: {names}"))
+    sizes: dict[str, int] = {}
+    for name, shape in wanted.items():
+        _choose(sizes, name, declared[name], shape)
+    return {
+        name: tuple(
+            size if isinstance(size, int) else sizes.get(size, DEFAULT_SIZE) for size in dimensions
+        )
+        for name, dimensions in declared.items()
+    }
+
+
+def _choose(
+    sizes: dict[str, int], name: str, dimensions: Sequence[Dimension], shape: Shape
+) -> None:
+    """Note the sizes of the open dimensions that this shape gives."""
+    limit = ", ".join(str(sizes.get(str(one), one)) for one in dimensions)
+    if all(isinstance(size, int) for size in dimensions):
+        fits = prod(shape) == prod(size for size in dimensions if isinstance(size, int))
+    else:
+        full = (1, *shape) if len(shape) == len(dimensions) - 1 else shape
+        fits = len(full) == len(dimensions) and all(
+            size == (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size))
+            for wanted, size in zip(dimensions, full, strict=True)
+        )
+    if not fits:
+        raise InputsRefused(library_line(f"input {name!r} is [{limit}], not {list(shape)}"))
+
+
+def open_dimension(name: str, number: int) -> str:
+    """Name of an open dimension that has none in the file: it differs from all others."""
+    return f"{name}.{number}"

@@ -1,0 +1,252 @@
+"""Facts about a TensorFlow Lite file: what its operators multiply.
+
+Theory of operation. A .tflite file is one FlatBuffer. A table in it starts with the distance back
+to its vtable, which has the place of every field; a vector starts with its length:
+
+    model ─▶ operator codes
+          ─▶ buffers (bytes of the constants)
+          ─▶ graphs ─▶ tensors (shape, type, number of a buffer)
+                    ─▶ operators (number of a code, inputs, outputs: numbers of tensors)
+
+Looked at are the operators that multiply by weights, in all graphs. Between constants and such an
+operator there may be one that unpacks them or makes them floats.
+
+The file is read after the measurement, when the runtime has accepted it. A file that cannot be
+followed all the same tells nothing.
+
+Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types);
+https://flatbuffers.dev/internals/ (encoding).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+from edgebench.agent.runtimes.arithmetic import (
+    arithmetic_name,
+    bits_of,
+    element_name,
+    is_float,
+    precision_of,
+)
+from edgebench.protocol.record import QuantizedOperands
+
+_MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
+_CODE_OLD, _CODE = 0, 3
+"""Codes up to 127 are a byte in a field of their own, and in old files only there."""
+_GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
+_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER = 0, 1, 2
+_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
+_BUFFER_DATA = 0
+MAX_ITEMS = 1_000_000
+"""Items of all lists that are followed; a real model has some ten thousand."""
+MAX_CHECKED_BYTES = 256 * 2**20
+"""Largest weights whose range is looked at."""
+
+_TRANSPOSE_CONV, _CONV_3D_TRANSPOSE = 67, 133
+_MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE}
+"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, LSTM, RNN, SVDF, RNN and LSTM over sequences in one
+direction and in two, BATCH_MATMUL, CONV_3D, and the two below."""
+_ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
+"""Position of the activation among the inputs, where it is not the first one."""
+_UNPACKING = {6, 124}
+"""DEQUANTIZE and DENSIFY."""
+_TYPES = {
+    0: "float32",
+    1: "float16",
+    3: "uint8",
+    7: "int16",
+    9: "int8",
+    10: "float64",
+    17: "int4",
+}
+"""`TensorType` of activations and weights; the others are those of indices, flags and texts."""
+
+
+@dataclass(slots=True)
+class TfliteFacts:
+    """What the operators of a model multiply."""
+
+    weight_counts: Counter[str] = field(default_factory=Counter[str])
+    """Number of weights by the name of the arithmetic."""
+    tensor_counts: Counter[str] = field(default_factory=Counter[str])
+    """Number of tensors by type that operators read."""
+    operands: set[QuantizedOperands] = field(default_factory=set[QuantizedOperands])
+
+    @property
+    def quantized(self) -> tuple[QuantizedOperands, ...] | None:
+        """Types that quantised operators multiply, in a fixed order; None where none is found."""
+        return tuple(sorted(self.operands, key=repr)) or None
+
+    @property
+    def precision(self) -> str | None:
+        """Precision of most weights; in a model without weights, that of most tensors."""
+        return precision_of(self.weight_counts) or precision_of(
+            Counter({element_name(kind): n for kind, n in self.tensor_counts.items()})
+        )
+
+
+def inspect_tflite(path: str) -> TfliteFacts:
+    """Read a model file; no facts where it cannot be followed."""
+    try:
+        with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return _read_model(data)
+    except (OSError, ValueError, struct.error, IndexError, _NotFollowed):
+        return TfliteFacts()
+
+
+class _NotFollowed(Exception):
+    """The file is not what the schema says."""
+
+
+class _File:
+    """Bytes of a file, and how many items of lists may still be followed."""
+
+    def __init__(self, data: mmap) -> None:
+        self.data = data
+        self._items_left = MAX_ITEMS
+
+    def number(self, form: str, at: int) -> int:
+        """The integer at this place."""
+        if at < 0:
+            raise _NotFollowed  # struct would count from the end
+        value: int = struct.unpack_from(form, self.data, at)[0]
+        return value
+
+    def numbers(self, form: str, at: int, count: int) -> tuple[int, ...]:
+        """A list of integers at this place."""
+        self._items_left -= count
+        if self._items_left < 0:
+            raise _NotFollowed
+        return struct.unpack_from(f"<{count}{form}", self.data, at)
+
+
+class _Table:
+    """A table of a FlatBuffer; a field that is absent is 0 or empty."""
+
+    def __init__(self, file: _File, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._vtable = at - file.number("<i", at)
+
+    def number(self, field: int, form: str = "<i") -> int:
+        """An integer."""
+        at = self._field(field)
+        return self._file.number(form, at) if at else 0
+
+    def numbers(self, field: int) -> tuple[int, ...]:
+        """A vector of integers of four bytes."""
+        return self._file.numbers("i", *self.vector(field))
+
+    def tables(self, field: int) -> list[_Table]:
+        """A vector of tables."""
+        at, count = self.vector(field)
+        starts = self._file.numbers("I", at, count)
+        return [_Table(self._file, at + 4 * i + start) for i, start in enumerate(starts)]
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """Start and length of a vector."""
+        at = self._field(field)
+        if not at:
+            return 0, 0
+        start = at + self._file.number("<I", at)
+        return start + 4, self._file.number("<I", start)
+
+    def _field(self, field: int) -> int:
+        """Start of a field; 0 where it is absent."""
+        entry = 4 + 2 * field
+        if entry >= self._file.number("<H", self._vtable):
+            return 0
+        offset = self._file.number("<H", self._vtable + entry)
+        return self._at + offset if offset else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    type: str | None
+    shape: tuple[int, ...]
+    constant: tuple[int, int]
+    """Start and number of its bytes in the file; none of a tensor that is computed."""
+
+    @property
+    def size(self) -> int:
+        return prod(max(1, size) for size in self.shape)
+
+    @property
+    def is_weight(self) -> bool:
+        return self.constant[1] > 0 and len(self.shape) >= 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    code: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def _read_model(data: mmap) -> TfliteFacts:
+    file = _File(data)
+    model = _Table(file, file.number("<I", 0))
+    codes = [
+        max(one.number(_CODE_OLD, "<b"), one.number(_CODE)) for one in model.tables(_MODEL_CODES)
+    ]
+    buffers = [one.vector(_BUFFER_DATA) for one in model.tables(_MODEL_BUFFERS)]
+    facts = TfliteFacts()
+    for graph in model.tables(_MODEL_GRAPHS):
+        tensors = [
+            _Tensor(
+                _TYPES.get(one.number(_TENSOR_TYPE, "<b")),
+                one.numbers(_TENSOR_SHAPE),
+                buffers[one.number(_TENSOR_BUFFER)],
+            )
+            for one in graph.tables(_GRAPH_TENSORS)
+        ]
+        operators = [
+            _Operator(
+                codes[one.number(_OPERATOR_CODE)],
+                one.numbers(_OPERATOR_INPUTS),
+                one.numbers(_OPERATOR_OUTPUTS),
+            )
+            for one in graph.tables(_GRAPH_OPERATORS)
+        ]
+        _read_graph(data, facts, operators, tensors)
+    return facts
+
+
+def _read_graph(
+    data: mmap, facts: TfliteFacts, operators: Sequence[_Operator], tensors: Sequence[_Tensor]
+) -> None:
+    """Weights are constants of two dimensions or more; those of one are biases."""
+    sources: dict[int, _Tensor] = {}
+    """Constants by the tensor that was made of them."""
+    for operator in operators:
+        present = [index for index in operator.inputs if index >= 0]  # the others are left out
+        kinds = [tensors[index].type for index in present]
+        facts.tensor_counts.update(kind for kind in kinds if kind is not None)
+        if operator.code in _UNPACKING:
+            sources[operator.outputs[0]] = sources.get(present[0], tensors[present[0]])
+        if operator.code not in _MULTIPLYING:
+            continue
+        activation = tensors[operator.inputs[_ACTIVATION.get(operator.code, 0)]].type
+        for index, multiplied in zip(present, kinds, strict=True):
+            source = sources.get(index, tensors[index])
+            if source.is_weight and activation and source.type and multiplied:
+                _add_weights(data, facts, source, activation, source.type, multiplied)
+
+
+def _add_weights(
+    data: mmap, facts: TfliteFacts, source: _Tensor, activation: str, stored: str, multiplied: str
+) -> None:
+    name = arithmetic_name(activation=activation, stored=stored, multiplied=multiplied)
+    facts.weight_counts[name] += source.size
+    if not is_float(multiplied):
+        start, byte_count = source.constant
+        raw = data[start : start + byte_count] if byte_count <= MAX_CHECKED_BYTES else b""
+        bits = bits_of(stored, raw)
+        facts.operands.add(QuantizedOperands(activation, stored, bits, is_qdq=False))

@@ -1,0 +1,72 @@
+"""Inputs of the user's own: what `--inputs` takes.
+
+A .npz file with an array for each input by its name; the first axis counts the samples. Inputs
+that it does not have are drawn on the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.host.arrays import load_arrays
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.spec import shape_text
+from edgebench.protocol.text import printable
+
+_NEED = "inputs need one array for each input, whose first axis counts the samples"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of inputs on the host."""
+
+    name: str
+    path: Path
+    sha256: str
+    sample_count: int
+
+
+def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
+    """Look at a file of inputs.
+
+    Args:
+        path: The file.
+        shapes: Shapes that were chosen for inputs by name.
+
+    Raises:
+        UsageError: there is no such file, it does not hold inputs, or a shape contradicts it.
+    """
+    try:
+        content = path.read_bytes()
+        arrays = load_arrays(content, is_compression_allowed=True)
+    except OSError as exc:
+        raise UsageError(f"inputs not readable: {exc.strerror or exc}: {path}") from exc
+    except ValueError as exc:
+        raise UsageError(f"inputs are not a .npz file of numbers: {path}") from exc
+    if not arrays:
+        raise UsageError(f"{_NEED}, there is none: {path}")
+    for name, array in arrays.items():
+        if array.ndim < 1 or not array.size:
+            raise UsageError(f"{_NEED}, {name[:40]} has the shape {list(array.shape)}: {path}")
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise UsageError(f"inputs must be finite, {name[:40]} holds NaN or infinity: {path}")
+        chosen, sample = shapes.get(name), array.shape[1:]
+        if chosen is not None and _without_ones(chosen) != _without_ones(sample):
+            raise UsageError(
+                f"--shape {name}={shape_text(chosen)} contradicts the inputs: samples of {name} "
+                f"have the shape {list(sample)}: {path}"
+            )
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name[:40]} {count}" for name, count in counts.items())
+        raise UsageError(f"inputs need the same number of samples, have {listed}: {path}")
+    digest = hashlib.sha256(content).hexdigest()
+    return InputFile(printable(path.name), path, digest, next(iter(counts.values())))
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size != 1]

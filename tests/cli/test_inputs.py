@@ -1,0 +1,126 @@
+"""`edgebench bench` with shapes and inputs of the user's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import numpy as np
+import pytest
+from support import onnx_bytes, tflite_bytes
+from support.commands import QUICK, Measured
+from support.tools import need_runtime
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def bench(measured: Measured, folder: Path, *words: str) -> CompletedProcess[str]:
+    """Run `edgebench bench` with these words; its store is the folder."""
+    return measured.host.run("bench", *words, *QUICK, "--json", "--store", str(folder / "store"))
+
+
+def document_of(result: CompletedProcess[str]) -> dict[str, Any]:
+    """The only run."""
+    (document,) = json.loads(result.stdout)["runs"]
+    found: dict[str, Any] = document
+    return found
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> dict[str, str]:
+    """Models with open dimensions by the package of their runtime."""
+    made = {
+        "ai-edge-litert": ("open.tflite", tflite_bytes.addition(1, -1)),
+        "onnxruntime": ("bert.onnx", onnx_bytes.embedding()),
+    }
+    for name, content in made.values():
+        (tmp_path / name).write_bytes(content)
+    return {package: str(tmp_path / name) for package, (name, _) in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("ai-edge-litert", "x"), ("onnxruntime", "input_ids")]
+)
+def test_model_runs_in_the_shape_that_was_chosen(
+    measured: Measured, tmp_path: Path, models: dict[str, str], package: str, name: str
+) -> None:
+    """A model of tokens fails in its first inference, or is measured with one token."""
+    need_runtime(package)
+    result = bench(measured, tmp_path, models[package], "--shape", f"{name}=1x128")
+    assert result.returncode in (0, 3), result.stderr
+    document = document_of(result)
+    assert document["spec"]["input_shapes"] == {name: [1, 128]}
+    assert {tuple(one["shape"]) for one in document["conditions"]["inputs"]} == {(1, 128)}
+    assert document["conditions"]["inputs_file"] is None
+    assert document["metrics"]["agreement"]["sample_count"] == 8
+
+
+@pytest.mark.parametrize("package", ["ai-edge-litert", "onnxruntime"])
+def test_model_runs_on_the_inputs_that_were_given(
+    measured: Measured, tmp_path: Path, models: dict[str, str], package: str
+) -> None:
+    """The file is read for its shapes, and noise is measured."""
+    need_runtime(package)
+    path, name = tmp_path / "own.npz", "x" if package == "ai-edge-litert" else "input_ids"
+    digests = set[str]()
+    for value in (0, 1):
+        np.savez(path, **{name: np.full((3, 1, 40), value)})  # pyright: ignore[reportArgumentType]
+        result = bench(measured, tmp_path, models[package], "--inputs", str(path))
+        assert result.returncode in (0, 3), result.stderr
+        conditions = document_of(result)["conditions"]
+        assert (conditions["inputs_file"], conditions["sample_count"]) == ("own.npz", 3)
+        assert {tuple(one["shape"]) for one in conditions["inputs"]} == {(1, 40)}
+        digests.add(conditions["output_sha256"])
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        onnx_bytes.classifier(),
+        onnx_bytes.classifier(has_text_labels=True),
+        onnx_bytes.pair_of_tensors(),
+    ],
+    ids=["numbers", "texts", "list"],
+)
+def test_model_whose_outputs_are_lists_and_dictionaries_is_measured_and_checked(
+    measured: Measured, tmp_path: Path, content: bytes
+) -> None:
+    """Every export of scikit-learn fails after a minute of measuring."""
+    need_runtime("onnxruntime")
+    path = tmp_path / "listed.onnx"
+    path.write_bytes(content)
+    result = bench(measured, tmp_path, str(path))
+    assert result.returncode in (0, 3), result.stderr
+    document = document_of(result)
+    assert document["metrics"]["agreement"]["fraction_equal"] == 1.0
+    assert document["metrics"]["agreement"]["sample_count"] == 8
+    (listed,) = [one for one in document["conditions"]["outputs"] if "seq(" in one["dtype"]]
+    assert listed["shape"] == [-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--shape", "ids=1x128"), "the model has no input 'ids'; it has: 'input_ids', "),
+        (("--shape", "input_ids=1x2x3"), "input 'input_ids' is [batch, length], not [1, 2, 3]"),
+        (("--inputs", "{tokens}"), "onnx failed in the first inference: "),
+    ],
+)
+def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
+    measured: Measured, tmp_path: Path, models: dict[str, str], words: tuple[str, str], said: str
+) -> None:
+    """A user reads a traceback, or an error without the shape that the model takes."""
+    need_runtime("onnxruntime")
+    tokens = tmp_path / "tokens.npz"
+    np.savez(tokens, input_ids=np.full((1, 1, 4), 30_000))
+    option, value = words
+    path = models["onnxruntime"]
+    result = bench(measured, tmp_path, path, option, value.format(tokens=tokens))
+    assert result.returncode == 1
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert error.startswith(f"error: bert.onnx on onnx: {said}")
+    (hint,) = [line for line in result.stderr.splitlines() if line.startswith("hint: ")]
+    assert "edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz" in hint

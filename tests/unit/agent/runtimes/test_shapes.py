@@ -1,0 +1,51 @@
+"""Sizes of open dimensions: chosen, shared by their name, or refused with the limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgebench.agent.runtimes.shapes import Dimension, Shape, resolve_shapes
+from edgebench.protocol.errors import InputsRefused
+
+BERT: dict[str, list[Dimension]] = {name: ["batch", "length"] for name in ("ids", "mask")}
+IMAGE: dict[str, list[Dimension]] = {"image": [1, 8, 8, 3]}
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted", "expected"),
+    [
+        (BERT, {}, {"ids": (1, 1), "mask": (1, 1)}),
+        (BERT, {"ids": (2, 128)}, {"ids": (2, 128), "mask": (2, 128)}),
+        (BERT, {"mask": (128,)}, {"ids": (1, 128), "mask": (1, 128)}),
+        ({"x": ["x.0", 3, "x.2"]}, {"x": (2, 3, 4)}, {"x": (2, 3, 4)}),
+        ({"x": ["x.0"], "y": ["y.0"]}, {"x": (5,)}, {"x": (5,), "y": (1,)}),
+        (IMAGE, {}, {"image": (1, 8, 8, 3)}),
+        (IMAGE, {"image": (8, 8, 3)}, {"image": (1, 8, 8, 3)}),
+        (IMAGE, {"image": (3, 8, 8)}, {"image": (1, 8, 8, 3)}),
+        ({"rate": []}, {"rate": ()}, {"rate": ()}),
+    ],
+)
+def test_open_dimensions_take_the_sizes_that_were_chosen(
+    declared: dict[str, list[Dimension]], wanted: dict[str, Shape], expected: dict[str, Shape]
+) -> None:
+    """A model for 128 tokens is measured with one."""
+    assert resolve_shapes(declared, wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted", "said"),
+    [
+        (BERT, {"tokens": (1, 8)}, "no input 'tokens'; it has: 'ids', 'mask'"),
+        ({}, {"x": (1,)}, "no input 'x'; it has: none"),
+        (BERT, {"ids": (1, 2, 8)}, r"'ids' is \[batch, length\], not \[1, 2, 8\]"),
+        (BERT, {"ids": (1, 8), "mask": (1, 9)}, r"'mask' is \[1, 8\], not \[1, 9\]"),
+        (IMAGE, {"image": (1, 8, 8, 4)}, r"'image' is \[1, 8, 8, 3\], not \[1, 8, 8, 4\]"),
+        ({"x": ["x.0", 3]}, {"x": (2, 4)}, r"'x' is \[x.0, 3\], not \[2, 4\]"),
+    ],
+)
+def test_shape_that_an_input_cannot_have_is_refused_with_its_own(
+    declared: dict[str, list[Dimension]], wanted: dict[str, Shape], said: str
+) -> None:
+    """The library refuses it later, in words about its own insides, or runs something else."""
+    with pytest.raises(InputsRefused, match=said):
+        resolve_shapes(declared, wanted)
