@@ -132,13 +132,22 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "bound_elsewhere": "bound to {count} CPUs, {wanted_count} were requested",
     },
     "background_load": {
-        "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        "": "other processes took {value:.1%} of the CPUs under test, limit {limit:.0%}",
+        "of_all": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },
-    "cpu_pressure": _STALL,
+    "cpu_pressure": {
+        **_STALL,
+        "of_threads": "a thread of the worker waited for a CPU during {value:.1%} of the run, "
+        "limit {limit:.0%}",
+    },
     "cpu_share": {
         "": "the worker had {value:.1%} of a CPU during the run, at least {limit:.0%}",
+        "of_threads": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
+        "{value:.1%} of one each, at least {limit:.0%}",
+        "of_wanted": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
+        "{value:.1%} of what they could have used, at least {limit:.0%}",
         "waits_for_arrivals": "the worker waits for arrivals",
         "waits_for_accelerator": "the worker may wait for an accelerator",
         "too_short": f"{_TOO_SHORT} which share of a CPU the worker had",
