@@ -155,6 +155,7 @@ def _in_every_run_since() -> dict[str, int]:
         (7, "metrics.energy", "refused_by, phases.load.is_too_short"),
         (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
         (7, "conditions", "before.cpus, before.threads, after.cpus, after.threads"),
+        (7, "metrics.thermal", "moved_ratio, moved_latency_ratio"),
         (7, "metrics.latency_ns", "p99_9_ci95, effective_count.p99_9"),
         (7, "metrics.end_to_end_ns", "p99_9_ci95, effective_count.p99_9"),
         (7, "metrics.thermal.latency_ns_before", "p99_9_ci95, effective_count.p99_9"),

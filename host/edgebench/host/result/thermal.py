@@ -51,6 +51,10 @@ class ThermalResult:
     """Headline before the onset."""
     latency_ns_after: LatencySummary | None = None
     """Headline after the onset; only the steady part, where it became steady."""
+    moved_ratio: float | None = None
+    """Share of the windows on another type of core than most, or on two."""
+    moved_latency_ratio: float | None = None
+    """Latency there over that on the usual type; None where it never stayed for a window."""
     is_baseline_cool: bool | None = None
     """Whether the run began below where the device throttles; None: nobody knows."""
     baseline_freq_hz: float | None = None

@@ -168,6 +168,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "interference": {
         "": "{why}",
         "none": "no slowdown without a known cause",
+        "moved": "for {share:.0%} of the run the model was on another type of core, where an "
+        "inference took {times:.2g} times as long",
         "unknown": "unknown whether the latency rose, and why",
     },
     "start_temperature": {

@@ -17,12 +17,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from edgebench.host.analysis.thermal.telemetry import Floats, Nanoseconds, TelemetryTrace
+from edgebench.host.analysis.thermal.telemetry import (
+    Floats,
+    Nanoseconds,
+    Series,
+    TelemetryTrace,
+)
 from edgebench.protocol.thermal import Expectation
 
 _FIRMWARE = "vcgencmd:arm"
@@ -40,6 +46,10 @@ _CPUS_MAX = 1024
 """Number of CPUs, more than a sensor's mask of them, which is a double, can hold."""
 
 
+ByWindow = Callable[[Series, Nanoseconds], Floats]
+"""Reading of each window: `Series.medians` or, where a dip must not be outvoted, `Series.means`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frequency:
     """Frequency under the model, by window."""
@@ -55,21 +65,24 @@ class Frequency:
 
 
 def find_frequency(
-    telemetry: TelemetryTrace, expected: Expectation, edges_ns: Nanoseconds
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    edges_ns: Nanoseconds,
+    by_window: ByWindow = Series.medians,
 ) -> Frequency:
     """Frequency by the first source of the profile's order that was read."""
     policy = _policy_by_window(telemetry, edges_ns)
     freq_hz = None
     for source in expected.freq_truth:
         if source == _FIRMWARE and _FIRMWARE_SENSOR in telemetry.series:
-            freq_hz = telemetry.series[_FIRMWARE_SENSOR].medians(edges_ns)
+            freq_hz = by_window(telemetry.series[_FIRMWARE_SENSOR], edges_ns)
         elif source in _SENSORS and not (expected.is_freq_a_request and source in _REQUESTS):
-            freq_hz = _read_by_policy(telemetry, policy, _SENSORS[source], edges_ns)
+            freq_hz = _read_by_policy(telemetry, policy, _SENSORS[source], edges_ns, by_window)
         if freq_hz is not None:
             break
     return Frequency(
         freq_hz=freq_hz,
-        cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns),
+        cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns, by_window),
         policy=policy,
         cluster=_clusters(telemetry, policy),
     )
@@ -95,6 +108,13 @@ def most_common(values: Floats) -> float:
     return float(known[np.argmax(counts)]) if known.size else math.nan
 
 
+def cpu_mask(telemetry: TelemetryTrace, policy: int) -> int:
+    """CPUs of a policy, a bit for each; 0 where unknown."""
+    # A device sends these numbers: it may send any.
+    mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
+    return int(mask) if math.isfinite(mask) and mask > 0 else 0
+
+
 def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Floats:
     """Policy whose CPUs the worker ran on for most of each window."""
     count = len(edges_ns) - 1
@@ -105,11 +125,7 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
     cpus = telemetry.series.get("worker.cpu")
     if cpus is None or not policies:
         return np.full(count, np.nan)
-    masks: dict[int, int] = {}
-    for policy in policies:
-        # A device sends these numbers: it may send any.
-        mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
-        masks[policy] = int(mask) if math.isfinite(mask) and mask > 0 else 0
+    masks = {policy: cpu_mask(telemetry, policy) for policy in policies}
 
     def policy_of(cpu: float) -> float:
         if not 0 <= cpu < _CPUS_MAX:
@@ -135,7 +151,11 @@ def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
 
 
 def _read_by_policy(
-    telemetry: TelemetryTrace, policy_by_window: Floats, sensor: str, edges_ns: Nanoseconds
+    telemetry: TelemetryTrace,
+    policy_by_window: Floats,
+    sensor: str,
+    edges_ns: Nanoseconds,
+    by_window: ByWindow,
 ) -> Floats | None:
     """Sensor of whichever policy the model ran on; None where none of them has it."""
     values: Floats | None = None
@@ -146,6 +166,6 @@ def _read_by_policy(
         if values is None:
             values = np.full(len(edges_ns) - 1, np.nan)
         here = policy_by_window == policy
-        read = series.rates(edges_ns) if sensor == "cycles" else series.medians(edges_ns)
+        read = series.rates(edges_ns) if sensor == "cycles" else by_window(series, edges_ns)
         values[here] = read[here]
     return values

@@ -399,6 +399,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
+    ("interference", State.SUSPECT, heat(moved_ratio=0.37, moved_latency_ratio=2.5)),
+    ("interference", State.SUSPECT, heat(moved_ratio=0.06, moved_latency_ratio=0.4)),
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
     ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
@@ -536,6 +538,9 @@ PASSING: list[tuple[str, Change]] = [
     ("clock_drift", own_clock(0.9991)),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
+    ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
+    ("interference", heat(moved_ratio=0.37, moved_latency_ratio=0.96)),
+    ("interference", heat(moved_ratio=0.04)),
     ("background_load", busy(0.0999)),
     # What others do elsewhere is nothing to a worker that is bound.
     ("background_load", occupied(1.0, 1.0, 1.0, 1.0, own=0.95, bound=(2,))),
