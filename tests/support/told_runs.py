@@ -72,6 +72,8 @@ class Story:
     """Policy that the model runs on."""
     cooling: Mapping[str, ByTime] = field(default_factory=dict[str, ByTime])
     """State of each cooling device, by its type."""
+    devfreq: Mapping[str, ByTime] = field(default_factory=dict[str, ByTime])
+    """Clock of each accelerator over 1 GHz, by its name; the cap stays where it is."""
     invoke_s: float = 0.02
     noise: float = 0.01
     """Standard deviation of the logarithm of a latency."""
@@ -116,6 +118,9 @@ class Story:
                 series[f"cpufreq.policy{number}.freq_hz"] = nominal_hz * ratio
                 cap = np.where(is_here, self.cap(time_s), 1.0)
                 series[f"cpufreq.policy{number}.freq_hz_cap"] = nominal_hz * cap
+        for name, ratio_at in self.devfreq.items():
+            series[f"devfreq.{name}.freq_hz"] = 1e9 * ratio_at(time_s)
+            series[f"devfreq.{name}.freq_hz_cap"] = np.full(len(time_s), 1e9)
         for kind, state in self.cooling.items():
             series[f"cooling.{kind}.0.state"] = state(time_s)
         made = {name: Series(time_ns, values) for name, values in series.items()}

@@ -8,7 +8,7 @@ import resource
 import time
 from pathlib import Path
 
-from edgebench.agent.cpu_ticks import CpuTicks, read_every_cpus_ticks
+from edgebench.agent.cpu_ticks import CpuTicks, read_cpu_ticks
 from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import CpuTime, Moment, Scheduling, ThreadTime
 from edgebench.protocol.spec import Priority, RunSpec
@@ -29,7 +29,7 @@ _POLICIES = {
 def read_moment(root: Path = Path("/")) -> Moment:
     """Counters and clocks now; the clocks last, so that reading the rest is not measured."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    ticks_by_cpu = read_every_cpus_ticks(root)
+    ticks_by_cpu = read_cpu_ticks(root)
     ticks = ticks_by_cpu.get("all")
     swaps = re.findall(r"^pswp(?:in|out) (\d+)$", read_text(root / "proc/vmstat"), re.MULTILINE)
     folder = root / "sys/devices/system/cpu"

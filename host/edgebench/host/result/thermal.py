@@ -61,6 +61,8 @@ class ThermalResult:
     nominal_freq_hz: float | None = None
     """Frequency that the device should run at; below it from the start is a slow governor, no
     onset."""
+    freq_change_ratio: float | None = None
+    """Distance of the clock from that of the baseline, which 95 % of the windows keep within."""
     verdict: str = field(init=False)
     """State and cause as one word."""
 

@@ -123,6 +123,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "clock_drift": _CLOCK,
     "frequency": {
         "": "governor {governors}; frequency changed by {value:.1%}, limit {limit:.0%}",
+        "between": "governor {governors}; during the run, the clock differed by {value:.1%} from "
+        "that at the start, limit {limit:.0%}",
         "governor_changed": "governor changed from {before} to {governors}",
         "not_told": "the kernel reports neither governor nor frequency",
     },

@@ -4,11 +4,15 @@ The profile orders the sources by how far they can be believed:
 
     vcgencmd:arm         measured by the firmware of a Raspberry Pi
     cpuinfo_avg_freq     measured by the hardware, where the kernel has it
+    cpuinfo_cur_freq     as the driver reads it from the hardware; only where the agent is root
     time_in_state        mean over a window, however slowly it is sampled
     scaling_cur_freq     on many drivers only the frequency that was requested
 
 Where a profile says that the kernel's frequency is only a request (the firmware decides), the
 kernel's own bookkeeping, which is the last two, is not believed; its cap is, when it falls.
+
+Where most of a model runs on an accelerator, its clock is the model's: that of the CPU, which waits
+for it, falls when there is nothing to do.
 
 Source: device facts of the profiles; kernel documentation, admin-guide/pm/cpufreq.
 """
@@ -23,6 +27,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from edgebench.host.analysis.thermal.delegation import Delegation
 from edgebench.host.analysis.thermal.telemetry import (
     Floats,
     Nanoseconds,
@@ -35,6 +40,7 @@ _FIRMWARE = "vcgencmd:arm"
 _FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 _SENSORS = {
     "cpuinfo_avg_freq": "freq_hz_average",
+    "cpuinfo_cur_freq": "freq_hz_hardware",
     "time_in_state": "cycles",
     "scaling_cur_freq": "freq_hz",
 }
@@ -69,8 +75,11 @@ def find_frequency(
     expected: Expectation,
     edges_ns: Nanoseconds,
     by_window: ByWindow = Series.medians,
+    delegation: Delegation | None = None,
 ) -> Frequency:
-    """Frequency by the first source of the profile's order that was read."""
+    """Frequency by the first source of the profile's order that was read, or the accelerator's."""
+    if delegation is not None:
+        return _of_accelerator(telemetry, delegation, edges_ns, by_window)
     policy = _policy_by_window(telemetry, edges_ns)
     freq_hz = None
     for source in expected.freq_truth:
@@ -85,6 +94,20 @@ def find_frequency(
         cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns, by_window),
         policy=policy,
         cluster=_clusters(telemetry, policy),
+    )
+
+
+def _of_accelerator(
+    telemetry: TelemetryTrace, delegation: Delegation, edges_ns: Nanoseconds, by_window: ByWindow
+) -> Frequency:
+    name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
+    freq = telemetry.series.get(f"{name}.freq_hz")
+    cap = telemetry.series.get(f"{name}.freq_hz_cap")
+    return Frequency(
+        freq_hz=None if freq is None else by_window(freq, edges_ns),
+        cap_hz=None if cap is None else by_window(cap, edges_ns),
+        policy=nowhere,
+        cluster=nowhere,
     )
 
 

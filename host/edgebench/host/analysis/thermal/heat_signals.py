@@ -1,7 +1,8 @@
 """Four signals that tell whether a device slowed down, each by window.
 
     I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
-    F  frequency     below 0.97 of the baseline, on the model's own policy; or a lowered cap
+    F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
+                     lowered cap
     T  temperature   within 2 °C of where the device throttles, or above
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgebench.host.analysis.thermal.delegation import Delegation
 from edgebench.host.analysis.thermal.frequency import (
     Frequency,
     find_frequency,
@@ -59,6 +61,8 @@ costs less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
 """Time that all slow parts together take at least, and their share of the run, as of a level that
 the search for the warm-up believes."""
+CHANGE_QUANTILE = 0.95
+"""Share of the windows in which a change of the clock counts: a moment is none."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
 """Windows in a row with a higher latency, before it counts."""
@@ -93,6 +97,8 @@ class FrequencySignal(Signal):
     baseline_hz: float | None
     nominal_hz: float | None
     """Frequency that the device should run at."""
+    change_ratio: float | None
+    """Distance from the baseline that 95 % of the windows keep within; None where not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +157,16 @@ def find_signals(
     windows: Windows,
     *,
     threads: int = 1,
+    delegation: Delegation | None = None,
     is_sliced: bool = False,
 ) -> Signals:
     """Look at every window; as slices, with means in place of medians."""
     frequency = find_frequency(
-        telemetry, expected, windows.edges_ns, Series.means if is_sliced else Series.medians
+        telemetry,
+        expected,
+        windows.edges_ns,
+        Series.means if is_sliced else Series.medians,
+        delegation,
     )
     home = most_common(frequency.cluster)
     is_away = (frequency.cluster != home) & ~np.isnan(frequency.cluster)
@@ -180,6 +191,8 @@ def find_signals(
         # Between short inferences there are gaps as long as they are; CPU time has none.
         busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
     nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
+    if delegation is not None:
+        nominal_hz = _median_hz(frequency.cap_hz, baseline)
     is_busy = (busy_ratio >= BUSY_LIMIT_RATIO) & is_home
     clock = _frequency_signal(frequency, baseline, is_busy, nominal_hz)
 
@@ -191,6 +204,7 @@ def find_signals(
     place = ModelPlace(
         policy=frequency.policy,
         is_one_thread=threads == 1,
+        delegation=delegation,
         is_affected=is_raised if clock is None else is_raised | clock.is_set,
     )
     is_hot = temperature.is_set if temperature else None
@@ -228,6 +242,7 @@ def find_recurring_signals(
     windows: Windows,
     *,
     threads: int = 1,
+    delegation: Delegation | None = None,
 ) -> tuple[Windows, Signals] | None:
     """Slices of a run in which the latency is higher again and again; None where it is not."""
     steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
@@ -235,7 +250,15 @@ def find_recurring_signals(
     slices = cut_into_slices(timeline, windows, reading_s)
     if slices is None:
         return None
-    signals = find_signals(timeline, telemetry, expected, slices, threads=threads, is_sliced=True)
+    signals = find_signals(
+        timeline,
+        telemetry,
+        expected,
+        slices,
+        threads=threads,
+        delegation=delegation,
+        is_sliced=True,
+    )
     return (slices, signals) if signals.latency.any() else None
 
 
@@ -303,6 +326,7 @@ def _frequency_signal(
     if baseline_hz is None and cap_at_start_hz is None:
         return None
     is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)
+    change_ratio = None
     if frequency.cap_hz is not None and cap_at_start_hz is not None:
         is_set |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
         known |= ~np.isnan(frequency.cap_hz)
@@ -310,7 +334,12 @@ def _frequency_signal(
         # A cap that did not fall says nothing where the clock itself is not read any more.
         known = is_busy & ~np.isnan(frequency.freq_hz) | is_set
         is_set |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & is_busy
-    return FrequencySignal(is_set, known, baseline_hz is not None, baseline_hz, nominal_hz)
+        read_hz = frequency.freq_hz[is_busy & ~np.isnan(frequency.freq_hz)]
+        if read_hz.size and baseline_hz > 0:
+            changes = np.abs(read_hz / baseline_hz - 1)
+            change_ratio = float(np.quantile(changes, CHANGE_QUANTILE, method="lower"))
+    is_measured = baseline_hz is not None
+    return FrequencySignal(is_set, known, is_measured, baseline_hz, nominal_hz, change_ratio)
 
 
 def _median_hz(values: Floats | None, where: WindowMask) -> float | None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.thermal.delegation import Delegation
 from edgebench.host.analysis.thermal.frequency import cpu_mask
 from edgebench.host.analysis.thermal.telemetry import (
     Floats,
@@ -57,6 +58,8 @@ class ModelPlace:
     """Whether the policy is that of all of its threads."""
     is_affected: WindowMask
     """Windows with a higher latency or a lower clock, shape (k,)."""
+    delegation: Delegation | None = None
+    """Accelerator that ran most of the model; None: the CPU did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,28 +242,38 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
     place = readings.place
     if place is None:
         return True
-    named, is_devfreq = _OF_CPU.fullmatch(kind), _OF_DEVFREQ.fullmatch(kind) is not None
+    named, device = _OF_CPU.fullmatch(kind), _OF_DEVFREQ.fullmatch(kind)
+    own_device = place.delegation.devfreq if place.delegation else None
     policies = {int(policy) for policy in np.unique(place.policy[~np.isnan(place.policy)])}
     is_known = bool(policies) and place.is_one_thread
     if named and is_known:
         cpu = int(named[1])
         masks = (cpu_mask(readings.telemetry, policy) for policy in policies)
         return cpu in policies or any(mask >> cpu & 1 for mask in masks)
-    if "cpufreq" in kind and not named and is_known:
-        lowered = [_is_cap_lowered(readings, policy, windows) for policy in policies]
-        if None not in lowered:
-            return any(lowered)
-    if not named and not is_devfreq and "cpufreq" not in kind:
+    if device and own_device and not device[1].isdecimal():
+        return device[1] == own_device
+    lowered: list[bool | None] = [None]
+    if device and own_device:
+        lowered = [_is_cap_lowered(readings, f"devfreq.{own_device}", windows)]
+    elif "cpufreq" in kind and not named and is_known:
+        lowered = [_is_cap_lowered(readings, f"cpufreq.policy{one}", windows) for one in policies]
+    if None not in lowered:
+        return any(lowered)
+    is_of_cpu = device is None
+    if is_of_cpu and not named and "cpufreq" not in kind and place.delegation is None:
         return True  # The whole processor: ACPI's throttling, and injected idle time.
     working_count = int(np.count_nonzero(windows))
     affected_count = int(np.count_nonzero(place.is_affected & windows))
     is_always = (len(windows) - working_count) * 10 < len(windows)
-    return affected_count * 2 > working_count or (is_always and not is_devfreq)
+    is_likely = is_of_cpu == (place.delegation is None)
+    return affected_count * 2 > working_count or (is_always and is_likely)
 
 
-def _is_cap_lowered(readings: _Readings, policy: int, windows: WindowMask) -> bool | None:
-    """Whether a policy's cap was lower in these windows than in the others; None: not read."""
-    name = f"cpufreq.policy{policy}"
+def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool | None:
+    """Whether the cap of a policy or device was lower in these windows than in the others.
+
+    None where it was not read.
+    """
     cap = readings.telemetry.series.get(f"{name}.freq_hz_cap")
     if cap is None:
         return None

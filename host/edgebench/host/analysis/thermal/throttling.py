@@ -27,12 +27,14 @@ Source: benchexec (counters); node_exporter; the combination with the latency is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import find_steady_state
+from edgebench.host.analysis.thermal.delegation import find_delegation
 from edgebench.host.analysis.thermal.heat_signals import (
     EXPLAINED_LIMIT_RATIO,
     LATENCY_LIMIT_RATIO,
@@ -50,6 +52,7 @@ from edgebench.host.analysis.thermal.timeline import (
     window_length_s,
 )
 from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
@@ -61,15 +64,27 @@ SUSTAINED_SHARE = 0.2
 
 
 def find_throttling(
-    timeline: Timeline, telemetry: TelemetryTrace, expected: Expectation, *, threads: int = 1
+    timeline: Timeline,
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    *,
+    threads: int = 1,
+    placement: Iterable[OperatorPlacement] = (),
 ) -> ThermalResult:
     """Judge one run; `timeline` without the warm-up."""
+    delegation = find_delegation(placement, telemetry, expected)
     windows = cut_into_windows(timeline)
-    signals = find_signals(timeline, telemetry, expected, windows, threads=threads)
+    signals = find_signals(
+        timeline, telemetry, expected, windows, threads=threads, delegation=delegation
+    )
+    clock = signals.frequency
+    freq_change_ratio = clock.change_ratio if clock and windows.count >= MIN_WINDOWS else None
     if windows.count >= MIN_WINDOWS:
         result = _explained(signals)
         if result.state is ThermalState.NOT_THROTTLED:
-            found = find_recurring_signals(timeline, telemetry, expected, windows, threads=threads)
+            found = find_recurring_signals(
+                timeline, telemetry, expected, windows, threads=threads, delegation=delegation
+            )
             if found is not None and _is_told(again := _explained(found[1]), found[1]):
                 result, (windows, signals) = again, found
         result = _with_numbers(result, signals, timeline, windows)
@@ -93,6 +108,7 @@ def find_throttling(
         is_baseline_cool=is_baseline_cool,
         baseline_freq_hz=clock.baseline_hz if clock else None,
         nominal_freq_hz=clock.nominal_hz if clock else None,
+        freq_change_ratio=freq_change_ratio,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -13,7 +14,6 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.host.analysis.verdict.placement import uses_accelerator
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.record import ThreadTime, WorkerRecord
 
@@ -30,7 +30,7 @@ CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 FREQ_LIMIT_RATIO = 0.02
-"""Frequency at the end against the start."""
+"""Frequency at the end, or between, against the start."""
 
 
 def clock(evidence: Evidence) -> Ruling:
@@ -148,17 +148,31 @@ def _stall(
 
 
 def frequency(evidence: Evidence) -> Ruling:
-    """Governor and frequency stayed what they were."""
+    """Governor and frequency stayed what they were.
+
+    At both ends of the loop, and between them by the telemetry, which has the clock that the model
+    ran at. A device that slowed down is named by the rule about heat, and not again here. Beside an
+    accelerator, the frequency of the CPU says nothing.
+    """
     before, after = evidence.worker.before, evidence.worker.after
-    if not before.freq_hz or not after.freq_hz or not max(before.freq_hz):
-        return unknown("not_told")
     governors = ", ".join(after.governors) or "unknown"
     if before.governors != after.governors:
         was = ", ".join(before.governors)
         return holds(False, "governor_changed", facts={"before": was, "governors": governors})
-    # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
-    change = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
-    return at_most(change, FREQ_LIMIT_RATIO, "ratio", facts={"governors": governors})
+    found = evidence.measured.throttling
+    between = None if found is None or found.is_slowed else found.freq_change_ratio
+    at_ends = None
+    is_told = before.freq_hz and after.freq_hz and max(before.freq_hz) > 0
+    if is_told and not uses_accelerator(evidence.worker.placement):
+        # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
+        at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
+    if between is not None and (at_ends is None or between > at_ends):
+        return at_most(
+            between, FREQ_LIMIT_RATIO, "ratio", "between", facts={"governors": governors}
+        )
+    if at_ends is None:
+        return unknown("not_told")
+    return at_most(at_ends, FREQ_LIMIT_RATIO, "ratio", facts={"governors": governors})
 
 
 def scheduling(evidence: Evidence) -> Ruling:
@@ -185,7 +199,7 @@ def cpu_share(evidence: Evidence) -> Ruling:
     worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
     if evidence.is_scheduled:
         return not_applicable("waits_for_arrivals")
-    if uses_accelerator(worker):
+    if uses_accelerator(worker.placement):
         return not_applicable("waits_for_accelerator")
     if loop_s < MIN_JUDGED_S:
         return unknown("too_short", facts={"loop_s": loop_s})

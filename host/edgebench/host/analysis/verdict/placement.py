@@ -16,15 +16,6 @@ DELEGATED_LIMIT_RATIO = 0.5
 """Share of the operators; below, it is not the delegate that was measured."""
 
 
-_ON_CPU = frozenset({"cpu", "builtin", "xnnpack"})
-"""Places that are the CPU: kernels of the runtime itself, and of the delegate for CPUs."""
-
-
-def uses_accelerator(worker: WorkerRecord) -> bool:
-    """Whether a part of the model ran beside the CPU, as far as the runtime tells."""
-    return any(part.place not in _ON_CPU for part in worker.placement)
-
-
 def delegation(evidence: Evidence) -> Ruling:
     """A delegate that was asked for was used."""
     runtime = evidence.worker.runtime

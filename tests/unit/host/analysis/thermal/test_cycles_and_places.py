@@ -15,7 +15,8 @@ from support.told_runs import Cycle, Story, flat, step
 
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.result.thermal import ThermalResult
-from edgebench.protocol.thermal import Expectation
+from edgebench.protocol.record import OperatorPlacement
+from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
 SEEDS = range(20)
 HOT, WARM = flat(86.0), flat(82.0)
@@ -35,6 +36,7 @@ class Case:
     """Part of the reason."""
     is_certain: bool = False
     expected: Expectation = LINUX
+    placement: tuple[OperatorPlacement, ...] = ()
 
 
 def duty(cycle: Cycle, slow: float = 1.5, **fields: Any) -> Story:
@@ -57,6 +59,42 @@ SLOWED: dict[str, Any] = {
 }
 BY_CHANCE = Cycle(0.97, 3.71)
 AGAIN = "again and again"
+
+NPU, GPU = "fdab0000.npu", "fb000000.gpu"
+BOARD = replace(
+    LINUX,
+    accelerators=(
+        ExpectedAccelerator("mali", "gpu", GPU),
+        ExpectedAccelerator("rknpu", "npu", NPU),
+    ),
+)
+ON_NPU = (
+    OperatorPlacement("/usr/lib/librknn_delegate.so", "CONV_2D", 9),
+    OperatorPlacement("builtin", "SOFTMAX", 1),
+)
+ON_GPU = (OperatorPlacement("gpu", "CONV_2D", 10),)
+ON_CPU = (OperatorPlacement("xnnpack", "CONV_2D", 8), OperatorPlacement("gpu", "SOFTMAX", 2))
+
+
+def on_npu(
+    story: Story,
+    verdict: str,
+    says: str = "",
+    *,
+    placement: tuple[OperatorPlacement, ...] = ON_NPU,
+    is_certain: bool = False,
+    expected: Expectation = BOARD,
+) -> Case:
+    """A model on an accelerator, beside a CPU that has little to do and lowers its clock."""
+    idling = replace(story, clock=step(1.0, 0.4, 100.0))
+    return Case(idling, verdict, says, is_certain, expected, placement)
+
+
+SLOW_NPU: dict[str, Any] = {
+    "latency": step(1.0, 3.0, 80.0),
+    "devfreq": {NPU: step(1.0, 0.3, 80.0), GPU: flat(0.2)},
+}
+STEADY: dict[str, Any] = {"devfreq": {NPU: flat(1.0), GPU: flat(0.2)}}
 
 CASES: dict[str, Case] = {
     # A part of each cycle.
@@ -172,6 +210,50 @@ CASES: dict[str, Case] = {
         THERMAL,
         is_certain=True,
     ),
+    # Accelerators.
+    "NPU at a third of its clock": on_npu(Story(**SLOW_NPU), LIMITED, "the clock fell"),
+    "NPU at a third of its clock, hot": on_npu(
+        Story(**SLOW_NPU, temp_c=HEATING), THERMAL, "hot, and the latency rose while the clock fell"
+    ),
+    "GPU from 625 to 306 MHz": on_npu(
+        Story(latency=step(1.0, 2.0, 80.0), devfreq={GPU: step(0.625, 0.306, 80.0)}),
+        LIMITED,
+        placement=ON_GPU,
+    ),
+    "NPU in cycles": on_npu(
+        Story(latency=QUARTER.of(2.0), devfreq={NPU: QUARTER.of(0.5)}, temp_c=HEATING),
+        THERMAL,
+        AGAIN,
+    ),
+    "delegate of unknown kind": on_npu(
+        Story(**SLOW_NPU), LIMITED, placement=(OperatorPlacement("/opt/x.so", "CONV_2D", 9),)
+    ),
+    "neighbour beside an NPU": on_npu(Story(latency=step(1.0, 1.5, 80.0), **STEADY), OTHER),
+    "accelerator whose clock nobody reads": on_npu(
+        Story(latency=step(1.0, 1.5, 80.0)), "unknown", "no trusted frequency could be read"
+    ),
+    "board that tells of no accelerator": on_npu(
+        Story(**SLOW_NPU), "unknown", "no trusted frequency", expected=LINUX
+    ),
+    "NPU that cools down": on_npu(
+        Story(**SLOW_NPU, cooling={f"devfreq-{NPU}": step(0.0, 2.0, 80.0)}),
+        THERMAL,
+        "state 2",
+        is_certain=True,
+    ),
+    "GPU that cools down beside an NPU": on_npu(
+        Story(**STEADY, cooling={f"devfreq-{GPU}": step(0.0, 2.0, 80.0)}), NONE, "did not slow"
+    ),
+    "CPU that cools down beside an NPU": on_npu(
+        Story(**STEADY, cooling={"cpufreq-cpu0": step(0.0, 2.0, 80.0)}), NONE, "did not slow"
+    ),
+    "CPU that idles beside an NPU": on_npu(Story(**STEADY, temp_c=HOT), NONE),
+    "NPU that idles beside a model on the CPU": Case(
+        Story(devfreq={NPU: step(1.0, 0.3, 80.0), GPU: step(1.0, 0.3, 80.0)}, temp_c=HOT),
+        NONE,
+        expected=BOARD,
+        placement=ON_CPU,
+    ),
     # Near misses.
     "hot, and nothing happens": Case(Story(temp_c=HOT), NONE, "the latency did not rise; read"),
     "clock that wobbles": Case(
@@ -206,7 +288,7 @@ CASES: dict[str, Case] = {
 def judged(case: Case, seed: int) -> ThermalResult:
     """What the detector says of a run of this story."""
     run = case.story.run(seed)
-    return find_throttling(run.timeline, run.telemetry, case.expected)
+    return find_throttling(run.timeline, run.telemetry, case.expected, placement=case.placement)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -246,3 +328,14 @@ def test_threads_may_run_on_the_other_cluster() -> None:
     one = find_throttling(run.timeline, run.telemetry, LINUX, threads=1)
     four = find_throttling(run.timeline, run.telemetry, LINUX, threads=4)
     assert (one.is_certain, four.is_certain) == (False, True)
+
+
+def test_clock_between_the_ends_is_told() -> None:
+    """A clock that is lower for a minute in the middle is the same at both ends."""
+    clock = step(1.0, 0.9, 80.0, 140.0)
+    assert judged(Case(Story(clock=clock), NONE), 0).freq_change_ratio == pytest.approx(0.1)
+    moment = step(1.0, 0.9, 80.0, 88.0)
+    assert judged(Case(Story(clock=moment), NONE), 0).freq_change_ratio == 0.0
+    assert judged(Case(Story(clock=None), NONE), 0).freq_change_ratio is None
+    npu = on_npu(Story(devfreq={NPU: clock}), NONE)
+    assert judged(npu, 0).freq_change_ratio == pytest.approx(0.1)

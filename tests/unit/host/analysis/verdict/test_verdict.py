@@ -419,6 +419,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("harness_share", State.SUSPECT, queries_of_a_busy_loop),
     ("frequency", State.SUSPECT, after(freq_hz=(1_500_000_000, 800_000_000) * 2)),
     ("frequency", State.SUSPECT, after(governors=("powersave",))),
+    ("frequency", State.SUSPECT, heat(freq_change_ratio=0.021)),
+    ("frequency", State.SUSPECT, lambda e: both(freq_hz=())(heat(freq_change_ratio=0.1)(e))),
     ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
     ("background_load", State.SUSPECT, busy(0.11)),
     # A neighbour on one of 16 CPUs, beside a model that the kernel may put anywhere.
@@ -483,6 +485,12 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("telemetry", watched(sensors=())),
     ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
     ("frequency", both(freq_hz=())),
+    (
+        "frequency",  # the CPU beside an accelerator may idle
+        lambda e: after(freq_hz=(600_000_000,) * 4)(
+            worker(placement=(OperatorPlacement("cuda", "Conv", 3),))(e)
+        ),
+    ),
     ("background_load", both(cpu_total_s=None)),
     (
         "background_load",
@@ -538,6 +546,9 @@ PASSING: list[tuple[str, Change]] = [
     ("clock_drift", own_clock(0.9991)),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
+    ("frequency", heat(freq_change_ratio=0.02)),
+    # What the rule about heat names is not told twice.
+    ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
     ("interference", heat(moved_ratio=0.37, moved_latency_ratio=0.96)),
     ("interference", heat(moved_ratio=0.04)),
