@@ -134,8 +134,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "bound_elsewhere": "bound to {count} CPUs, {wanted_count} were requested",
     },
     "background_load": {
-        "": "other processes took {value:.1%} of the CPUs under test, limit {limit:.0%}",
-        "of_all": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        "under_test": "other processes took {value:.1%} of the time of the CPUs under test, "
+        "limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },

@@ -91,7 +91,7 @@ def background_load(evidence: Evidence) -> Ruling:
     if evidence.loop_s < MIN_JUDGED_S:
         return unknown("too_short", facts={"loop_s": evidence.loop_s})
     return at_most(
-        ratio, BACKGROUND_LIMIT_RATIO, "ratio", None if evidence.worker.after.cpus else "of_all"
+        ratio, BACKGROUND_LIMIT_RATIO, "ratio", "under_test" if evidence.worker.after.cpus else None
     )
 
 
