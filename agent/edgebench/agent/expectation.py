@@ -10,6 +10,7 @@ from edgebench.device_profiles.checks import GENERIC_PREFIX
 from edgebench.device_profiles.schema import Cluster, Indicator, Profile
 from edgebench.protocol.thermal import (
     Expectation,
+    ExpectedAccelerator,
     ExpectedCluster,
     ExpectedZone,
     Mismatch,
@@ -30,6 +31,11 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         is_freq_a_request=profile.freq.cur_is_request,
         freq_truth=profile.freq.truth,
         clusters=tuple(_nominal(profile)),
+        accelerators=tuple(
+            ExpectedAccelerator(one.name, one.kind, one.devfreq)
+            for one in profile.accelerator
+            if one.devfreq is not None
+        ),
         indicators=tuple(indicators),
         cooling_exclude=cooling.types_exclude,
         thermal_now=firmware.thermal_now,

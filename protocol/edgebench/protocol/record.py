@@ -140,6 +140,26 @@ class OutputFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuTime:
+    """Time of one CPU since boot."""
+
+    cpu: int
+    busy_s: float
+    """Processor time of everything that ran there, the hypervisor's other guests included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTime:
+    """Time of one thread of the worker since it began."""
+
+    thread: int
+    """Thread's number, as the kernel counts them."""
+    run_s: float
+    wait_s: float
+    """Time for which it could have run, and waited for a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """Clocks and counters at one end of the timed loop; None where the kernel does not tell."""
 
@@ -164,6 +184,10 @@ class Moment:
     """Frequencies of the CPUs that the worker may use; empty where there is no cpufreq."""
     governors: tuple[str, ...] = ()
     """Frequency governors of those CPUs, each once."""
+    cpus: tuple[CpuTime, ...] = ()
+    """CPUs that the worker may use, and those that share a core with one of them."""
+    threads: tuple[ThreadTime, ...] = ()
+    """Threads of the worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,17 @@ class ExpectedCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedAccelerator:
+    """A processor beside the CPU whose clock can be read."""
+
+    name: str
+    kind: str
+    """Kind: gpu, npu, tpu or dsp."""
+    devfreq: str
+    """Name under /sys/class/devfreq, and of its sensors."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """A difference between a device and its profile."""
 
@@ -99,6 +110,8 @@ class Expectation:
     """Sources of the frequency, the best first."""
     clusters: tuple[ExpectedCluster, ...] = ()
     """Nominal frequencies; none where the kernel's limit at the start is the nominal frequency."""
+    accelerators: tuple[ExpectedAccelerator, ...] = ()
+    """Accelerators, of which the clock of the one that runs the model counts."""
     indicators: tuple[str, ...] = ()
     """Kinds of indicators, the most reliable first."""
     cooling_exclude: tuple[str, ...] = ()

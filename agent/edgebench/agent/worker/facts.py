@@ -8,11 +8,12 @@ import resource
 import time
 from pathlib import Path
 
-from edgebench.agent.cpu_ticks import read_cpu_ticks
+from edgebench.agent.cpu_ticks import CpuTicks, read_cpu_ticks
 from edgebench.agent.telemetry.source import read_text
-from edgebench.protocol.record import Moment, Scheduling
+from edgebench.protocol.record import CpuTime, Moment, Scheduling, ThreadTime
 from edgebench.protocol.spec import Priority, RunSpec
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 REALTIME_PRIORITY = 10
 """Priority from 1 to 99: above every normal process, below the kernel's own threads."""
 _POLICIES = {
@@ -28,28 +29,63 @@ _POLICIES = {
 def read_moment(root: Path = Path("/")) -> Moment:
     """Counters and clocks now; the clocks last, so that reading the rest is not measured."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    ticks = read_cpu_ticks(root)
-    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    ticks_by_cpu = read_cpu_ticks(root)
+    ticks = ticks_by_cpu.get("all")
     swaps = re.findall(r"^pswp(?:in|out) (\d+)$", read_text(root / "proc/vmstat"), re.MULTILINE)
     folder = root / "sys/devices/system/cpu"
-    cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in sorted(os.sched_getaffinity(0))]
+    own_cpus = sorted(os.sched_getaffinity(0))
+    cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in own_cpus]
     frequencies = [read_text(cpufreq / "scaling_cur_freq") for cpufreq in cpufreqs]
     governors = [read_text(cpufreq / "scaling_governor") for cpufreq in cpufreqs]
     return Moment(
         own_cpu_s=usage.ru_utime + usage.ru_stime,
         involuntary_switch_count=usage.ru_nivcsw,
         major_fault_count=usage.ru_majflt,
-        cpu_busy_s=ticks.busy * tick_s if ticks else None,
-        cpu_total_s=ticks.total * tick_s if ticks else None,
+        cpu_busy_s=ticks.busy / _TICKS_PER_S if ticks else None,
+        cpu_total_s=ticks.total / _TICKS_PER_S if ticks else None,
         swapped_page_count=sum(map(int, swaps)) if len(swaps) == 2 else None,
         cpu_stall_s=_stall_s(root, "cpu"),
         memory_stall_s=_stall_s(root, "memory"),
         io_stall_s=_stall_s(root, "io"),
         freq_hz=tuple(int(khz) * 1000 for khz in frequencies if khz.isdecimal()),
         governors=tuple(dict.fromkeys(filter(None, governors))),
+        cpus=_cpu_times(folder, own_cpus, ticks_by_cpu),
+        threads=_thread_times(root),
         wall_ns=time.time_ns(),
         monotonic_ns=time.perf_counter_ns(),
     )
+
+
+def _cpu_times(
+    folder: Path, own_cpus: list[int], ticks_by_cpu: dict[str, CpuTicks]
+) -> tuple[CpuTime, ...]:
+    """Times of these CPUs and of their siblings: two hardware threads share what a core can do."""
+    cpus = set(own_cpus)
+    for cpu in own_cpus:
+        # A mask in hexadecimal, with a comma between words of 32 bits.
+        mask = read_text(folder / f"cpu{cpu}/topology/thread_siblings").replace(",", "")
+        if re.fullmatch("[0-9a-f]{1,512}", mask):
+            cpus |= {number for number in range(len(mask) * 4) if int(mask, 16) >> number & 1}
+    return tuple(
+        CpuTime(cpu, ticks_by_cpu[str(cpu)].busy / _TICKS_PER_S)
+        for cpu in sorted(cpus)
+        if str(cpu) in ticks_by_cpu
+    )
+
+
+def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
+    """Times of every thread of this process; none where the kernel does not account for waiting.
+
+    Source: https://docs.kernel.org/scheduler/sched-stats.html, /proc/<pid>/schedstat: nanoseconds
+    on a CPU, nanoseconds on a run queue; both are 0 where the kernel has it switched off.
+    """
+    found = []
+    for path in root.glob("proc/self/task/[0-9]*/schedstat"):
+        times = re.match(r"(\d{1,18}) (\d{1,18}) ", read_text(path))
+        if times and int(times[1]):
+            thread = int(path.parent.name)
+            found.append(ThreadTime(thread, int(times[1]) / 1e9, int(times[2]) / 1e9))
+    return tuple(sorted(found, key=lambda one: one.thread))
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:

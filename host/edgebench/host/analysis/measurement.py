@@ -153,6 +153,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
             traces.telemetry,
             record.expected,
             threads=max(1, spec.threads),
+            placement=worker.placement,
         ),
     )
 

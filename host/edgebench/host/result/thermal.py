@@ -51,12 +51,18 @@ class ThermalResult:
     """Headline before the onset."""
     latency_ns_after: LatencySummary | None = None
     """Headline after the onset; only the steady part, where it became steady."""
+    moved_ratio: float | None = None
+    """Share of the windows on another type of core than most, or on two."""
+    moved_latency_ratio: float | None = None
+    """Latency there over that on the usual type; None where it never stayed for a window."""
     is_baseline_cool: bool | None = None
     """Whether the run began below where the device throttles; None: nobody knows."""
     baseline_freq_hz: float | None = None
     nominal_freq_hz: float | None = None
     """Frequency that the device should run at; below it from the start is a slow governor, no
     onset."""
+    freq_change_ratio: float | None = None
+    """Distance of the clock from that of the baseline, which 95 % of the windows keep within."""
     verdict: str = field(init=False)
     """State and cause as one word."""
 

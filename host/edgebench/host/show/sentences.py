@@ -140,6 +140,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "clock_drift": _CLOCK,
     "frequency": {
         "": "governor {governors}; frequency changed by {value:.1%}, limit {limit:.0%}",
+        "between": "governor {governors}; during the run, the clock differed by {value:.1%} from "
+        "that at the start, limit {limit:.0%}",
         "governor_changed": "governor changed from {before} to {governors}",
         "not_told": "the kernel reports neither governor nor frequency",
     },
@@ -150,12 +152,22 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "background_load": {
         "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        "under_test": "other processes took {value:.1%} of the time of the CPUs under test, "
+        "limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },
-    "cpu_pressure": _STALL,
+    "cpu_pressure": {
+        **_STALL,
+        "of_threads": "a thread of the worker waited for a CPU during {value:.1%} of the run, "
+        "limit {limit:.0%}",
+    },
     "cpu_share": {
         "": "the worker had {value:.1%} of a CPU during the run, at least {limit:.0%}",
+        "of_threads": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
+        "{value:.1%} of one each, at least {limit:.0%}",
+        "of_wanted": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
+        "{value:.1%} of what they could have used, at least {limit:.0%}",
         "waits_for_arrivals": "the worker waits for arrivals",
         "waits_for_accelerator": "the worker may wait for an accelerator",
         "too_short": f"{_TOO_SHORT} which share of a CPU the worker had",
@@ -176,6 +188,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "interference": {
         "": "{why}",
         "none": "no slowdown without a known cause",
+        "moved": "for {share:.0%} of the run the model was on another type of core, where an "
+        "inference took {times:.2g} times as long",
         "unknown": "unknown whether the latency rose, and why",
     },
     "start_temperature": {

@@ -68,8 +68,11 @@ def test_board_is_recognised_and_as_its_profile_says(
     shown = replace(device_identity(root), adb_device=board.identity.get("adb_device", ""))
     profile = match_profile(shown)
     assert profile.id == board.profile
-    known = {mismatch.key: mismatch.actual for mismatch in expect(profile, root).mismatches}
+    expected = expect(profile, root)
+    known = {mismatch.key: mismatch.actual for mismatch in expected.mismatches}
     assert known == MISMATCHES.get(name, {})
+    accelerators = {one.devfreq: one.kind for one in expected.accelerators}
+    assert accelerators == ACCELERATORS.get(name, {})
 
 
 MISMATCHES = {
@@ -77,3 +80,9 @@ MISMATCHES = {
     "imx8mp_evk": {"soc.cluster.0.freq_hz_max": "1600000000"},
 }
 """What the made-up boards have on purpose."""
+ACCELERATORS = {
+    "rock_5b": {"fb000000.gpu": "gpu", "fdab0000.npu": "npu"},
+    "jetson_orin_nano": {"17000000.gpu": "gpu"},
+    "android_phone": {"1f000000.mali": "gpu"},
+}
+"""Accelerators whose clock can be read, by their devfreq."""

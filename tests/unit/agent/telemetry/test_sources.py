@@ -14,6 +14,7 @@ from support.trees import make_tree
 from edgebench.agent.telemetry.source import KeptFile, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.sources.cpu import CpuSource
+from edgebench.agent.telemetry.sources.cpufreq import CpufreqSource
 from edgebench.agent.telemetry.sources.memory import MemorySource
 from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPiSource
 from edgebench.agent.telemetry.sources.thermal import ThermalSource
@@ -38,6 +39,17 @@ def zone(index: int, kind: str, temp: str) -> Mapping[str, str]:
     """A thermal zone."""
     folder = f"sys/class/thermal/thermal_zone{index}"
     return {f"{folder}/type": f"{kind}\n", f"{folder}/temp": f"{temp}\n"}
+
+
+def test_frequency_of_the_hardware_is_read_where_there_is_no_average(tmp_path: Path) -> None:
+    """A clock that a profile trusts is never read, or the CPU is interrupted for another one."""
+    folder = "sys/devices/system/cpu/cpufreq/policy{}/cpuinfo_{}_freq"
+    files = {folder.format(0, "cur"): "1100000\n", folder.format(4, "cur"): "1200000\n"}
+    root = make_tree(tmp_path, files, {folder.format(4, "avg"): "1300000\n"})
+    assert readings(opened(CpufreqSource(), root)) == {
+        "cpufreq.policy0.freq_hz_hardware": 1.1e9,
+        "cpufreq.policy4.freq_hz_average": 1.3e9,
+    }
 
 
 def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Path) -> None:

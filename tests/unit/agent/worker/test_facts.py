@@ -18,6 +18,7 @@ from support.tools import skip_or_fail
 from support.trees import make_tree
 
 from edgebench.agent.worker import facts
+from edgebench.protocol.record import ThreadTime
 from edgebench.protocol.spec import MAX_CPUS, Priority, RunSpec
 
 OWN_CPUS = sorted(os.sched_getaffinity(0))
@@ -48,6 +49,7 @@ def test_nothing_is_invented_where_the_kernel_tells_nothing(tmp_path: Path) -> N
     assert (found.cpu_busy_s, found.cpu_total_s, found.swapped_page_count) == (None, None, None)
     assert (found.cpu_stall_s, found.memory_stall_s, found.io_stall_s) == (None, None, None)
     assert (found.freq_hz, found.governors) == ((), ())
+    assert (found.cpus, found.threads) == ((), ())
 
 
 def test_pressure_is_the_time_in_which_somebody_waited(tmp_path: Path) -> None:
@@ -82,6 +84,55 @@ def test_cpu_times_are_seconds_of_all_cpus(tmp_path: Path) -> None:
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     assert found.cpu_busy_s == pytest.approx((100 + 20 + 300 + 6 + 7 + 80) * tick_s)
     assert found.cpu_total_s == pytest.approx(5013 * tick_s)
+
+
+def test_times_by_cpu_are_those_of_the_own_cores(tmp_path: Path) -> None:
+    """A neighbour elsewhere is a neighbour here, or the one on the same core is not seen."""
+    own, twin, far = OWN_CPUS[0], OWN_CPUS[-1] + 40, OWN_CPUS[-1] + 41
+    lines = [f"cpu{cpu} {100 + cpu} 0 0 900 0 0 0 7\n" for cpu in (*OWN_CPUS, twin, far)]
+    mask = f"{1 << own | 1 << twin:x}"
+    siblings = {
+        f"sys/devices/system/cpu/cpu{own}/topology/thread_siblings": f"{mask[:-8]},{mask[-8:]}\n"
+    }
+    root = make_tree(tmp_path, {"proc/stat": "cpu  1 2 3 4 5 6 7 8\n" + "".join(lines)}, siblings)
+    found = facts.read_moment(root)
+    assert [one.cpu for one in found.cpus] == [*OWN_CPUS, twin]
+    assert found.cpus[-1].busy_s == pytest.approx((107 + twin) / os.sysconf("SC_CLK_TCK"))
+
+
+def test_threads_tell_how_long_they_waited(tmp_path: Path) -> None:
+    """Nanoseconds are seconds, or an account that is switched off says that nobody waited."""
+    folder = "proc/self/task/{}/schedstat"
+    times = {folder.format(12): "3000000000 250000000 17\n", folder.format(9): "5000000 0 1\n"}
+    found = facts.read_moment(make_tree(tmp_path, times)).threads
+    assert found == (ThreadTime(9, 0.005, 0.0), ThreadTime(12, 3.0, 0.25))
+    root = make_tree(tmp_path / "off", {folder.format(12): "0 0 0\n"})
+    assert facts.read_moment(root).threads == ()
+
+
+def test_two_threads_that_share_a_cpu_wait_for_each_other() -> None:
+    """The kernel counts something else than what the rule of the CPU's pressure needs."""
+    if not facts.read_moment().threads:
+        skip_or_fail("this kernel does not account for waiting threads")
+    result = subprocess.run([sys.executable, "-c", RIVALS], capture_output=True, text=True)
+    waited_s, loop_s = json.loads(result.stdout)
+    assert waited_s > 0.25 * loop_s
+
+
+RIVALS = """
+import hashlib, json, os, threading, time
+from edgebench.agent.worker import facts
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+rival = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 600_000))
+rival.start()
+before = facts.read_moment()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 600_000)
+after = facts.read_moment()
+rival.join()
+earlier = {one.thread: one.wait_s for one in before.threads}
+waited_s = max(one.wait_s - earlier[one.thread] for one in after.threads if one.thread in earlier)
+print(json.dumps([waited_s, (after.monotonic_ns - before.monotonic_ns) / 1e9]))
+"""
 
 
 @pytest.mark.parametrize("stat", ["", "cpu  1 2\n", "cpu  a b c d e f g h\n", "intr 1 2 3\n"])

@@ -1,10 +1,12 @@
 """CPU frequency: /sys/devices/system/cpu/cpufreq/policy*, kHz.
 
-Per policy, never per CPU: the CPUs of a policy share their frequency. Four numbers, because none
+Per policy, never per CPU: the CPUs of a policy share their frequency. Five numbers, because none
 of them tells everything:
 
     freq_hz             `scaling_cur_freq`: on most drivers the last request, not the real frequency
     freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, where the kernel has it
+    freq_hz_hardware    `cpuinfo_cur_freq`: as the driver reads it from the hardware, for root only;
+                        not where the average is there: on some drivers it interrupts the CPU
     freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
     cycles              the integral of frequency over time since boot, from `time_in_state`; the
                         difference between two readings, over the time between, is the mean
@@ -42,7 +44,8 @@ class CpufreqSource:
         for policy in numbered(root / "sys/devices/system/cpu/cpufreq", "policy"):
             name = f"cpufreq.{policy.name}"
             found.add(f"{name}.freq_hz", policy / "scaling_cur_freq", scaled(1e3))
-            found.add(f"{name}.freq_hz_average", policy / "cpuinfo_avg_freq", scaled(1e3))
+            if not found.add(f"{name}.freq_hz_average", policy / "cpuinfo_avg_freq", scaled(1e3)):
+                found.add(f"{name}.freq_hz_hardware", policy / "cpuinfo_cur_freq", scaled(1e3))
             found.add(f"{name}.freq_hz_cap", policy / "scaling_max_freq", scaled(1e3))
             found.add(f"{name}.cycles", policy / "stats/time_in_state", _cycles)
             found.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))

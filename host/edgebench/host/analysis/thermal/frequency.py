@@ -4,11 +4,15 @@ The profile orders the sources by how far they can be believed:
 
     vcgencmd:arm         measured by the firmware of a Raspberry Pi
     cpuinfo_avg_freq     measured by the hardware, where the kernel has it
+    cpuinfo_cur_freq     as the driver reads it from the hardware; only where the agent is root
     time_in_state        mean over a window, however slowly it is sampled
     scaling_cur_freq     on many drivers only the frequency that was requested
 
 Where a profile says that the kernel's frequency is only a request (the firmware decides), the
 kernel's own bookkeeping, which is the last two, is not believed; its cap is, when it falls.
+
+Where most of a model runs on an accelerator, its clock is the model's: that of the CPU, which waits
+for it, falls when there is nothing to do.
 
 Source: device facts of the profiles; kernel documentation, admin-guide/pm/cpufreq.
 """
@@ -17,18 +21,26 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from edgebench.host.analysis.thermal.telemetry import Floats, Nanoseconds, TelemetryTrace
+from edgebench.host.analysis.thermal.delegation import Delegation
+from edgebench.host.analysis.thermal.telemetry import (
+    Floats,
+    Nanoseconds,
+    Series,
+    TelemetryTrace,
+)
 from edgebench.protocol.thermal import Expectation
 
 _FIRMWARE = "vcgencmd:arm"
 _FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 _SENSORS = {
     "cpuinfo_avg_freq": "freq_hz_average",
+    "cpuinfo_cur_freq": "freq_hz_hardware",
     "time_in_state": "cycles",
     "scaling_cur_freq": "freq_hz",
 }
@@ -38,6 +50,10 @@ SAME_CLUSTER_RATIO = 0.1
 """Difference of the highest frequencies within a cluster: cores of one kind differ by less."""
 _CPUS_MAX = 1024
 """Number of CPUs, more than a sensor's mask of them, which is a double, can hold."""
+
+
+ByWindow = Callable[[Series, Nanoseconds], Floats]
+"""Reading of each window: `Series.medians` or, where a dip must not be outvoted, `Series.means`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +71,43 @@ class Frequency:
 
 
 def find_frequency(
-    telemetry: TelemetryTrace, expected: Expectation, edges_ns: Nanoseconds
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    edges_ns: Nanoseconds,
+    by_window: ByWindow = Series.medians,
+    delegation: Delegation | None = None,
 ) -> Frequency:
-    """Frequency by the first source of the profile's order that was read."""
+    """Frequency by the first source of the profile's order that was read, or the accelerator's."""
+    if delegation is not None:
+        return _of_accelerator(telemetry, delegation, edges_ns, by_window)
     policy = _policy_by_window(telemetry, edges_ns)
     freq_hz = None
     for source in expected.freq_truth:
         if source == _FIRMWARE and _FIRMWARE_SENSOR in telemetry.series:
-            freq_hz = telemetry.series[_FIRMWARE_SENSOR].medians(edges_ns)
+            freq_hz = by_window(telemetry.series[_FIRMWARE_SENSOR], edges_ns)
         elif source in _SENSORS and not (expected.is_freq_a_request and source in _REQUESTS):
-            freq_hz = _read_by_policy(telemetry, policy, _SENSORS[source], edges_ns)
+            freq_hz = _read_by_policy(telemetry, policy, _SENSORS[source], edges_ns, by_window)
         if freq_hz is not None:
             break
     return Frequency(
         freq_hz=freq_hz,
-        cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns),
+        cap_hz=_read_by_policy(telemetry, policy, "freq_hz_cap", edges_ns, by_window),
         policy=policy,
         cluster=_clusters(telemetry, policy),
+    )
+
+
+def _of_accelerator(
+    telemetry: TelemetryTrace, delegation: Delegation, edges_ns: Nanoseconds, by_window: ByWindow
+) -> Frequency:
+    name, nowhere = f"devfreq.{delegation.devfreq}", np.full(len(edges_ns) - 1, np.nan)
+    freq = telemetry.series.get(f"{name}.freq_hz")
+    cap = telemetry.series.get(f"{name}.freq_hz_cap")
+    return Frequency(
+        freq_hz=None if freq is None else by_window(freq, edges_ns),
+        cap_hz=None if cap is None else by_window(cap, edges_ns),
+        policy=nowhere,
+        cluster=nowhere,
     )
 
 
@@ -95,6 +131,13 @@ def most_common(values: Floats) -> float:
     return float(known[np.argmax(counts)]) if known.size else math.nan
 
 
+def cpu_mask(telemetry: TelemetryTrace, policy: int) -> int:
+    """CPUs of a policy, a bit for each; 0 where unknown."""
+    # A device sends these numbers: it may send any.
+    mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
+    return int(mask) if math.isfinite(mask) and mask > 0 else 0
+
+
 def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Floats:
     """Policy whose CPUs the worker ran on for most of each window."""
     count = len(edges_ns) - 1
@@ -105,11 +148,7 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
     cpus = telemetry.series.get("worker.cpu")
     if cpus is None or not policies:
         return np.full(count, np.nan)
-    masks: dict[int, int] = {}
-    for policy in policies:
-        # A device sends these numbers: it may send any.
-        mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
-        masks[policy] = int(mask) if math.isfinite(mask) and mask > 0 else 0
+    masks = {policy: cpu_mask(telemetry, policy) for policy in policies}
 
     def policy_of(cpu: float) -> float:
         if not 0 <= cpu < _CPUS_MAX:
@@ -135,7 +174,11 @@ def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
 
 
 def _read_by_policy(
-    telemetry: TelemetryTrace, policy_by_window: Floats, sensor: str, edges_ns: Nanoseconds
+    telemetry: TelemetryTrace,
+    policy_by_window: Floats,
+    sensor: str,
+    edges_ns: Nanoseconds,
+    by_window: ByWindow,
 ) -> Floats | None:
     """Sensor of whichever policy the model ran on; None where none of them has it."""
     values: Floats | None = None
@@ -146,6 +189,6 @@ def _read_by_policy(
         if values is None:
             values = np.full(len(edges_ns) - 1, np.nan)
         here = policy_by_window == policy
-        read = series.rates(edges_ns) if sensor == "cycles" else series.medians(edges_ns)
+        read = series.rates(edges_ns) if sensor == "cycles" else by_window(series, edges_ns)
         values[here] = read[here]
     return values

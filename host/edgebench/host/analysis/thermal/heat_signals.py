@@ -1,9 +1,17 @@
 """Four signals that tell whether a device slowed down, each by window.
 
     I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
-    F  frequency     below 0.97 of the baseline, on the model's own policy; or a lowered cap
+    F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
+                     lowered cap
     T  temperature   within 2 °C of where the device throttles, or above
-    L  latency       median above 1.05 of the baseline, in at least 3 windows in a row
+    L  latency       above 1.05 of the baseline, in at least 3 windows in a row
+
+A cycle that is shorter than three windows raises no three of them, and where it takes a quarter of
+each, no median either. So a run in which none of that shows is read again in slices of half a
+second, with means in place of medians: L is then a latency that is higher again and again.
+
+Near the limit, causes count: a latency that is 2 % higher in windows that are hot and have a lower
+clock is one that heat has raised.
 
 A window's frequency counts only where the model keeps the CPU busy: otherwise a governor idles.
 Windows in which the model ran on another cluster than in the baseline have neither F nor L:
@@ -17,19 +25,44 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgebench.host.analysis.thermal.delegation import Delegation
 from edgebench.host.analysis.thermal.frequency import (
     Frequency,
     find_frequency,
     most_common,
     nominal_freq_hz,
 )
-from edgebench.host.analysis.thermal.indicators import Indication, find_indications, widened
-from edgebench.host.analysis.thermal.telemetry import Floats, TelemetryTrace, WindowMask
-from edgebench.host.analysis.thermal.timeline import Timeline, Windows
+from edgebench.host.analysis.thermal.indicators import (
+    Indication,
+    ModelPlace,
+    find_indications,
+    widened,
+)
+from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryTrace, WindowMask
+from edgebench.host.analysis.thermal.timeline import WINDOW_S, Timeline, Windows, cut_into_slices
 from edgebench.protocol.thermal import Expectation
 
 FREQ_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
+EXPLAINED_LIMIT_RATIO = 1.02
+"""Higher latency that is believed where heat and a lower clock explain it. The mean of the middle
+half of a window repeats to well within 1 % on a quiet device."""
+NOISE_LIMIT = 5.0
+"""Standard deviations of a window by which it must be above the lower quartile of the baseline:
+that is 0.7 of them below the mean, and may be 2 by chance in a baseline of two windows. Latencies
+that vary by less than about 10 % keep the limit above."""
+STEP_QUARTILE = 0.4506
+"""Lower quartile of the difference between two normal variables over their standard deviation."""
+CYCLE_S = 30.0
+"""Time in which a cycle must show: governors of skin temperature act in tens of seconds."""
+RECURRING_SHARE = 0.1
+"""Share of a cycle that is slow. A clock that is a third lower in less than a tenth of the time
+costs less than 5 %."""
+RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
+"""Time that all slow parts together take at least, and their share of the run, as of a level that
+the search for the warm-up believes."""
+CHANGE_QUANTILE = 0.95
+"""Share of the windows in which a change of the clock counts: a moment is none."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
 """Windows in a row with a higher latency, before it counts."""
@@ -64,6 +97,18 @@ class FrequencySignal(Signal):
     baseline_hz: float | None
     nominal_hz: float | None
     """Frequency that the device should run at."""
+    change_ratio: float | None
+    """Distance from the baseline that 95 % of the windows keep within; None where not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Time that the model spent on another kind of core than on most of the run."""
+
+    ratio: float
+    """Share of the windows, those in which it moved among them."""
+    latency_ratio: float | None
+    """Latency there over that on the usual kind; None where it never stayed for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +130,14 @@ class Signals:
     baseline_ns: float
     baseline: WindowMask
     """Windows that the others are compared with."""
-    elsewhere_ratio: float
-    """Share of the windows that say nothing, as the model ran on another kind of core, or moved."""
+    is_home: WindowMask
+    """Windows in which the model ran on the kind of core that it ran on most, and did not move."""
+    moved: Move | None
+    """Time on another kind of core; None: there was none."""
+    is_sliced: bool
+    """Whether these are slices, and the latency was higher again and again."""
+    indicated_elsewhere: tuple[str, ...]
+    """What the device says about parts that the model did not run on."""
 
     @property
     def sources(self) -> dict[str, Signal]:
@@ -106,13 +157,23 @@ def find_signals(
     windows: Windows,
     *,
     threads: int = 1,
+    delegation: Delegation | None = None,
+    is_sliced: bool = False,
 ) -> Signals:
-    """Look at every window."""
-    frequency = find_frequency(telemetry, expected, windows.edges_ns)
+    """Look at every window; as slices, with means in place of medians."""
+    frequency = find_frequency(
+        telemetry,
+        expected,
+        windows.edges_ns,
+        Series.means if is_sliced else Series.medians,
+        delegation,
+    )
     home = most_common(frequency.cluster)
-    is_home = ~widened((frequency.cluster != home) & ~np.isnan(frequency.cluster))
+    is_away = (frequency.cluster != home) & ~np.isnan(frequency.cluster)
+    is_home = ~widened(is_away)
 
-    latency_ns = windows.latency_ns(timeline)
+    dips_ns = windows.latency_with_dips_ns(timeline) if is_sliced else None
+    latency_ns = windows.latency_ns(timeline) if dips_ns is None else dips_ns
     is_known = ~np.isnan(latency_ns) & is_home
     baseline = np.zeros_like(is_known)
     baseline[np.flatnonzero(is_known)[: windows.baseline_count]] = True
@@ -120,23 +181,42 @@ def find_signals(
     if baseline.any():
         # The lower quartile: a warm-up that was left in makes some of these windows slow.
         baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
-    is_slower = (latency_ns > LATENCY_LIMIT_RATIO * baseline_ns) & is_known
+    limit_ns = LATENCY_LIMIT_RATIO * baseline_ns
+    if baseline.any():
+        limit_ns = max(limit_ns, baseline_ns + NOISE_LIMIT * _noise_ns(latency_ns))
+    is_slower = (latency_ns > limit_ns) & is_known
 
     busy_ratio = windows.busy_ratio(timeline)
     if (cpu_s := telemetry.series.get("worker.cpu_s")) is not None:
         # Between short inferences there are gaps as long as they are; CPU time has none.
         busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
     nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
+    if delegation is not None:
+        nominal_hz = _median_hz(frequency.cap_hz, baseline)
     is_busy = (busy_ratio >= BUSY_LIMIT_RATIO) & is_home
     clock = _frequency_signal(frequency, baseline, is_busy, nominal_hz)
 
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
-    is_hot = temperature.is_set if temperature else None
-    found = find_indications(telemetry, expected, windows.edges_ns, is_hot)
-    latency = _lasting(is_slower, is_known)
+    is_explained = np.zeros_like(is_slower)
     if clock is not None and temperature is not None:
+        is_explained = clock.is_set & temperature.is_set
+    is_raised = (latency_ns > EXPLAINED_LIMIT_RATIO * baseline_ns) & is_known
+    place = ModelPlace(
+        policy=frequency.policy,
+        is_one_thread=threads == 1,
+        delegation=delegation,
+        is_affected=is_raised if clock is None else is_raised | clock.is_set,
+    )
+    is_hot = temperature.is_set if temperature else None
+    found = find_indications(telemetry, expected, windows.edges_ns, is_hot, place)
+    if is_sliced:
+        latency = _recurring(is_slower, is_known, windows)
+        if not _stands_out(latency, latency_ns, is_known):
+            latency = np.zeros_like(latency)
+    else:
         # Slower, hot and with a slower clock: that need not last to be believed.
-        latency |= is_slower & clock.is_set & temperature.is_set
+        latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
+        latency |= _lasting(is_raised & is_explained, is_known)
     return Signals(
         indications=found.indications,
         indicator=Signal(np.zeros_like(found.known), found.known) if found.known.any() else None,
@@ -148,8 +228,94 @@ def find_signals(
         latency_ns=latency_ns,
         baseline_ns=baseline_ns,
         baseline=baseline,
-        elsewhere_ratio=float(np.mean(~is_home)),
+        is_home=is_home,
+        moved=_move(latency_ns, is_home, is_away),
+        is_sliced=is_sliced,
+        indicated_elsewhere=found.elsewhere,
     )
+
+
+def find_recurring_signals(
+    timeline: Timeline,
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    windows: Windows,
+    *,
+    threads: int = 1,
+    delegation: Delegation | None = None,
+) -> tuple[Windows, Signals] | None:
+    """Slices of a run in which the latency is higher again and again; None where it is not."""
+    steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
+    reading_s = min((float(np.median(one)) / 1e9 for one in steps_ns if one.size), default=0.0)
+    slices = cut_into_slices(timeline, windows, reading_s)
+    if slices is None:
+        return None
+    signals = find_signals(
+        timeline,
+        telemetry,
+        expected,
+        slices,
+        threads=threads,
+        delegation=delegation,
+        is_sliced=True,
+    )
+    return (slices, signals) if signals.latency.any() else None
+
+
+def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move | None:
+    if is_home.all():
+        return None
+    home_ns, away_ns = latency_ns[is_home], latency_ns[is_away]
+    home_ns, away_ns = home_ns[~np.isnan(home_ns)], away_ns[~np.isnan(away_ns)]
+    ratio = None
+    if home_ns.size and away_ns.size:
+        ratio = float(np.median(away_ns) / np.median(home_ns))
+    return Move(float(np.mean(~is_home)), ratio)
+
+
+def _noise_ns(latency_ns: Floats) -> float:
+    """Standard deviation of a window, by the differences from each to the next.
+
+    The lower quartile of the differences: a trend is none, and up to half of them may be steps.
+    """
+    steps_ns = np.abs(np.diff(latency_ns))
+    steps_ns = steps_ns[~np.isnan(steps_ns)]
+    return float(np.quantile(steps_ns, 0.25)) / STEP_QUARTILE if steps_ns.size else 0.0
+
+
+def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
+    """Slow slices that come again and again, or that last as long as windows have to."""
+    nowhere = np.zeros_like(is_slower)
+    where = np.flatnonzero(is_known)
+    if not where.size:
+        return nowhere
+    width = 2 * round(CYCLE_S / 2 / slices.length_s) + 1
+    around = np.ones(min(width, len(is_slower)))
+    slow_count = np.convolve(is_slower, around, "same")
+    known_count = np.convolve(is_known, around, "same")
+    recurring = is_slower & (slow_count >= RECURRING_SHARE * known_count)
+    rows = np.split(where, np.flatnonzero(np.diff(recurring[where])) + 1)
+    lengths = [len(row) for row in rows if recurring[row[0]]]
+    slow_s = sum(lengths) * slices.length_s
+    is_long_enough = slow_s >= max(RECURRING_S, RECURRING_RUN_SHARE * slices.duration_s)
+    lasts = max(lengths, default=0) * slices.length_s >= LASTING * WINDOW_S[1]
+    return recurring if is_long_enough and (len(lengths) >= LASTING or lasts) else nowhere
+
+
+def _stands_out(slow: WindowMask, latency_ns: Floats, is_known: WindowMask) -> bool:
+    """Whether the slices between the slow ones are faster by as much as a slowdown takes.
+
+    A latency that rose to about the limit, and stayed there, crosses it again and again by chance.
+    """
+    where = np.flatnonzero(slow)
+    if not where.size:
+        return False
+    between = ~slow & is_known
+    between[: where[0]] = between[where[-1] + 1 :] = False
+    if np.count_nonzero(between) < RECURRING_SHARE * where.size:
+        return True
+    slow_ns, between_ns = np.median(latency_ns[slow]), np.median(latency_ns[between])
+    return bool(slow_ns > LATENCY_LIMIT_RATIO * between_ns)
 
 
 def _frequency_signal(
@@ -160,6 +326,7 @@ def _frequency_signal(
     if baseline_hz is None and cap_at_start_hz is None:
         return None
     is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)
+    change_ratio = None
     if frequency.cap_hz is not None and cap_at_start_hz is not None:
         is_set |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
         known |= ~np.isnan(frequency.cap_hz)
@@ -167,7 +334,12 @@ def _frequency_signal(
         # A cap that did not fall says nothing where the clock itself is not read any more.
         known = is_busy & ~np.isnan(frequency.freq_hz) | is_set
         is_set |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & is_busy
-    return FrequencySignal(is_set, known, baseline_hz is not None, baseline_hz, nominal_hz)
+        read_hz = frequency.freq_hz[is_busy & ~np.isnan(frequency.freq_hz)]
+        if read_hz.size and baseline_hz > 0:
+            changes = np.abs(read_hz / baseline_hz - 1)
+            change_ratio = float(np.quantile(changes, CHANGE_QUANTILE, method="lower"))
+    is_measured = baseline_hz is not None
+    return FrequencySignal(is_set, known, is_measured, baseline_hz, nominal_hz, change_ratio)
 
 
 def _median_hz(values: Floats | None, where: WindowMask) -> float | None:

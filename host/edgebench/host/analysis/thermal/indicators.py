@@ -5,7 +5,7 @@ Only what is new counts: bits and counters from before the run say nothing.
     vcgencmd               now-bits in any window; sticky bits where they appear first
     x86_throttle_count     counts that grow
     soctherm_oc            events that grow: over-current, or the supply
-    cooling_device         above state 0, where it cools by slowing down
+    cooling_device         above state 0, where it cools by slowing down what the model runs on
     under-voltage alarms   that rise
 
 The firmware of a Raspberry Pi sets "throttled" (bit 2) for heat and for a weak supply alike. Where
@@ -17,13 +17,17 @@ Source: device facts of the profiles; torvalds/linux, drivers/thermal/intel/ther
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.thermal.delegation import Delegation
+from edgebench.host.analysis.thermal.frequency import cpu_mask
 from edgebench.host.analysis.thermal.telemetry import (
+    Floats,
     Nanoseconds,
     Series,
     TelemetryTrace,
@@ -34,8 +38,28 @@ from edgebench.protocol.thermal import Expectation, slows_down
 _RPI = "rpi.throttled_bits"
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
+_OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
+"""Type of a cooling device that names the first CPU of the policy that it slows down, since Linux
+5.12; before, it was only a number in the order of registration: `thermal-cpufreq-1`."""
+_OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
+_CAP_LOWERED_RATIO = 0.999
+"""Cap against the undisturbed one: the smallest step of a table is far more."""
 _UNDER_VOLTAGE_EVENT = "oc1"
 """Event of a Jetson's soctherm that means the supply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """Place of the model: a cooling device of another part of the chip does not slow it down."""
+
+    policy: Floats
+    """Policy that the model ran on by window, shape (k,); NaN where unknown."""
+    is_one_thread: bool
+    """Whether the policy is that of all of its threads."""
+    is_affected: WindowMask
+    """Windows with a higher latency or a lower clock, shape (k,)."""
+    delegation: Delegation | None = None
+    """Accelerator that ran most of the model; None: the CPU did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +81,8 @@ class Indications:
     """Indications in the profile's order of indicators, then by the count of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
+    elsewhere: tuple[str, ...] = ()
+    """Details of what the device says about parts that the model did not run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +94,8 @@ class _Readings:
     edges_ns: Nanoseconds
     is_hot: WindowMask
     """Windows near where the device throttles; none where no temperature is known."""
+    place: ModelPlace | None
+    """Place of the model; None: every device may have slowed it down."""
 
     def inside(self, series: Series) -> Series:
         """Readings of the run, with the state it began in and the one it ended in."""
@@ -103,21 +131,25 @@ def find_indications(
     expected: Expectation,
     edges_ns: Nanoseconds,
     is_hot: WindowMask | None,
+    place: ModelPlace | None = None,
 ) -> Indications:
     """What the device says; the first indication is the one that explains most."""
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
-    readings = _Readings(telemetry, expected, edges_ns, nowhere if is_hot is None else is_hot)
+    is_hot = nowhere if is_hot is None else is_hot
+    readings = _Readings(telemetry, expected, edges_ns, is_hot, place)
     order = expected.indicators
     indications: list[Indication] = []
     known = nowhere.copy()
+    elsewhere: list[str] = []
     for kind in sorted(_SOURCES, key=lambda k: order.index(k) if k in order else len(order)):
         source = _SOURCES[kind](readings)
         known |= source.known
+        elsewhere += source.elsewhere
         indications += sorted(
             source.indications,
             key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause)),
         )
-    return Indications(indications, known)
+    return Indications(indications, known, tuple(elsewhere))
 
 
 def widened(windows: WindowMask) -> WindowMask:
@@ -182,18 +214,82 @@ def _soctherm(readings: _Readings) -> Indications:
 
 
 def _cooling(readings: _Readings) -> Indications:
-    found, devices = [], []
+    found, devices, elsewhere = [], [], []
     for name, series in readings.telemetry.named("cooling.", ".state").items():
         kind = name.removeprefix("cooling.").removesuffix(".state").rpartition(".")[0]
         if not slows_down(kind) or kind in readings.expected.cooling_exclude:
             continue
-        devices.append(series)
         inside = readings.inside(series)
         windows = readings.windows_of(inside, inside.value > 0)
+        text = f"cooling device {kind} was in state {inside.value.max(initial=0):g}"
+        if not _slows_the_model(readings, kind, windows):
+            elsewhere += [text] if windows.any() else []
+            continue
+        devices.append(series)
         if windows.any():
-            text = f"cooling device {kind} was in state {inside.value.max():g}"
             found.append(Indication("thermal", text, windows))
-    return Indications(found, readings.known(devices))
+    return Indications(found, readings.known(devices), tuple(elsewhere))
+
+
+def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> bool:
+    """Whether a cooling device that was at work in these windows can have slowed the model down.
+
+    By its name, if that tells. A numbered one lowers the cap of the model's own policy, or it is
+    another's. Where neither tells, by its effect: a device that was at work for a part of the run
+    in which the model was no slower than in the rest slows something else down. One that was always
+    at work has no rest to compare with: then the device is believed.
+    """
+    place = readings.place
+    if place is None:
+        return True
+    named, device = _OF_CPU.fullmatch(kind), _OF_DEVFREQ.fullmatch(kind)
+    own_device = place.delegation.devfreq if place.delegation else None
+    policies = {int(policy) for policy in np.unique(place.policy[~np.isnan(place.policy)])}
+    is_known = bool(policies) and place.is_one_thread
+    if named and is_known:
+        cpu = int(named[1])
+        masks = (cpu_mask(readings.telemetry, policy) for policy in policies)
+        return cpu in policies or any(mask >> cpu & 1 for mask in masks)
+    if device and own_device and not device[1].isdecimal():
+        return device[1] == own_device
+    lowered: list[bool | None] = [None]
+    if device and own_device:
+        lowered = [_is_cap_lowered(readings, f"devfreq.{own_device}", windows)]
+    elif "cpufreq" in kind and not named and is_known:
+        lowered = [_is_cap_lowered(readings, f"cpufreq.policy{one}", windows) for one in policies]
+    if None not in lowered:
+        return any(lowered)
+    is_of_cpu = device is None
+    if is_of_cpu and not named and "cpufreq" not in kind and place.delegation is None:
+        return True  # The whole processor: ACPI's throttling, and injected idle time.
+    working_count = int(np.count_nonzero(windows))
+    affected_count = int(np.count_nonzero(place.is_affected & windows))
+    is_always = (len(windows) - working_count) * 10 < len(windows)
+    is_likely = is_of_cpu == (place.delegation is None)
+    return affected_count * 2 > working_count or (is_always and is_likely)
+
+
+def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool | None:
+    """Whether the cap of a policy or device was lower in these windows than in the others.
+
+    None where it was not read.
+    """
+    cap = readings.telemetry.series.get(f"{name}.freq_hz_cap")
+    if cap is None:
+        return None
+    edges_ns = readings.edges_ns
+    at = np.searchsorted(edges_ns, cap.time_ns, side="right") - 1
+    is_inside = (at >= 0) & (at < len(windows))
+    is_working = np.zeros_like(is_inside)
+    is_working[is_inside] = windows[at[is_inside]]
+    working_hz, resting_hz = cap.value[is_working], cap.value[is_inside & ~is_working]
+    # Always at work: only the hardware's limit is left to compare with.
+    top_hz = readings.telemetry.constants.get(f"{name}.freq_hz_max")
+    if resting_hz.size:
+        top_hz = float(np.median(resting_hz))
+    if not working_hz.size or top_hz is None:
+        return None
+    return float(working_hz.min()) < _CAP_LOWERED_RATIO * top_hz
 
 
 def _alarms(readings: _Readings) -> Indications:

@@ -10,26 +10,36 @@ F, its frequency; T, its temperature; L, the latency.
     –     no    yes   yes    throttled:hidden (firmware, idle injection)
     –     yes   no    yes    frequency_limited:power_limit; :unknown where nothing tells of heat
     –     no    no    yes    interference: not thermal; unknown where not enough can be read
-    –     any   any   no     not_throttled, if there was anything to read
+    –     any   any   no     not_throttled, if there was anything to read; also where the model was
+                             slower on another kind of core: that is no heat, and told beside it
     nothing to read          unknown; never "not throttled"
 
 A signal explains a higher latency only if it is set in most of the slower windows; one that was
 not read in most of them says nothing. Interference is what is left when everything else is out: it
 takes a frequency that can be believed and either a temperature with a known limit or an indicator.
 
+A device that slows down in short cycles has no three slow windows in a row. Where nothing lasts,
+the run is read again in slices, and the same table holds for a latency that is higher again and
+again; where heat and clock do not explain it, only if it is so for a fifth of that time.
+
 Source: benchexec (counters); node_exporter; the combination with the latency is our own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import find_steady_state
+from edgebench.host.analysis.thermal.delegation import find_delegation
 from edgebench.host.analysis.thermal.heat_signals import (
+    EXPLAINED_LIMIT_RATIO,
+    LATENCY_LIMIT_RATIO,
     Signals,
+    find_recurring_signals,
     find_signals,
     start_and_max_temp_c,
 )
@@ -42,21 +52,42 @@ from edgebench.host.analysis.thermal.timeline import (
     window_length_s,
 )
 from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
+UNEXPLAINED_SHARE = 0.2
+"""Share of the slices between the first slow one and the last that are slow, where nothing explains
+them: housekeeping of the system takes less."""
 SUSTAINED_SHARE = 0.2
 """Last part of a run, which stands for what the device can sustain."""
 
 
 def find_throttling(
-    timeline: Timeline, telemetry: TelemetryTrace, expected: Expectation, *, threads: int = 1
+    timeline: Timeline,
+    telemetry: TelemetryTrace,
+    expected: Expectation,
+    *,
+    threads: int = 1,
+    placement: Iterable[OperatorPlacement] = (),
 ) -> ThermalResult:
     """Judge one run; `timeline` without the warm-up."""
+    delegation = find_delegation(placement, telemetry, expected)
     windows = cut_into_windows(timeline)
-    signals = find_signals(timeline, telemetry, expected, windows, threads=threads)
+    signals = find_signals(
+        timeline, telemetry, expected, windows, threads=threads, delegation=delegation
+    )
+    clock = signals.frequency
+    freq_change_ratio = clock.change_ratio if clock and windows.count >= MIN_WINDOWS else None
     if windows.count >= MIN_WINDOWS:
-        result = _with_numbers(_explained(signals), signals, timeline, windows)
+        result = _explained(signals)
+        if result.state is ThermalState.NOT_THROTTLED:
+            found = find_recurring_signals(
+                timeline, telemetry, expected, windows, threads=threads, delegation=delegation
+            )
+            if found is not None and _is_told(again := _explained(found[1]), found[1]):
+                result, (windows, signals) = again, found
+        result = _with_numbers(result, signals, timeline, windows)
     elif signals.indications:
         result = _indicated(signals)
     else:
@@ -77,7 +108,14 @@ def find_throttling(
         is_baseline_cool=is_baseline_cool,
         baseline_freq_hz=clock.baseline_hz if clock else None,
         nominal_freq_hz=clock.nominal_hz if clock else None,
+        freq_change_ratio=freq_change_ratio,
     )
+
+
+def _is_told(result: ThermalResult, signals: Signals) -> bool:
+    """Whether slow slices are explained, or too many to leave unexplained."""
+    slow = np.flatnonzero(signals.latency)
+    return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)
 
 
 def _explained(signals: Signals) -> ThermalResult:
@@ -89,10 +127,11 @@ def _explained(signals: Signals) -> ThermalResult:
     slow, clock, heat = signals.latency, signals.frequency, signals.temperature
     if not slow.any():
         return _not_slower(signals)
+    rose = "the latency rose again and again" if signals.is_sliced else "the latency rose"
     has_slower_clock = clock is not None and clock.explains(slow)
     is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
     if heat is not None and heat.explains(slow):
-        cause, reason = "thermal", "hot, and the latency rose"
+        cause, reason = "thermal", f"hot, and {rose}"
         if has_slower_clock:
             reason += " while the clock fell"
         elif is_clock_known:
@@ -104,10 +143,10 @@ def _explained(signals: Signals) -> ThermalResult:
         why = "without heat" if tells_of_heat else "and no temperature could be read"
         return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, {why}")
     if not is_clock_known:
-        return _unknown("the latency rose, and no trusted frequency could be read")
+        return _unknown(f"{rose}, and no trusted frequency could be read")
     if not tells_of_heat:
-        return _unknown("the latency rose, and neither temperature nor indicator could be read")
-    reason = "the latency rose without heat and without a lower clock"
+        return _unknown(f"{rose}, and neither temperature nor indicator could be read")
+    reason = f"{rose} without heat and without a lower clock"
     return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
 
 
@@ -123,15 +162,33 @@ def _not_slower(signals: Signals) -> ThermalResult:
     read = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
     if not read:
         return _unknown("the signals of the device were read in less than half of the run")
-    if signals.elsewhere_ratio > 0.5:
+    moved = signals.moved
+    if moved is not None and moved.ratio > 0.5:
         return _unknown("the model moved between types of cores for most of the run")
     signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
     if signals.slower[-1] and any(signs):
         return _unknown("the latency rose only at the very end: measure longer to know why")
-    reason = f"the latency did not rise; read: {', '.join(read)}"
-    if signals.elsewhere_ratio > 0:
-        reason += f"; {signals.elsewhere_ratio:.0%} of the run was on another type of core"
+    reason = f"{_growth(signals)}; read: {', '.join(read)}"
+    for detail in signals.indicated_elsewhere:
+        reason += f"; {detail}, which did not slow the model down"
+    if moved is not None:
+        reason += f"; {moved.ratio:.0%} of the run was on another type of core"
+        if moved.latency_ratio is not None:
+            reason += f", where an inference took {moved.latency_ratio:.2g} times as long"
     return ThermalResult(ThermalState.NOT_THROTTLED, None, False, reason)
+
+
+def _growth(signals: Signals) -> str:
+    """How much the latency rose, on the type of core that the model ran on most."""
+    known_ns = signals.latency_ns[signals.is_home & ~np.isnan(signals.latency_ns)]
+    last = known_ns[-max(1, round(SUSTAINED_SHARE * len(known_ns))) :]
+    growth = float(np.median(last)) / signals.baseline_ns if last.size else 1.0
+    where = "" if signals.moved is None else " on the same type of core"
+    if EXPLAINED_LIMIT_RATIO < growth <= LATENCY_LIMIT_RATIO:
+        return (
+            f"the latency rose by {growth - 1:.1%}{where}, less than {LATENCY_LIMIT_RATIO - 1:.0%}"
+        )
+    return f"the latency did not rise{where}"
 
 
 def _unknown(reason: str) -> ThermalResult:
@@ -152,8 +209,7 @@ def _with_numbers(
         before = summarize(early_ns) if early_ns.size else None
         after = summarize(steady_ns) if steady_ns.size else None
     first, last = windows.baseline_count, max(1, round(SUSTAINED_SHARE * windows.count))
-    known_ns = signals.latency_ns[-last:][~np.isnan(signals.latency_ns[-last:])]
-    sustained_ns = float(np.median(known_ns)) if known_ns.size else None
+    sustained_ns = _sustained_ns(signals, signs, last)
     # Throttled from the start, there is no undisturbed speed that anything could be a share of.
     slow_count = int(np.count_nonzero(signs & signals.baseline))
     has_peak = slow_count * 2 <= int(np.count_nonzero(signals.baseline))
@@ -168,9 +224,27 @@ def _with_numbers(
         ),
         retention_ratio=signals.baseline_ns / sustained_ns if sustained_ns and has_peak else None,
         throttled_ratio=float(np.mean(signs)),
+        moved_ratio=signals.moved.ratio if signals.moved else 0.0,
+        moved_latency_ratio=signals.moved.latency_ratio if signals.moved else None,
         latency_ns_before=before,
         latency_ns_after=after,
     )
+
+
+def _sustained_ns(signals: Signals, signs: WindowMask, count: int) -> float | None:
+    """Latency in the last windows; None where most of them were on another type of core.
+
+    That is no property of the device that the first windows could be compared with.
+    """
+    is_last = np.zeros_like(signals.is_home)
+    is_last[-count:] = ~np.isnan(signals.latency_ns[-count:])
+    known = is_last & signals.is_home
+    if not known.any() or np.count_nonzero(known) * 2 < np.count_nonzero(is_last):
+        return None
+    # A median does not see what comes and goes.
+    is_mixed = 0 < np.count_nonzero(signs & known) * 2 < np.count_nonzero(known)
+    middle = np.mean if signals.is_sliced or is_mixed else np.median
+    return float(middle(signals.latency_ns[known]))
 
 
 def _signs(signals: Signals) -> WindowMask:

@@ -12,6 +12,7 @@ from edgebench.host.analysis.thermal.telemetry import (
     Nanoseconds,
     window_midmeans,
     window_sums,
+    window_upper_trimmed_means,
 )
 
 WINDOW_S = (1.0, 5.0)
@@ -20,6 +21,10 @@ WINDOWS = 60
 """Typical count of windows in a run."""
 MIN_INFERENCES = 5
 """Inferences per window, on average, that a median needs: slow models have longer windows."""
+SLICE_S = 0.5
+"""Slice of a window: a third to a half of the shortest cycle of a thermal governor that is worth
+telling. Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
+READINGS_PER_SLICE = 2.5
 BASELINE_S = 5.0
 BASELINE_SHARE_MAX = 0.25
 
@@ -57,6 +62,11 @@ class Windows:
         return float(self.edges_ns[1] - self.edges_ns[0]) / 1e9
 
     @property
+    def duration_s(self) -> float:
+        """Length of all windows."""
+        return self.length_s * self.count
+
+    @property
     def baseline_count(self) -> int:
         """Number of windows that the others are compared with: 5 s, at most a quarter."""
         wanted = math.ceil(BASELINE_S / self.length_s)
@@ -65,6 +75,12 @@ class Windows:
     def latency_ns(self, timeline: Timeline) -> Floats:
         """Mean of the middle half of each window, shape (k,); NaN where no inference began."""
         return window_midmeans(
+            timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
+        )
+
+    def latency_with_dips_ns(self, timeline: Timeline) -> Floats:
+        """Mean of each window without its slowest tenth, shape (k,); NaN without an inference."""
+        return window_upper_trimmed_means(
             timeline.start_ns, timeline.invoke_ns.astype(np.float64), self.edges_ns
         )
 
@@ -88,6 +104,25 @@ def cut_into_windows(timeline: Timeline) -> Windows:
     wanted_ns = 1e9 * window_length_s(timeline)
     count = max(1, int((end - begin) // wanted_ns))
     return Windows(np.linspace(begin, max(end, begin + 1), count + 1).astype(np.int64))
+
+
+def cut_into_slices(timeline: Timeline, windows: Windows, reading_s: float) -> Windows | None:
+    """Slices of half a second, or longer where so few inferences or readings fit in.
+
+    None where that is no finer than the windows.
+
+    Args:
+        timeline: Inferences.
+        windows: Windows of the run.
+        reading_s: Time between two readings of the fastest sensor, seconds.
+    """
+    begin, end = int(windows.edges_ns[0]), int(windows.edges_ns[-1])
+    duration_s = (end - begin) / 1e9
+    fewest_s = MIN_INFERENCES * duration_s / len(timeline.start_ns)
+    length_s = max(SLICE_S, fewest_s, READINGS_PER_SLICE * reading_s)
+    if length_s > windows.length_s / 2:
+        return None
+    return Windows(np.linspace(begin, end, int(duration_s / length_s) + 1).astype(np.int64))
 
 
 def window_length_s(timeline: Timeline) -> float:

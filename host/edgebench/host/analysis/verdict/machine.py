@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -11,22 +14,23 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.protocol.record import WorkerRecord
+from edgebench.host.result.verdict import Fact
+from edgebench.protocol.record import ThreadTime, WorkerRecord
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
 """Source: mlcommons/inference, loadgen: monotonic against wall clock, error and warning."""
 CPU_SHARE_LIMIT_RATIO = 0.9
-"""Share of one CPU that a single thread that never waits should get."""
+"""Share of a CPU that a thread that never waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
-"""Share of all CPUs together. A load average would count our own earlier runs."""
+"""Share of the CPUs under test. A load average would count our own earlier runs."""
 MIN_JUDGED_S = 0.1
 """Ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05
-"""Part of the run in which somebody waited for a CPU; on a quiet machine it is below 1 %."""
+"""Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 FREQ_LIMIT_RATIO = 0.02
-"""Frequency at the end against the start."""
+"""Frequency at the end, or between, against the start."""
 
 
 def clock(evidence: Evidence) -> Ruling:
@@ -48,29 +52,83 @@ def _clock(evidence: Evidence, limit: float) -> Ruling:
     return at_most(error, limit, "ratio")
 
 
-def background_busy_ratio(worker: WorkerRecord) -> float | None:
-    """Share of all CPU time during the timed loop that others took, 0…1; None if untold."""
+def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
+    """CPU time that others took during the timed loop over that of the CPUs under test, 0…1.
+
+    The model keeps no more CPUs busy than it has threads: those are under test, and one of them
+    taken by a neighbour is a whole one, however many idle ones the device has beside them. Which
+    they are is known if the worker was bound. If it was not, a thread may have run on any CPU and
+    time that others took on any of them may have been its own; where the scheduler kept them apart,
+    they still shared caches, memory and the power budget. So time on every CPU that the worker
+    could use counts, and on the other hardware thread of the same cores, but on no CPU beyond.
+
+    A run of an older agent, without times by CPU, has the share of all CPUs; None: untold.
+    """
     before, after = worker.before, worker.after
-    if before.cpu_total_s is None or after.cpu_total_s is None:
-        return None
-    total_s = after.cpu_total_s - before.cpu_total_s
-    busy_s = (after.cpu_busy_s or 0.0) - (before.cpu_busy_s or 0.0)
     own_s = after.own_cpu_s - before.own_cpu_s
+    busy_before_s = {one.cpu: one.busy_s for one in before.cpus}
+    # A CPU that went offline or came back has no difference.
+    passed_s = [
+        one.busy_s - busy_before_s[one.cpu] for one in after.cpus if one.cpu in busy_before_s
+    ]
+    if passed_s:
+        busy_s = sum(passed_s)
+        under_test_count = max(1, min(threads, len(worker.scheduling.cpus)))
+        total_s = under_test_count * (after.monotonic_ns - before.monotonic_ns) / 1e9
+    elif before.cpu_total_s is not None and after.cpu_total_s is not None:
+        busy_s = (after.cpu_busy_s or 0.0) - (before.cpu_busy_s or 0.0)
+        total_s = after.cpu_total_s - before.cpu_total_s
+    else:
+        return None
     return min(1.0, max(0.0, (busy_s - own_s) / total_s)) if total_s > 0 else None
 
 
 def background_load(evidence: Evidence) -> Ruling:
-    """Other processes left the CPUs alone."""
-    ratio = background_busy_ratio(evidence.worker)
+    """Other processes left the CPUs under test alone."""
+    ratio = background_busy_ratio(evidence.worker, evidence.record.spec.threads)
     if ratio is None:
         return unknown("not_told")
     if evidence.loop_s < MIN_JUDGED_S:
         return unknown("too_short", facts={"loop_s": evidence.loop_s})
-    return at_most(ratio, BACKGROUND_LIMIT_RATIO, "ratio")
+    return at_most(
+        ratio, BACKGROUND_LIMIT_RATIO, "ratio", "under_test" if evidence.worker.after.cpus else None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadShares:
+    """How the worker's threads spent the timed loop, in threads: 1 is one of them all the time."""
+
+    running: float
+    """Sum over all threads."""
+    waiting: float
+    waiting_max: float
+    """Waiting of the thread that waited longest."""
+
+
+def thread_shares(evidence: Evidence) -> ThreadShares | None:
+    """Shares of running and waiting; None where the kernel does not account for them."""
+    earlier = {one.thread: one for one in evidence.worker.before.threads}
+    later = evidence.worker.after.threads
+    if not earlier or not later or evidence.loop_s <= 0:
+        return None
+    none = ThreadTime(0, 0.0, 0.0)
+    waits = [one.wait_s - earlier.get(one.thread, none).wait_s for one in later]
+    runs = [one.run_s - earlier.get(one.thread, none).run_s for one in later]
+    loop_s = evidence.loop_s
+    return ThreadShares(sum(runs) / loop_s, sum(waits) / loop_s, max(waits) / loop_s)
 
 
 def cpu_pressure(evidence: Evidence) -> Ruling:
-    """Nothing waited long for a CPU, by pressure stall information."""
+    """No thread of the worker waited long for a CPU.
+
+    The slowest thread decides when an inference ends, so the one that waited longest counts, not
+    their mean. Pressure stall information, which older runs have, is about all tasks on all CPUs: a
+    model on one of 16 hardly shows in it, and two neighbours who disturb each other do.
+    """
+    shares = thread_shares(evidence)
+    if shares is not None:
+        return at_most(shares.waiting_max, CPU_STALL_LIMIT_RATIO, "ratio", "of_threads")
     before, after = evidence.worker.before, evidence.worker.after
     return _stall(evidence, before.cpu_stall_s, after.cpu_stall_s, CPU_STALL_LIMIT_RATIO)
 
@@ -90,17 +148,31 @@ def _stall(
 
 
 def frequency(evidence: Evidence) -> Ruling:
-    """Governor and frequency stayed what they were."""
+    """Governor and frequency stayed what they were.
+
+    At both ends of the loop, and between them by the telemetry, which has the clock that the model
+    ran at. A device that slowed down is named by the rule about heat, and not again here. Beside an
+    accelerator, the frequency of the CPU says nothing.
+    """
     before, after = evidence.worker.before, evidence.worker.after
-    if not before.freq_hz or not after.freq_hz or not max(before.freq_hz):
-        return unknown("not_told")
     governors = ", ".join(after.governors) or "unknown"
     if before.governors != after.governors:
         was = ", ".join(before.governors)
         return holds(False, "governor_changed", facts={"before": was, "governors": governors})
-    # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
-    change = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
-    return at_most(change, FREQ_LIMIT_RATIO, "ratio", facts={"governors": governors})
+    found = evidence.measured.throttling
+    between = None if found is None or found.is_slowed else found.freq_change_ratio
+    at_ends = None
+    is_told = before.freq_hz and after.freq_hz and max(before.freq_hz) > 0
+    if is_told and not uses_accelerator(evidence.worker.placement):
+        # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
+        at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
+    if between is not None and (at_ends is None or between > at_ends):
+        return at_most(
+            between, FREQ_LIMIT_RATIO, "ratio", "between", facts={"governors": governors}
+        )
+    if at_ends is None:
+        return unknown("not_told")
+    return at_most(at_ends, FREQ_LIMIT_RATIO, "ratio", facts={"governors": governors})
 
 
 def scheduling(evidence: Evidence) -> Ruling:
@@ -118,16 +190,27 @@ def scheduling(evidence: Evidence) -> Ruling:
 
 
 def cpu_share(evidence: Evidence) -> Ruling:
-    """The worker had its CPU for itself; a rival on the same core shows nowhere else."""
-    worker, loop_s = evidence.worker, evidence.loop_s
+    """The worker had a CPU for each of its threads; a rival on the same core shows nowhere else.
+
+    Threads of a pool are idle where a model cannot be split, and that is the model's own speed. So
+    where the kernel tells how long they waited for a CPU, less than a CPU for each of them is
+    allowed as long as they got what they wanted, and at least one of them always ran.
+    """
+    worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
     if evidence.is_scheduled:
         return not_applicable("waits_for_arrivals")
-    if not {"cpu", "builtin", "xnnpack"} >= {part.place for part in worker.placement}:
+    if uses_accelerator(worker.placement):
         return not_applicable("waits_for_accelerator")
     if loop_s < MIN_JUDGED_S:
         return unknown("too_short", facts={"loop_s": loop_s})
-    share = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
-    return at_least(share, CPU_SHARE_LIMIT_RATIO, "ratio")
+    cpu_count = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
+    share, limit = cpu_count / max(1, threads), CPU_SHARE_LIMIT_RATIO
+    facts: dict[str, Fact] = {"threads": threads, "cpu_count": cpu_count}
+    shares = thread_shares(evidence)
+    if threads > 1 and share < limit <= cpu_count and shares is not None and shares.running > 0:
+        wanted = shares.running / (shares.running + shares.waiting)
+        return at_least(wanted, limit, "ratio", "of_wanted", facts)
+    return at_least(share, limit, "ratio", None if threads <= 1 else "of_threads", facts)
 
 
 def memory(evidence: Evidence) -> Ruling:

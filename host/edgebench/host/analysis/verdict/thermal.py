@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.thermal.heat_signals import FREQ_LIMIT_RATIO
+from edgebench.host.analysis.thermal.heat_signals import FREQ_LIMIT_RATIO, LATENCY_LIMIT_RATIO
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -14,6 +14,8 @@ from edgebench.host.analysis.verdict.evidence import (
 from edgebench.host.result.thermal import ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
+MOVED_LIMIT_RATIO = 0.05
+"""Share of the run on another type of core: less shows in the highest percentiles only."""
 SAMPLER_LIMIT_RATIO = 0.01
 """Share of one CPU that watching may cost where it may take the time from the model."""
 APART_LIMIT_RATIO = 0.02
@@ -48,10 +50,16 @@ def thermal(evidence: Evidence) -> Ruling:
 def interference(evidence: Evidence) -> Ruling:
     """Nothing but heat slowed the device down."""
     found = evidence.measured.throttling
-    if found is None or found.state is ThermalState.UNKNOWN:
+    if found is None:
         return unknown("unknown")
     if found.state is ThermalState.INTERFERENCE:
         return holds(False, facts={"why": found.reason})
+    share, times = found.moved_ratio, found.moved_latency_ratio
+    if share is not None and times is not None and share > MOVED_LIMIT_RATIO:
+        is_same = max(times, 1 / times) <= LATENCY_LIMIT_RATIO
+        return holds(is_same, "moved", facts={"share": share, "times": times})
+    if found.state is ThermalState.UNKNOWN:
+        return unknown("unknown")
     return holds(True, "none")
 
 

@@ -39,6 +39,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.protocol.record import (
     AbsentSensor,
+    CpuTime,
     HarnessFacts,
     LoadCode,
     MemoryFacts,
@@ -50,6 +51,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
     SyncFacts,
+    ThreadTime,
 )
 from edgebench.protocol.spec import Engine, Scenario
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, ExpectedCluster
@@ -296,6 +298,56 @@ def busy(ratio: float) -> Change:
     return change
 
 
+def occupied(*busy: float, own: float, threads: int = 1, bound: tuple[int, ...] = ()) -> Change:
+    """Each of these CPUs was busy for so much of the loop, and the worker took so many CPUs."""
+    cpus = bound or tuple(range(len(busy)))
+
+    def change(evidence: Evidence) -> Evidence:
+        before = evidence.worker.before
+        loop_s = _loop_ns(evidence) / 1e9
+        at_first = tuple(CpuTime(cpu, 100.0 + cpu) for cpu in range(len(busy)) if cpu in cpus)
+        at_last = tuple(
+            replace(one, busy_s=one.busy_s + busy[one.cpu] * loop_s) for one in at_first
+        )
+        changed = spec(threads=threads, cpus=bound)(evidence)
+        return worker(
+            before=replace(before, cpus=at_first),
+            after=replace(
+                evidence.worker.after, cpus=at_last, own_cpu_s=before.own_cpu_s + own * loop_s
+            ),
+            scheduling=Scheduling(cpus, "other", 0),
+        )(changed)
+
+    return change
+
+
+def ran(*threads: tuple[float, float]) -> Change:
+    """The worker's threads ran and waited for these shares of the loop."""
+
+    def change(evidence: Evidence) -> Evidence:
+        before = evidence.worker.before
+        loop_s = _loop_ns(evidence) / 1e9
+        at_first = tuple(ThreadTime(40 + i, 0.5, 0.25) for i in range(len(threads)))
+        at_last = tuple(
+            ThreadTime(one.thread, one.run_s + run * loop_s, one.wait_s + wait * loop_s)
+            for one, (run, wait) in zip(at_first, threads, strict=True)
+        )
+        own_s = before.own_cpu_s + sum(run for run, _ in threads) * loop_s
+        changed = spec(threads=len(threads))(evidence)
+        return worker(
+            before=replace(before, threads=at_first),
+            after=replace(
+                evidence.worker.after,
+                threads=at_last,
+                own_cpu_s=own_s,
+                # Nobody else took anything: this is about the threads.
+                cpu_busy_s=(before.cpu_busy_s or 0.0) + own_s - before.own_cpu_s,
+            ),
+        )(changed)
+
+    return change
+
+
 def after_with_share(share: float) -> Change:
     """The worker got this share of a CPU."""
 
@@ -382,6 +434,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
+    ("interference", State.SUSPECT, heat(moved_ratio=0.37, moved_latency_ratio=2.5)),
+    ("interference", State.SUSPECT, heat(moved_ratio=0.06, moved_latency_ratio=0.4)),
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
     ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
@@ -406,9 +460,21 @@ FAILING: list[tuple[str, State, Change]] = [
     ("harness_share", State.SUSPECT, queries_of_a_busy_loop),
     ("frequency", State.SUSPECT, after(freq_hz=(1_500_000_000, 800_000_000) * 2)),
     ("frequency", State.SUSPECT, after(governors=("powersave",))),
+    ("frequency", State.SUSPECT, heat(freq_change_ratio=0.021)),
+    ("frequency", State.SUSPECT, lambda e: both(freq_hz=())(heat(freq_change_ratio=0.1)(e))),
     ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
     ("background_load", State.SUSPECT, busy(0.11)),
+    # A neighbour on one of 16 CPUs, beside a model that the kernel may put anywhere.
+    ("background_load", State.SUSPECT, occupied(1.0, *[0.0] * 14, 1.0, own=1.0)),
+    # Both move around, and no CPU is ever busy for long.
+    ("background_load", State.SUSPECT, occupied(*[2 / 16] * 16, own=1.0)),
+    ("background_load", State.SUSPECT, occupied(*[1.0] * 5, *[0.0] * 11, own=4.0, threads=4)),
+    ("background_load", State.SUSPECT, occupied(0.0, 1.1, 1.0, own=1.88, threads=2, bound=(1, 2))),
     ("cpu_pressure", State.SUSPECT, after(cpu_stall_s=0.8)),
+    # One of 16 threads shares its CPU: the mean of all would be 0.4 %.
+    ("cpu_pressure", State.SUSPECT, ran(*[(0.99, 0.01)] * 15, (0.93, 0.06))),
+    ("cpu_share", State.SUSPECT, spec(threads=4)),
+    ("cpu_share", State.SUSPECT, ran(*[(0.25, 0.04)] * 3)),
     ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
     ("swap", State.SUSPECT, after(swapped_page_count=8)),
@@ -460,6 +526,12 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("telemetry", watched(sensors=())),
     ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
     ("frequency", both(freq_hz=())),
+    (
+        "frequency",  # the CPU beside an accelerator may idle
+        lambda e: after(freq_hz=(600_000_000,) * 4)(
+            worker(placement=(OperatorPlacement("cuda", "Conv", 3),))(e)
+        ),
+    ),
     ("background_load", both(cpu_total_s=None)),
     (
         "background_load",
@@ -515,8 +587,22 @@ PASSING: list[tuple[str, Change]] = [
     ("clock_drift", own_clock(0.9991)),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
+    ("frequency", heat(freq_change_ratio=0.02)),
+    # What the rule about heat names is not told twice.
+    ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
+    ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
+    ("interference", heat(moved_ratio=0.37, moved_latency_ratio=0.96)),
+    ("interference", heat(moved_ratio=0.04)),
     ("background_load", busy(0.0999)),
+    # What others do elsewhere is nothing to a worker that is bound.
+    ("background_load", occupied(1.0, 1.0, 1.0, 1.0, own=0.95, bound=(2,))),
+    ("background_load", occupied(*[1.0] * 4, *[0.03] * 12, own=4.0, threads=4)),
     ("cpu_pressure", after(cpu_stall_s=0.55)),
+    # Other tasks wait for each other on other CPUs.
+    ("cpu_pressure", lambda e: after(cpu_stall_s=1.4)(ran((1.0, 0.01))(e))),
+    # Threads without work: the model cannot be split any further.
+    ("cpu_share", ran((1.0, 0.0), (0.4, 0.01), (0.4, 0.01), (0.4, 0.01))),
+    ("cpu_share", lambda e: spec(threads=4)(after_with_share(3.61)(e))),
     ("energy_idle", energy(power_w_idle_after=1.199)),
     (
         "energy_idle",  # a device that idles as it works: only rounding tells its powers apart
@@ -659,6 +745,25 @@ def test_rule_that_was_never_asked_is_told_from_one_that_cannot_tell(
 def test_rule_passes_at_its_limit(name: str, change: Change) -> None:
     """A limit is off by one."""
     assert rule_of(judge(change(good())), name).outcome is RuleOutcome.PASS
+
+
+def test_four_threads_that_got_one_cpu_are_told() -> None:
+    """Four threads that shared one CPU had 100 % of it, which is what one thread needs."""
+    verdict = judged(ran(*[(0.25, 0.75)] * 4)(good()))
+    assert [rule.id for rule in verdict.failures] == ["cpu_pressure", "cpu_share"]
+    assert rule_of(verdict, "cpu_share").detail == (
+        "the worker's 4 threads had 1.00 CPUs during the run: 25.0% of what they could have used, "
+        "at least 90%"
+    )
+
+
+def test_thread_that_was_made_in_the_loop_counts_from_its_beginning() -> None:
+    """LoadGen's own thread runs the model, and is not there yet when the loop begins."""
+    evidence = ran((0.1, 0.0), (0.9, 0.3))(good())
+    before = evidence.worker.before
+    late = worker(before=replace(before, threads=before.threads[:1]))(evidence)
+    late = spec(threads=1)(late)
+    assert rule_of(judge(late), "cpu_pressure").outcome is RuleOutcome.FAIL
 
 
 def test_worst_rule_decides_and_comes_first() -> None:

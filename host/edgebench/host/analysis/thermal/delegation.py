@@ -1,0 +1,67 @@
+"""Which accelerator a model ran on, so that its clock is the model's and not that of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
+from edgebench.protocol.record import OperatorPlacement
+from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
+
+_ON_CPU = frozenset({"cpu", "builtin", "xnnpack"})
+"""Places that are the CPU: kernels of the runtime itself, and of the delegate for CPUs."""
+_MOST = 0.5
+"""Share of the operators beside the CPU from which on their clock decides the latency."""
+_KINDS = {
+    "gpu": ("gpu", "cuda", "tensorrt", "rocm", "migraphx", "opencl", "webgpu", "dml"),
+    "tpu": ("tpu",),
+    "npu": ("npu", "vx_delegate", "rknn", "ethos", "neutron"),
+    "dsp": ("hexagon", "dsp"),
+}
+"""Parts of the names of delegates, providers and their libraries, by the kind of accelerator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """A model of which most operators ran beside the CPU."""
+
+    devfreq: str | None
+    """Accelerator's name under /sys/class/devfreq; None where its clock was not read."""
+
+
+def uses_accelerator(placement: Iterable[OperatorPlacement]) -> bool:
+    """Whether a part of the model ran beside the CPU, as far as the runtime tells."""
+    return any(part.place not in _ON_CPU for part in placement)
+
+
+def find_delegation(
+    placement: Iterable[OperatorPlacement], telemetry: TelemetryTrace, expected: Expectation
+) -> Delegation | None:
+    """Accelerator that ran most of the model; None where that was the CPU, or nobody tells."""
+    parts = list(placement)
+    total = sum(part.count for part in parts)
+    beside = [part for part in parts if part.place not in _ON_CPU]
+    if not total or sum(part.count for part in beside) < _MOST * total:
+        return None
+    place = max(beside, key=lambda part: part.count).place.lower()
+    kinds = {kind for kind, words in _KINDS.items() if any(word in place for word in words)}
+    read = [
+        one
+        for one in expected.accelerators
+        if f"devfreq.{one.devfreq}.freq_hz" in telemetry.series and (not kinds or one.kind in kinds)
+    ]
+    if not read:
+        return Delegation(None)
+    # Of several, the one at work: the clock of an idle one is far below its highest.
+    return Delegation(max(read, key=lambda one: _share_of_highest(one, telemetry)).devfreq)
+
+
+def _share_of_highest(accelerator: ExpectedAccelerator, telemetry: TelemetryTrace) -> float:
+    name = f"devfreq.{accelerator.devfreq}"
+    freq_hz = telemetry.series[f"{name}.freq_hz"].value
+    cap = telemetry.series.get(f"{name}.freq_hz_cap")
+    highest_hz = float(freq_hz.max() if cap is None else max(cap.value.max(), freq_hz.max()))
+    return float(np.mean(freq_hz)) / highest_hz if highest_hz > 0 else 0.0
