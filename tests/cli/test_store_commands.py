@@ -12,6 +12,8 @@ import pytest
 from support.agents import Host
 from support.commands import Measured, Run
 
+from edgebench.host.result.run import SCHEMA_VERSION
+
 
 @pytest.fixture
 def copied(measured: Measured, host: Host) -> str:
@@ -151,3 +153,23 @@ def test_reader_that_goes_away_is_no_traceback(measured: Measured) -> None:
         err = process.stderr.read()
     assert "Traceback" not in err
     assert "Exception ignored" not in err
+
+
+def test_older_run_is_judged_by_the_rules_of_today(edgebench: Run, host: Host) -> None:
+    """A better rule never reaches the runs that are there, or it changes what was stored."""
+    source = Path(__file__).parents[1] / "fixtures" / "runs" / "v6" / "20261122-095638-9427a9c7"
+    kept = run_file(host, source.name)
+    shutil.copytree(source, kept.parent)
+    before = kept.read_bytes()
+    assert "precision" not in {rule["id"] for rule in json.loads(before)["verdict"]["rules"]}
+    said = edgebench("verify", "last", "--rejudge", "--json")
+    assert (said.code, said.err) == (0, "")
+    today = json.loads(said.out)
+    assert "precision" in {rule["id"] for rule in today["verdict"]["rules"]}
+    assert today["run_id"] == source.name
+    assert today["schema_version"] == SCHEMA_VERSION
+    said = edgebench("verify", source.name, "--rejudge")
+    assert said.code == 0
+    stored = json.loads(before)["verdict"]["state"]
+    assert f"stored: {stored}; today: {today['verdict']['state']}" in said.out
+    assert kept.read_bytes() == before

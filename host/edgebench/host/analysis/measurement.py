@@ -14,6 +14,7 @@ from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.latency.mllog import read_result
 from edgebench.host.analysis.latency.outliers import label_outliers
 from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
+from edgebench.host.analysis.latency.stability import comes_back, find_levels, stability
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.host.analysis.outputs import Outputs, accuracy, agreement
@@ -21,7 +22,13 @@ from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.latency import EarlyStopping, LatencySummary, LoadgenResult, Outliers
+from edgebench.host.result.latency import (
+    EarlyStopping,
+    LatencySummary,
+    LoadgenResult,
+    Outliers,
+    Stability,
+)
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.errors import MeasurementError
@@ -60,6 +67,7 @@ class Measurement:
     """Latencies of queries that count; None where the scenario has only one."""
     query: LatencySummary | None
     outliers: Outliers
+    stability: Stability
     early_stopping: EarlyStopping
     span_ns: int
     """Time between the first start and the last end of what counts."""
@@ -131,6 +139,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         query_ns=query_ns,
         query=None if query_ns is None or not len(query_ns) else summarize(query_ns),
         outliers=label_outliers(invoke_ns),
+        stability=stability(invoke_ns, queries.start_ns[first_row:], int(queries.end_ns[-1])),
         early_stopping=_early_stopping(queries, query_ns, spec),
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
@@ -167,14 +176,25 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
     """Steady state of all inferences, including the warm-up where it was issued the same way.
 
-    Between the arrivals of a server run the caches cool down; its warm-up had no such gaps.
+    Between the arrivals of a server run the caches cool down; its warm-up had no such gaps. What
+    comes back is no warm-up, and nothing is cut then.
     """
+    timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:
-        return find_steady_state(queries.invoke_ns)
-    steady = find_steady_state(queries.invoke_ns[queries.warmup_count :])
-    if steady.first_steady_index is None:
+        steady = find_steady_state(queries.invoke_ns)
+    else:
+        steady = find_steady_state(queries.invoke_ns[timed])
+        if steady.first_steady_index is not None:
+            first = steady.first_steady_index + queries.warmup_count
+            steady = replace(steady, first_steady_index=first)
+    end_ns = int(queries.end_ns[-1])
+    is_switching = bool(find_levels(queries.invoke_ns[timed], queries.start_ns[timed], end_ns))
+    first_index = steady.first_steady_index
+    if steady.steady_class is SteadyClass.WARMUP and first_index is not None:
+        is_switching |= comes_back(queries.invoke_ns, queries.warmup_count, first_index)
+    if not is_switching:
         return steady
-    return replace(steady, first_steady_index=steady.first_steady_index + queries.warmup_count)
+    return replace(steady, steady_class=SteadyClass.SWITCHING, first_steady_index=None)
 
 
 def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpec) -> EarlyStopping:

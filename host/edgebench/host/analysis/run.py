@@ -125,6 +125,7 @@ def _metrics(
         throughput_per_s=measured.throughput_per_s if is_headline else None,
         early_stopping=measured.early_stopping if is_headline else None,
         outliers=measured.outliers,
+        stability=measured.stability,
         warmup=WarmupCut(
             steady_class=steady_class.value if steady_class else None,
             query_count=measured.first_row,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
-from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.show.sentences import described
 from edgebench.host.store.decode import (
     RATIO_TOLERANCE,
@@ -31,6 +32,7 @@ from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError, UsageError
+from edgebench.protocol.record import RunRecord
 from edgebench.protocol.traces import METER_FILE
 
 
@@ -49,14 +51,10 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     Raises:
         StoreError: a file is missing or unreadable, or of a newer schema.
     """
-    document = store.document(run_id)
-    version = document.get("schema_version")
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise StoreError(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
+    document, version = _document(store, run_id)
     directory = store.directory(run_id)
-    record, queries = read_record(directory), read_queries(directory)
-    if record.worker is None:
-        raise RunDamaged(f"record of run {run_id} says that nothing was measured")
+    record, queries = _raw(directory)
+    assert record.worker is not None
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
     rows = len(queries), queries.warmup_count
@@ -66,19 +64,11 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     spool = directory / RAW_DIRECTORY / METER_FILE
     if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
         return [Difference("power.parquet", "as stored", trouble)]
-    clock = fit_clock(read_clock(directory), record)
     try:
-        made_utc = created_utc(run_id) or str(document.get("created_utc"))
-        run = analyse_run(
-            record, read_traces(directory, record, queries), created_utc=made_utc, clock=clock
-        )
-        run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
-        computed = to_document(run)
+        run = _recomputed(directory, record, queries, created_utc(run_id) or _made_utc(document))
     except MeasurementError as exc:
         return [Difference("queries.parquet", "as stored", str(exc))]
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
-    computed = json.loads(json.dumps(computed))
+    computed = json.loads(json.dumps(to_document(run)))
     if version < SCHEMA_VERSION:
         store.run(run_id)  # a key that every version has may not be missing: that is damage
         try:
@@ -86,6 +76,55 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         except (LookupError, TypeError, AttributeError) as exc:
             raise RunDamaged(f"run {run_id} is damaged: it has no whole verdict") from exc
     return list(_differences("", document, computed))
+
+
+def rejudge(store: Store, run_id: str) -> Run:
+    """The run as today's statistics and rules make it from its raw files; nothing is stored.
+
+    Raises:
+        StoreError: a file is missing or unreadable, or of a newer schema.
+        MeasurementError: the raw files cannot be true.
+    """
+    document, _ = _document(store, run_id)
+    record, queries = _raw(store.directory(run_id))
+    made_utc = created_utc(run_id) or _made_utc(document)
+    return _recomputed(store.directory(run_id), record, queries, made_utc)
+
+
+def _document(store: Store, run_id: str) -> tuple[dict[str, Any], int]:
+    """The stored document, and its version."""
+    document = store.document(run_id)
+    version = document.get("schema_version")
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise StoreError(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
+    return document, version
+
+
+def _made_utc(document: dict[str, Any]) -> str:
+    return str(document.get("created_utc"))
+
+
+def _raw(directory: Path) -> tuple[RunRecord, Queries]:
+    record, queries = read_record(directory), read_queries(directory)
+    if record.worker is None:
+        raise RunDamaged(f"record of run {record.run_id} says that nothing was measured")
+    return record, queries
+
+
+def _recomputed(directory: Path, record: RunRecord, queries: Queries, made_utc: str) -> Run:
+    """The run that follows from the raw files.
+
+    Raises:
+        RunDamaged: a file cannot be read.
+        MeasurementError: a trace cannot be true.
+    """
+    clock = fit_clock(read_clock(directory), record)
+    try:
+        traces = read_traces(directory, record, queries)
+        run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
+        return replace(run, files=file_digests(directory), verdict=described(run.verdict))
+    except OSError as exc:
+        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
 def verify_session(directory: Path) -> list[Difference]:

@@ -239,7 +239,7 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
     from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
-    from edgebench.host.show.tables import console, results_table
+    from edgebench.host.show.tables import console, length_line, results_table, unwatched_line
 
     runs = watcher.runs
     if options.json:
@@ -248,6 +248,8 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
     elif runs:
         out = console()
         out.print(results_table(runs, out.width))
+        for line in filter(None, (unwatched_line(runs), length_line(runs))):
+            print(line)
         for run in runs:
             if run.metrics.profile is not None:
                 out.print(operators_table(run.metrics.profile))

@@ -162,7 +162,7 @@ class ProgressWatcher(Watcher):
         if not self._console.is_terminal:
             metric = headline(run)
             value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
-            self._say(f"done: {self._title}: {metric.label} {value}, {run.verdict.state.value}")
+            self._say(f"done: {self._title}: {metric.label} {value}, {run.verdict.label}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""

@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List them."""
-    from edgebench.host.show.tables import console, runs_table
+    from edgebench.host.show.tables import UNWATCHED, console, runs_table
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
 
@@ -31,6 +31,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     elif rows:
         out = console()
         out.print(runs_table(rows, out.width))
+        if any(row.unwatched for row in rows):
+            print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
     else:
         print(f"no runs in {store.root}")
     return ExitCode.DONE

@@ -11,12 +11,18 @@ from dataclasses import asdict
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from edgebench.host.store.layout import Store
+
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     about = "Recompute a run, or a meter's recording, from its raw files, and compare."
     made = new_parser("verify", about)
     add_run(made)
+    rejudge = "print the run as today's statistics and rules make it; nothing is stored"
+    made.add_argument("--rejudge", action="store_true", help=rejudge)
     add_store(made)
     add_json(made)
     return made
@@ -27,9 +33,14 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.bench.verify import verify, verify_session
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
+    from edgebench.protocol.errors import UsageError
 
     store = Store(options.store)
     directory = find_session(store, options.run)
+    if options.rejudge:
+        if directory is not None:
+            raise UsageError(f"a recording has no verdict to judge again: {options.run}")
+        return _rejudge(store, store.resolve(options.run), as_json=options.json)
     if directory is None:
         key, name = "run_id", store.resolve(options.run)
         what, differences = f"run {name}", verify(store, name)
@@ -51,3 +62,22 @@ def run(options: argparse.Namespace) -> ExitCode:
     else:
         print(f"verified: {name}: every number follows from the raw files")
     return ExitCode.FAILED if differences else ExitCode.DONE
+
+
+def _rejudge(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
+    """Print the run as it would be stored today, and what its stored verdict was."""
+    from edgebench.host.bench.verify import rejudge
+    from edgebench.host.result.document import to_document
+    from edgebench.host.show.page import run_page
+    from edgebench.host.show.tables import console, verdict_lines
+
+    today, stored = rejudge(store, run_id), store.run(run_id)
+    if as_json:
+        print(json.dumps(to_document(today), indent=1))
+        return ExitCode.DONE
+    out = console()
+    out.print(run_page(today, out.width))
+    print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
+    for line in verdict_lines(today):
+        print(line)
+    return ExitCode.DONE

@@ -86,11 +86,39 @@ class Outliers:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyLevels:
+    """Two levels that invocations alternate between, for many invocations at a time."""
+
+    low_ns: float
+    high_ns: float
+    high_ratio: float
+    """Share of the invocations on the high level."""
+    low_dwell_s: float
+    """Mean time that the latency stays on the low level."""
+    high_dwell_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Variation of the invocation latencies that count."""
+
+    iqr_ratio: float
+    """Interquartile range over the median."""
+    block_p50_ns: tuple[float, ...]
+    """Medians of ten blocks of equal time; empty where there are too few invocations."""
+    block_range_ratio: float | None
+    """Range of these medians over the median of all."""
+    levels: LatencyLevels | None
+    """None where there are not two of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class WarmupCut:
     """Inferences before the first one that counts."""
 
     steady_class: str | None = field(metadata=key("class"))
-    """flat, warmup, slowdown or no_steady_state; None where there are too few queries to tell."""
+    """flat, warmup, slowdown, switching or no_steady_state; None where there are too few queries to
+    tell."""
     query_count: int
     duration_ns: int
 

@@ -95,13 +95,19 @@ def promised(
     return sides[0], _without_later_keys(sides[0], sides[1], version)
 
 
+_SPANS = (
+    "metrics.latency_ns",
+    "metrics.end_to_end_ns",
+    "metrics.thermal.latency_ns_before",
+    "metrics.thermal.latency_ns_after",
+)
+_CORRELATED = ("p50_ci95", "p90_ci95", "p99_ci95", "mean_ci95", "effective_count")
+
 _REDEFINED: dict[str, int] = {
     "conditions.background_busy_ratio": 2,
     "conditions.cpu_affinity": 2,
     "conditions.involuntary_switch_count": 2,
-    "metrics.latency_ns.p50_ci95": 2,
-    "metrics.latency_ns.p90_ci95": 2,
-    "metrics.latency_ns.p99_ci95": 2,
+    **{f"{span}.{name}": 7 for span in _SPANS for name in _CORRELATED},
     "metrics.warmup.class": 2,
     "verdict.rules.background_load": 2,
     "verdict.state": 2,
@@ -109,7 +115,8 @@ _REDEFINED: dict[str, int] = {
 """Keys whose definition changed, and the version since which they are what they are now.
 
 Version 1 took neighbouring queries for independent, looked for no steady state, and kept a share
-of busy CPUs without the counters that it came from, so that its verdict may be another one.
+of busy CPUs without the counters that it came from, so that its verdict may be another one. Until
+version 6 the effective count was the estimate itself, and intervals were narrower.
 """
 
 
@@ -152,6 +159,9 @@ def _in_every_run_since() -> dict[str, int]:
         (6, "metrics.energy", "power_w_idle_u95_absolute, power_w_peak_u95_absolute"),
         (6, "metrics.energy", "energy_delay_u95_absolute_js"),
         (6, "metrics.energy.per_query", "p50_u95_absolute_j, p90_u95_absolute_j"),
+        (7, "metrics", "stability"),
+        (7, "verdict", "unwatched"),
+        (7, "verdict.rules", "precision_floor, precision, spread, block_stability"),
         (7, "metrics.energy", "refused_by, phases.load.is_too_short"),
         (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
         (7, "spec", "input_shapes, inputs_sha256"),

@@ -16,6 +16,7 @@ from edgebench.host.result.latency import (
     LatencySummary,
     LoadgenResult,
     Outliers,
+    Stability,
     WarmupCut,
 )
 from edgebench.host.result.outputs import Accuracy, Agreement
@@ -104,6 +105,8 @@ class Metrics:
     throughput_per_s: float | None
     early_stopping: EarlyStopping | None = None
     outliers: Outliers | None = None
+    stability: Stability | None = None
+    """None in runs of schema version 6 and older, and for a profile."""
     warmup: WarmupCut
     cold_start_ns: ColdStartNs
     memory_bytes: MemoryBytes

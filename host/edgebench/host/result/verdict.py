@@ -62,6 +62,16 @@ class Verdict:
 
     state: State
     rules: tuple[Finding, ...]
+    unwatched: tuple[str, ...] = ()
+    """What nobody could see during the run, of clock, heat and load: a change of it would not have
+    been noticed."""
+
+    @property
+    def label(self) -> str:
+        """The state in words; a valid run says what nobody watched."""
+        if self.state is not State.VALID or not self.unwatched:
+            return self.state.value
+        return f"{self.state.value}, unwatched: {', '.join(self.unwatched)}"
 
     @property
     def is_refused(self) -> bool:

@@ -6,14 +6,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.result.latency import PERCENTILES, LoadgenResult
+from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Conditions, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.tables import PIPE_WIDTH, plain_table, results_table, text
+from edgebench.host.show.tables import (
+    PIPE_WIDTH,
+    plain_table,
+    results_table,
+    text,
+    unwatched_line,
+)
 from edgebench.host.show.units import (
     format_bytes,
     format_interval_ns,
@@ -38,7 +44,10 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
         outcome = rule.outcome.value
         style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
         rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
-    parts: list[RenderableType] = [facts, "", results_table([run], width), ""]
+    parts: list[RenderableType] = [facts, "", results_table([run], width)]
+    if (line := unwatched_line([run])) is not None:
+        parts.append(line)
+    parts.append("")
     if run.metrics.profile is not None:
         parts += [operators_table(run.metrics.profile), ""]
     elif not run.verdict.is_refused:
@@ -146,6 +155,22 @@ def _scenario(spec: RunSpec) -> str:
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
 
 
+def _stability(found: Stability | None) -> list[tuple[str, str]]:
+    """How far the latencies vary within the run."""
+    if found is None:
+        return []
+    parts = [f"interquartile range {found.iqr_ratio:.1%} of the median"]
+    if found.block_range_ratio is not None:
+        parts.append(f"medians of ten blocks range over {found.block_range_ratio:.1%}")
+    if found.levels is not None:
+        levels = found.levels
+        parts.append(
+            f"levels {format_ns(levels.low_ns)} for {format_ns(levels.low_dwell_s * 1e9)} and "
+            f"{format_ns(levels.high_ns)} for {format_ns(levels.high_dwell_s * 1e9)} at a time"
+        )
+    return [("stability", "; ".join(parts))]
+
+
 def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     """Results other than the latency."""
     warmup, cold, memory = metrics.warmup, metrics.cold_start_ns, metrics.memory_bytes
@@ -154,6 +179,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
             "warm-up",
             f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences excluded",
         ),
+        *_stability(metrics.stability),
         (
             "cold start",
             f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "

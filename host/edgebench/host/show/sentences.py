@@ -43,6 +43,11 @@ _ACCURACY = {
     "labels_elsewhere": "the labels of the data set are on another host",
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
+_PRECISION = {
+    "": "p50 ±{value:.1%} (95 % CI), limit {limit:.0%}",
+    "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f}",
+    "no_interval": "too few independent queries for an interval of p50",
+}
 _CLOCK = {
     "": "monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
     "stood_still": "the monotonic clock stood still",
@@ -114,12 +119,22 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "steady_state": {
         "flat": "flat: steady after the worker's warm-up of {value:.0f} inferences",
         "warmup": "warmup: steady after a warm-up of {value:.0f} inferences",
+        "levels": "switching: {low_ms:.4g} ms for {low_dwell_ms:.3g} ms, {high_ms:.4g} ms for "
+        "{high_dwell_ms:.3g} ms, and again; {high_ratio:.0%} of the inferences on the higher level",
+        "switching": "switching: the latency of the start came back",
         "slowdown": "slowdown: the device became slower and stayed slower",
         "no_steady_state": "no_steady_state: the latency kept changing until the end",
         "too_few": "{count} queries are too few to tell",
     },
     "steady_share": {
         "": "{value:.1%} of the timed inferences come after the warm-up, at least {limit:.0%}"
+    },
+    "precision_floor": _PRECISION,
+    "precision": _PRECISION,
+    "spread": {"": "interquartile range {value:.1%} of the median, limit {limit:.0%}"},
+    "block_stability": {
+        "": "medians of ten blocks range over {value:.1%} of the median, limit {limit:.0%}",
+        "too_few": "{count} inferences are too few to tell",
     },
     "clock": _CLOCK,
     "clock_drift": _CLOCK,

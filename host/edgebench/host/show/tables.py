@@ -14,7 +14,7 @@ from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import headline_latency
 from edgebench.host.result.run import Run
-from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.units import (
     ABSENT,
@@ -27,6 +27,7 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.store.index import DAMAGED, INVALID, RunSummary
+from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable
 
 _VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
@@ -37,6 +38,8 @@ ENERGY_WIDTH = 32
 SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
 REFUSED = "refused"
+UNWATCHED = "*"
+"""Mark behind a valid run of which nobody could see clock, heat or load."""
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
@@ -119,7 +122,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             _refused() if row.verdict == INVALID else format_ns(numbers[0]),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
-            _verdict(row.verdict),
+            _verdict(row.verdict).append(UNWATCHED if row.unwatched else ""),
         )
     return table
 
@@ -143,6 +146,21 @@ def verdict_lines(run: Run) -> list[str]:
             lines[first] += f" (also: {', '.join(others)})"
     what = f"{run.verdict.state.value}: {run.model.name} on {run.runtime.name}"
     return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
+
+
+def unwatched_line(runs: Sequence[Run]) -> str | None:
+    """What the mark behind a valid run means; None where no run has it."""
+    marked = [run.verdict.unwatched for run in runs if _is_unwatched(run)]
+    names = dict.fromkeys(name for unwatched in marked for name in unwatched)
+    return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read" if names else None
+
+
+def length_line(runs: Sequence[Run]) -> str | None:
+    """How long MLPerf's rules ask a run to be, where one is shorter; else None."""
+    least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
+    if all(run.spec.duration_s >= least_s for run in runs):
+        return None
+    return f"runs are shorter than the {least_s:g} s that MLPerf's rules ask for"
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
@@ -232,7 +250,13 @@ def _refused() -> Text:
 def _verdict_of(run: Run) -> Text:
     """A simulated device is called that in every table."""
     shown = _verdict(run.verdict.state.value)
+    if _is_unwatched(run):
+        shown.append(UNWATCHED)
     return shown.append(", simulated") if run.simulated else shown
+
+
+def _is_unwatched(run: Run) -> bool:
+    return run.verdict.state is State.VALID and bool(run.verdict.unwatched)
 
 
 _RESULT_COLUMNS = (

@@ -11,6 +11,7 @@ from zlib import crc32
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import StoreError
 from edgebench.protocol.spec import SCENARIOS
@@ -56,6 +57,8 @@ class RunSummary:
     """Why a metered run has no energy."""
     verdict: str
     """Verdict of the run; an invalid one has no numbers here, its document has them."""
+    unwatched: str | None = None
+    """What nobody could see during a valid run, as `clock, heat`."""
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -166,4 +169,5 @@ def summary_of(run: Run) -> RunSummary:
         # A meter's own words may be in it, which are no reason to doubt the run.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         verdict=run.verdict.state.value,
+        unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
     )

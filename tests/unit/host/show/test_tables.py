@@ -30,7 +30,13 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.page import run_page
-from edgebench.host.show.tables import results_table, runs_table, verdict_lines
+from edgebench.host.show.tables import (
+    length_line,
+    results_table,
+    runs_table,
+    unwatched_line,
+    verdict_lines,
+)
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -245,6 +251,35 @@ def test_page_of_a_run_shows_every_rule() -> None:
         assert rule.id in text
     for expected in (RUN_ID, "digits.tflite", "xnnpack", DEVICE.soc):
         assert expected in text
+
+
+def test_valid_run_that_nobody_watched_says_so() -> None:
+    """Twelve rules are unknown, and the run looks like one whose clock and heat were seen."""
+    made = replace(run(), verdict=replace(run().verdict, unwatched=("clock", "heat")))
+    assert made.verdict.label == "valid, unwatched: clock, heat"
+    assert "valid*" in printed(results_table([made]))
+    assert unwatched_line([made]) == "* unwatched: clock, heat could not be read"
+    assert "* unwatched: clock, heat could not be read" in printed(run_page(made))
+    assert "valid*" in printed(runs_table([summary_of(made)]))
+    watched = replace(made, verdict=replace(made.verdict, unwatched=()))
+    suspect = replace(made, verdict=replace(made.verdict, state=State.SUSPECT))
+    assert unwatched_line([watched, suspect]) is None
+    for one in (watched, suspect):
+        assert "*" not in printed(results_table([one]))
+        assert "*" not in printed(runs_table([summary_of(one)]))
+    assert suspect.verdict.label == "suspect"
+
+
+def test_short_runs_are_said_to_be_short() -> None:
+    """A number of ten seconds is taken for one by MLPerf's rules."""
+    short = run()
+    assert short.spec.duration_s < 60
+    long = replace(short, spec=replace(short.spec, duration_s=60.0))
+    assert length_line([long]) is None
+    assert length_line([]) is None
+    assert (
+        length_line([long, short]) == "runs are shorter than the 60 s that MLPerf's rules ask for"
+    )
 
 
 def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> None:

@@ -67,6 +67,7 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         energy_boundary=None,
         energy_refused=None,
         verdict="valid",
+        unwatched="heat",
     )
 
 

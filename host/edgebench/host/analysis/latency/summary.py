@@ -8,10 +8,10 @@ Intervals are exact for independent queries. Queries are hardly ever independent
 changes, or another process that runs for a moment, slows many in a row, and a hundred thousand of
 them may say no more about the median than five hundred would. So each interval is corrected for
 autocorrelation: it takes the ranks of the effective count of queries, at the same quantiles. It is
-the exact interval where there is no sign of dependence, and None where the effective count is too
-small. The effective count is an estimate, so an interval is too narrow where the count barely
-suffices: with an autocorrelation of 0.9 and 500 queries the interval of p90 covers 92 %; with
-more queries, 95 %.
+the exact interval where there is no sign of dependence. Where there is, the effective count is an
+estimate, on the cautious side, and the interval is None where that is too small to be relied on.
+benchmarks/coverage.py has how often the intervals hold the true value, and where they cannot: a
+run that saw one of two levels only knows nothing of the other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.latency.dependence import effective_count
+from edgebench.host.analysis.latency.dependence import cautious_count
 from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval, LatencySummary
 from edgebench.protocol.errors import MeasurementError
 
 LEVEL = 0.95
+MIN_DEPENDENT_COUNT = 30
+"""Fewest independent queries that dependent ones have to be worth for any interval: worth 20, those
+of the median cover 83 %."""
+DEPENDENT_MARGIN = 1.6
+"""Factor on the fewest queries that have an interval, for queries that depend on each other: with
+fewer, an interval is there because the effective count came out too large."""
 
 
 def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
@@ -40,7 +46,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
     ordered = np.sort(latency_ns)
     values = {name: percentile(ordered, p)[0] for name, p in PERCENTILES.items()}
     effective = EffectiveCount(
-        mean=int(effective_count(latency_ns.astype(np.float64))),
+        mean=int(cautious_count(latency_ns.astype(np.float64))),
         p50=_effective_count(latency_ns, ordered, 0.50),
         p90=_effective_count(latency_ns, ordered, 0.90),
         p99=_effective_count(latency_ns, ordered, 0.99),
@@ -67,10 +73,10 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
 def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
     """Number of independent queries that say as much about a percentile."""
     value = ordered[_index(ordered.size, p)]
-    count = effective_count((latency_ns <= value).astype(np.float64))
+    count = cautious_count((latency_ns <= value).astype(np.float64))
     if np.searchsorted(ordered, value, "right") - np.searchsorted(ordered, value, "left") > 1:
         # With many equal values one side may hold nearly everything, and so tell nothing.
-        count = min(count, effective_count((latency_ns < value).astype(np.float64)))
+        count = min(count, cautious_count((latency_ns < value).astype(np.float64)))
     return int(count)
 
 
@@ -91,12 +97,18 @@ def percentile_interval(
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Number of independent values that they are worth; None: all of them.
+        effective: Number of independent values that they are worth; None, or all of them: they are
+            independent.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
     count = int(ordered.size)
     effective = count if effective is None else effective
+    if effective < count and (
+        effective < MIN_DEPENDENT_COUNT
+        or interval_ranks(int(effective / DEPENDENT_MARGIN), p) is None
+    ):
+        return None
     ranks = interval_ranks(effective, p)
     if ranks is None:
         return None

@@ -69,6 +69,8 @@ class SteadyClass(str, Enum):
     """Another level at first, then the fastest lasting one until the end."""
     SLOWDOWN = "slowdown"
     """Steady at the end, on a slower level than an earlier lasting one."""
+    SWITCHING = "switching"
+    """Between two levels, over and over (`stability.py`)."""
     NO_STEADY_STATE = "no_steady_state"
 
 

@@ -7,8 +7,10 @@ cannot tell is unknown, and shown; one that was never asked is not applicable.
 from __future__ import annotations
 
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.table import RULES
+from edgebench.host.analysis.verdict.table import RULES, Subject
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+
+_UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -30,7 +32,13 @@ def judge(evidence: Evidence) -> Verdict:
         )
     failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
-    return Verdict(state=worst or State.VALID, rules=tuple(findings))
+    outcomes = {one.id: one.outcome for one in findings}
+    unwatched = tuple(
+        subject.value
+        for subject in Subject
+        if all(outcomes[rule.id] in _UNSEEN for rule in RULES if rule.watches is subject)
+    )
+    return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=unwatched)
 
 
 def _real(number: float | None) -> float | None:

@@ -15,11 +15,28 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
+from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
+PRECISION_SUSPECT_RATIO = 0.05
+"""Half-width of the interval of the median that still passes. Source: Hoefler & Belli, Scientific
+benchmarking of parallel computing systems (2015), 4.2.2, measure until the interval is within 5 %;
+nanobench warns of the same error."""
+PRECISION_INVALID_RATIO = 0.25
+"""Half-width above which a median is no number: the next run may show half or twice as much."""
+MIN_EFFECTIVE_COUNT = 100
+"""Independent queries that a median has to be worth. With fewer, the autocorrelation itself is
+known to a third at best, and the interval no better than that (benchmarks/coverage.py)."""
+SPREAD_LIMIT_RATIO = 0.25
+"""Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
+mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
+between levels 0.29 and 0.63."""
+BLOCK_LIMIT_RATIO = 0.10
+"""Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
+Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
 HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
 
@@ -75,6 +92,21 @@ def steady_state(evidence: Evidence) -> Ruling:
     steady, first = evidence.measured.steady, evidence.measured.first_row
     if steady.steady_class is None:
         return unknown("too_few", facts={"count": evidence.worker.query_count})
+    levels = evidence.measured.stability.levels
+    if steady.steady_class is SteadyClass.SWITCHING and levels is not None:
+        return holds(
+            False,
+            "levels",
+            value=first,
+            unit="count",
+            facts={
+                "low_ms": levels.low_ns / 1e6,
+                "high_ms": levels.high_ns / 1e6,
+                "high_ratio": levels.high_ratio,
+                "low_dwell_ms": levels.low_dwell_s * 1e3,
+                "high_dwell_ms": levels.high_dwell_s * 1e3,
+            },
+        )
     is_steady = steady.steady_class in (SteadyClass.FLAT, SteadyClass.WARMUP)
     return holds(is_steady, steady.steady_class.value, value=first, unit="count")
 
@@ -83,6 +115,52 @@ def steady_share(evidence: Evidence) -> Ruling:
     """A warm-up that was found may not take most of what was measured."""
     issued, counted = evidence.issued_rows, len(evidence.measured.invoke_ns)
     return at_least(counted / issued if issued else 0.0, STEADY_LIMIT_RATIO, "ratio")
+
+
+def precision_floor(evidence: Evidence) -> Ruling:
+    """The median is known at all."""
+    half_width = _half_width_ratio(evidence)
+    if half_width is None:
+        return unknown("no_interval")
+    return at_most(half_width, PRECISION_INVALID_RATIO, "ratio")
+
+
+def precision(evidence: Evidence) -> Ruling:
+    """The median is known well enough to be compared with anything."""
+    half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
+    if half_width is None:
+        return holds(False, "no_interval")
+    if count is not None and count.p50 < MIN_EFFECTIVE_COUNT:
+        return at_least(count.p50, MIN_EFFECTIVE_COUNT, "count", "worth")
+    return at_most(half_width, PRECISION_SUSPECT_RATIO, "ratio")
+
+
+def _headline(evidence: Evidence) -> LatencySummary:
+    """The latencies that the run is about."""
+    measured = evidence.measured
+    is_single = evidence.record.spec.scenario.traits.is_single
+    return measured.invoke if is_single or measured.query is None else measured.query
+
+
+def _half_width_ratio(evidence: Evidence) -> float | None:
+    """Half the width of the interval of the median, over the median; None without an interval."""
+    found = _headline(evidence)
+    if found.p50 is None or found.p50_ci95 is None:
+        return None
+    return (found.p50_ci95[1] - found.p50_ci95[0]) / 2 / max(found.p50, 1)
+
+
+def spread(evidence: Evidence) -> Ruling:
+    """Most invocations take about the same time."""
+    return at_most(evidence.measured.stability.iqr_ratio, SPREAD_LIMIT_RATIO, "ratio")
+
+
+def block_stability(evidence: Evidence) -> Ruling:
+    """Another tenth of the run would have given the same median."""
+    found = evidence.measured.stability.block_range_ratio
+    if found is None:
+        return unknown("too_few", facts={"count": len(evidence.measured.invoke_ns)})
+    return at_most(found, BLOCK_LIMIT_RATIO, "ratio")
 
 
 def keeps_up(evidence: Evidence) -> Ruling:

@@ -16,6 +16,15 @@ class Cause(Enum):
     BUSY_MACHINE = "busy_machine"
     MEMORY = "memory"
     HEAT = "heat"
+    SCATTER = "scatter"
+
+
+class Subject(Enum):
+    """What rules watch for the whole of a run, where the device lets them."""
+
+    CLOCK = "clock"
+    HEAT = "heat"
+    LOAD = "load"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +37,14 @@ class Rule:
     includes: str | None = None
     """Rule with a milder limit on the same number: said once is enough."""
     cause: Cause | None = None
+    watches: Subject | None = None
+    """What nobody has watched if all rules that watch it are unknown."""
 
 
 _INVALID, _SUSPECT = State.INVALID, State.SUSPECT
 _BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
+_SCATTER = Cause.SCATTER
+_CLOCK, _TEMPERATURE, _LOAD = Subject.CLOCK, Subject.HEAT, Subject.LOAD
 
 RULES: tuple[Rule, ...] = (
     Rule("complete", _INVALID, run.complete),
@@ -52,22 +65,28 @@ RULES: tuple[Rule, ...] = (
     Rule("profile", _INVALID, run.profiled),
     Rule("harness_dominates", _INVALID, run.harness_dominates, includes="harness_share"),
     Rule("harness_share", _SUSPECT, run.harness_share),
-    Rule("steady_state", _SUSPECT, run.steady_state),
+    Rule("steady_state", _SUSPECT, run.steady_state, cause=_SCATTER),
     Rule("steady_share", _SUSPECT, run.steady_share),
+    Rule("precision_floor", _INVALID, run.precision_floor, includes="precision"),
+    Rule("precision", _SUSPECT, run.precision, cause=_SCATTER),
+    Rule("spread", _SUSPECT, run.spread, cause=_SCATTER),
+    Rule("block_stability", _SUSPECT, run.block_stability, cause=_SCATTER),
     Rule("clock", _INVALID, machine.clock, includes="clock_drift"),
     Rule("clock_drift", _SUSPECT, machine.clock_drift),
-    Rule("frequency", _SUSPECT, machine.frequency),
+    Rule("frequency", _SUSPECT, machine.frequency, watches=_CLOCK),
     Rule("scheduling", _SUSPECT, machine.scheduling),
-    Rule("background_load", _SUSPECT, machine.background_load, cause=_BUSY),
-    Rule("cpu_pressure", _SUSPECT, machine.cpu_pressure, cause=_BUSY),
+    Rule("background_load", _SUSPECT, machine.background_load, cause=_BUSY, watches=_LOAD),
+    Rule("cpu_pressure", _SUSPECT, machine.cpu_pressure, cause=_BUSY, watches=_LOAD),
     Rule("cpu_share", _SUSPECT, machine.cpu_share, cause=_BUSY),
     Rule("memory_pressure", _SUSPECT, machine.memory_pressure, cause=_MEMORY),
     Rule("memory", _SUSPECT, machine.memory, cause=_MEMORY),
     Rule("swap", _SUSPECT, machine.swap, cause=_MEMORY),
-    Rule("thermal", _SUSPECT, thermal.thermal, cause=_HEAT),
+    Rule("thermal", _SUSPECT, thermal.thermal, cause=_HEAT, watches=_TEMPERATURE),
     Rule("interference", _SUSPECT, thermal.interference),
-    Rule("start_temperature", _SUSPECT, thermal.start_temperature, cause=_HEAT),
-    Rule("nominal_clock", _SUSPECT, thermal.nominal_clock),
+    Rule(
+        "start_temperature", _SUSPECT, thermal.start_temperature, cause=_HEAT, watches=_TEMPERATURE
+    ),
+    Rule("nominal_clock", _SUSPECT, thermal.nominal_clock, watches=_CLOCK),
     Rule("cooldown", _SUSPECT, thermal.cooldown, cause=_HEAT),
     Rule("telemetry", _SUSPECT, thermal.telemetry),
     Rule("meter", _SUSPECT, energy.meter),

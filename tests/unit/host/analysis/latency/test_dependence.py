@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from support.series import ar1
 from support.tools import need_shared
 
 from edgebench.host.analysis.latency.dependence import (
     MAX_POINTS,
+    autocorrelation_time,
     autocorrelations,
-    effective_count,
+    cautious_count,
     integrated_time,
 )
+
+
+def effective_count(values: NDArray[np.float64]) -> float:
+    """What a series is worth by the estimate itself, without any caution."""
+    return values.size / autocorrelation_time(values)[0]
 
 
 def known() -> Any:
@@ -69,7 +76,35 @@ def test_slow_drift_of_a_long_series_is_seen() -> None:
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200))
 def test_series_is_worth_something_but_not_more_than_its_length(values: list[float]) -> None:
     """Alternating values are worth more than were measured, or constant ones nothing."""
-    found = effective_count(np.array(values))
-    assert 0 < found <= len(values)
-    assert effective_count(np.tile([1.0, -1.0], 100)) == 200
-    assert effective_count(np.full(len(values), values[0])) == len(values)
+    for count in (effective_count, cautious_count):
+        found = count(np.array(values))
+        assert 0 < found <= len(values)
+        assert count(np.tile([1.0, -1.0], 100)) == 200
+        assert count(np.full(len(values), values[0])) == len(values)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_cautious_count_is_the_estimate_less_its_error(phi: float) -> None:
+    """Intervals are too narrow in every second run, or twice as wide as they need be."""
+    series = ar1(np.random.default_rng(1), 20_000, phi)
+    theory = 20_000 * (1 - phi) / (1 + phi)
+    assert 0.6 * theory < cautious_count(series) <= 1.05 * theory
+
+
+def test_rare_values_of_a_level_that_comes_and_goes_are_worth_little() -> None:
+    """The tail of a device that switches levels is taken for a tail of independent queries.
+
+    One in fifty queries of the slow level is above the 99th percentile, one after another as if
+    by chance; but the share of the slow level differs from run to run.
+    """
+    random = np.random.default_rng(3)
+    is_slow = np.repeat(random.random(20) < 0.5, 500)
+    above = (is_slow & (random.random(is_slow.size) < 0.02)).astype(np.float64)
+    assert effective_count(above) > 0.8 * above.size, "the sum of correlations hardly sees it"
+    counts = [
+        np.count_nonzero(np.repeat(random.random(20) < 0.5, 500) & (random.random(10_000) < 0.02))
+        for _ in range(500)
+    ]
+    truth = above.size * above.mean() / float(np.var(counts))
+    assert truth < 0.4, "the number of such queries varies more than by chance"
+    assert cautious_count(above) < 0.6 * above.size

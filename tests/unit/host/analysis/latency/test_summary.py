@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from support.series import ar1
 from support.tools import need_shared
 
-from edgebench.host.analysis.latency.dependence import effective_count
+from edgebench.host.analysis.latency.dependence import cautious_count
 from edgebench.host.analysis.latency.summary import (
+    DEPENDENT_MARGIN,
+    MIN_DEPENDENT_COUNT,
     interval_ranks,
     mean_interval,
     percentile,
@@ -155,7 +157,9 @@ def test_dependence_widens_intervals(order: list[int], p: float, worth: int) -> 
     independent = percentile_interval(ordered, p)
     assert independent == percentile_interval(ordered, p, 200)
     found = percentile_interval(ordered, p, worth)
-    assert (found is None) == (interval_ranks(worth, p) is None)
+    is_enough = worth == 200 or worth >= MIN_DEPENDENT_COUNT
+    is_bounded = interval_ranks(worth if worth == 200 else int(worth / DEPENDENT_MARGIN), p)
+    assert (found is None) == (not is_enough or is_bounded is None)
     if found and independent:
         # Both ranks are rounded, to the outside.
         assert found[0] <= independent[0] + 1
@@ -187,7 +191,7 @@ def test_intervals_cover_the_truth_in_dependent_series(phi: float, p: float) -> 
     for _ in range(TRIALS):
         series = ar1(draw, 2500, phi)
         ordered = np.sort(series)
-        worth = int(effective_count((series <= ordered[int(2500 * p)]).astype(float)))
+        worth = int(cautious_count((series <= ordered[int(2500 * p)]).astype(float)))
         # Intervals pick ranks; a series of any unit will do.
         ranks = percentile_interval(np.arange(2500), p, worth)
         assert ranks is not None
@@ -202,7 +206,7 @@ def test_mean_intervals_cover_the_truth_in_dependent_series(phi: float) -> None:
     covered = 0
     for _ in range(TRIALS):
         series = ar1(draw, 2500, phi)
-        interval = mean_interval(series, int(effective_count(series)))
+        interval = mean_interval(series, int(cautious_count(series)))
         assert interval is not None
         covered += interval[0] <= 0 <= interval[1]
     assert covered / TRIALS >= 0.93
@@ -212,7 +216,7 @@ def test_mean_interval_is_the_known_one() -> None:
     """The interval of a mean uses normal quantiles for ten values."""
     row = json.loads(need_shared("known_answers/measurement.json").read_text())["student_t"]
     values = np.array(row["vector"])
-    assert mean_interval(values, int(effective_count(values))) == pytest.approx(row["ci95"])
+    assert mean_interval(values, int(cautious_count(values))) == pytest.approx(row["ci95"])
     assert mean_interval(values[:1]) is None
 
 

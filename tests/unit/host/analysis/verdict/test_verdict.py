@@ -27,7 +27,12 @@ from edgebench.host.result.energy import (
     SyncMethod,
 )
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.latency import EarlyStopping, LoadgenResult
+from edgebench.host.result.latency import (
+    EarlyStopping,
+    EffectiveCount,
+    LoadgenResult,
+    Stability,
+)
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
@@ -311,6 +316,26 @@ def queries_of_a_busy_loop(evidence: Evidence) -> Evidence:
     return harness(measured(query_ns=latencies()[:245] * 2)(changed(evidence)))
 
 
+def unclocked(evidence: Evidence) -> Evidence:
+    """Telemetry without a frequency."""
+    return measured(throttling=replace(COOL, baseline_freq_hz=None, nominal_freq_hz=None))(evidence)
+
+
+def precise_to(half_width: float | None, worth: int = 400) -> Change:
+    """A median whose interval reaches so far to both sides, relative to it."""
+
+    def change(evidence: Evidence) -> Evidence:
+        found = evidence.measured.invoke
+        assert found.p50 is not None
+        reach = round((half_width or 0) * found.p50)
+        interval = None if half_width is None else (found.p50 - reach, found.p50 + reach)
+        count = EffectiveCount(worth, worth, worth, worth)
+        invoke = replace(found, p50_ci95=interval, effective_count=count)
+        return measured(invoke=invoke)(evidence)
+
+    return change
+
+
 def fell_back(evidence: Evidence) -> Evidence:
     """All operators ran on the runtime's own kernels."""
     placement = (OperatorPlacement("builtin", "CONV_2D", 3),)
@@ -368,6 +393,12 @@ FAILING: list[tuple[str, State, Change]] = [
     ("steady_share", State.SUSPECT, measured(invoke_ns=latencies()[:244])),
     ("cpu_share", State.SUSPECT, after_with_share(0.89)),
     ("scheduling", State.SUSPECT, spec(cpus=(0, 1))),
+    ("precision_floor", State.INVALID, precise_to(0.26)),
+    ("precision", State.SUSPECT, precise_to(0.051)),
+    ("precision", State.SUSPECT, precise_to(None)),
+    ("precision", State.SUSPECT, precise_to(0.01, worth=99)),
+    ("spread", State.SUSPECT, measured(stability=Stability(0.26, (), None, None))),
+    ("block_stability", State.SUSPECT, measured(stability=Stability(0.0, (), 0.11, None))),
     ("clock", State.INVALID, own_clock(1.011)),
     ("clock", State.INVALID, own_clock(0.989)),
     ("clock", State.INVALID, own_clock(-1.0)),
@@ -538,6 +569,21 @@ def test_limit_of_agreement_is_that_of_the_arithmetic(
     for share, outcome in ((limit, RuleOutcome.PASS), (limit * 1.01, RuleOutcome.FAIL)):
         evidence = of_floats(differs(share, share)(good()), *delegates, **facts)
         assert rule_of(judged(evidence), "agreement").outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("change", "unwatched"),
+    [
+        (lambda evidence: evidence, ()),
+        (lambda evidence: unclocked(both(freq_hz=(), governors=())(evidence)), ("clock",)),
+        (measured(throttling=None), ("heat",)),
+        (both(cpu_busy_s=None, cpu_total_s=None, cpu_stall_s=None), ("load",)),
+    ],
+)
+def test_verdict_names_what_nobody_watched(change: Change, unwatched: tuple[str, ...]) -> None:
+    """A run whose clock nobody could read is as valid as one whose clock was steady."""
+    found = judge(change(good()))
+    assert (found.state, found.unwatched) == (State.VALID, unwatched)
 
 
 def test_documentation_lists_the_rules() -> None:
