@@ -297,7 +297,7 @@ def test_server_that_cannot_keep_up_is_invalid_without_a_target(paired: Host) ->
     [run] = bench(paired, "digits_fp32.tflite", "litert", scenario="server", target_qps=400_000.0)
     assert run.verdict == "invalid"
     assert rules(run)["keeps_up"][0] == "fail"
-    assert "at 400000 queries a second" in rules(run)["keeps_up"][1]
+    assert "at 400000 queries per second" in rules(run)["keeps_up"][1]
 
 
 def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(

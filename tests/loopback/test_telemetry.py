@@ -126,4 +126,4 @@ def test_nobody_looks_when_nobody_is_asked_to(host: Host) -> None:
     run = bench(host, watcher=listener, telemetry_rate_hz=0.0)
     assert listener.heard == []
     assert run.document["conditions"]["telemetry"]["sensors"] == []
-    assert rule(run, "telemetry") == ("not_applicable", "nobody was asked to look")
+    assert rule(run, "telemetry") == ("not_applicable", "switched off")

@@ -7,7 +7,7 @@ cannot tell is unknown, and shown; one that was never asked is not applicable.
 from __future__ import annotations
 
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.table import RULES, Subject
+from edgebench.host.analysis.verdict.table import RULES, WatchedQuantity
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 
 _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Verdict:
     outcomes = {one.id: one.outcome for one in findings}
     unwatched = tuple(
         subject.value
-        for subject in Subject
+        for subject in WatchedQuantity
         if all(outcomes[rule.id] in _UNSEEN for rule in RULES if rule.watches is subject)
     )
     return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=unwatched)

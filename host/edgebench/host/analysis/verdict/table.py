@@ -19,7 +19,7 @@ class Cause(Enum):
     SCATTER = "scatter"
 
 
-class Subject(Enum):
+class WatchedQuantity(Enum):
     """What rules watch for the whole of a run, where the device lets them."""
 
     CLOCK = "clock"
@@ -37,14 +37,14 @@ class Rule:
     includes: str | None = None
     """Rule with a milder limit on the same number: said once is enough."""
     cause: Cause | None = None
-    watches: Subject | None = None
+    watches: WatchedQuantity | None = None
     """What nobody has watched if all rules that watch it are unknown."""
 
 
 _INVALID, _SUSPECT = State.INVALID, State.SUSPECT
 _BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
 _SCATTER = Cause.SCATTER
-_CLOCK, _TEMPERATURE, _LOAD = Subject.CLOCK, Subject.HEAT, Subject.LOAD
+_CLOCK, _TEMPERATURE, _LOAD = WatchedQuantity.CLOCK, WatchedQuantity.HEAT, WatchedQuantity.LOAD
 
 RULES: tuple[Rule, ...] = (
     Rule("complete", _INVALID, run.complete),
