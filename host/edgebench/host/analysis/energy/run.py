@@ -45,6 +45,7 @@ from edgebench.host.analysis.energy.windows import (
     idle_windows,
     in_a_row,
     in_words,
+    loop_times,
     phase_window,
 )
 from edgebench.host.result.energy import (
@@ -93,7 +94,8 @@ def find_energy(
         result = replace(result, boundary=site.boundary, channels=site.channels)
         load_ns = phase_window(record.events, Phase.LOADING) or timed.window_ns
         times = [*load_ns, *timed.window_ns, *chain(*idle_windows(record.events))]
-        clocks = RunClocks(clock, record.metered is not None, (min(times), max(times)))
+        span_ns, loop = (min(times), max(times)), loop_times(record.events, timed, worker.sync)
+        clocks = RunClocks(clock, record.metered is not None, span_ns, loop)
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
         result = replace(result, sync=sync.result)
         if sync.best is None:

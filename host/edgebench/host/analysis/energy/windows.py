@@ -14,12 +14,13 @@ from edgebench.host.analysis.energy.in_step import Loop, in_step_ratio
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import Site
 from edgebench.host.analysis.energy.sync.alignment import Alignment
+from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import MeasurementError, WindowTooShort
-from edgebench.protocol.record import IDLE_ENDED, Event, Phase
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
 
 EDGE_LIMIT_RATIO = 0.05
 """Share of a window by which its ends may be wrong: beyond, its energy says more about them."""
@@ -27,6 +28,8 @@ MIN_SAMPLES = 20
 """Fewest samples of a window: with fewer, its energy says more about the meter than the device."""
 MISSING_LIMIT_RATIO = 1e-3
 """Share of a window that may have no sample; the limit of a recording is the same."""
+CODES_OF_RUN = 2
+"""Load codes of a whole run: one before the warm-up, one after the loop."""
 EDGE_PIECES = 8
 """Pieces that the time in which an end may lie is cut into, to see how high the power is there."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
@@ -278,3 +281,31 @@ def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | Non
         if event.kind == phase.value:
             return event.time_ns, following.time_ns
     return None
+
+
+def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -> LoopTimes | None:
+    """Times around the warm-up and the loop; None where the device was not quiet beside them.
+
+    It is so where it played the load code, which needs a quiet time before it.
+    """
+    if len(marks.codes) < CODES_OF_RUN:
+        return None
+    first, last = marks.codes
+    warmup, starts_ns = phase_window(events, Phase.WARMING_UP), timed.queries.start_ns
+    began_ns, start_ns, end_ns = first.edges_ns[-1], int(starts_ns[0]), timed.window_ns[1]
+    if warmup is not None and began_ns <= warmup[0] <= start_ns:
+        began_ns = warmup[0]
+    # It makes the last pulses between the loop and the quiet time.
+    syncing_ns = (one.time_ns for one in events if one.kind == Phase.SYNCING.value)
+    pulses_ns = (pulse.after_ns for pulse in marks.pulses)
+    after_ns = [one for one in (*syncing_ns, *pulses_ns) if end_ns <= one < last.edges_ns[0]]
+    quiet_from_ns = max(after_ns, default=end_ns)
+    if not began_ns <= start_ns < end_ns <= quiet_from_ns < last.edges_ns[0]:
+        return None
+    return LoopTimes(
+        (began_ns, start_ns),
+        (end_ns, quiet_from_ns),
+        last.edges_ns[0] - quiet_from_ns,
+        tuple(idle_windows(events)),
+        tuple((code.edges_ns[0], code.edges_ns[-1]) for code in marks.codes),
+    )
