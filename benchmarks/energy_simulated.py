@@ -78,6 +78,25 @@ def blind_cases() -> Mapping[str, Case]:
     }
 
 
+def step_cases() -> Mapping[str, Case]:
+    """Instants and loops or ticks that are in step with them, 3 ppm apart."""
+    tiny = SimulatedDevice(active_ratio=0.005, work_w=1.0)
+    ticking = SimulatedDevice(tick_s=1e-3, tick_active_s=1e-4, tick_w=1.0)
+    instants = SimulatedMeter(is_averaging=False, drift_ppm=3.0, noise_w=1e-5)
+    cases: dict[str, Case] = {}
+    for rate_hz in (1e3, 1e4, 2e4, 1e5):
+        meter = replace(instants, rate_hz=rate_hz)
+        for active_s in (50e-6, 55e-6, 130e-6):
+            device = replace(tiny, active_ratio=active_s / tiny.period_s)
+            cases[f"loop 10.000 ms, {1e6 * active_s:g} us active, {rate_hz:g} S/s"] = device, meter
+        for active_s in (75e-6, 100e-6):
+            device = replace(ticking, tick_active_s=active_s)
+            cases[f"tick 1 ms, {1e6 * active_s:g} us active, {rate_hz:g} S/s"] = device, meter
+    averaging = replace(instants, is_averaging=True, rate_hz=1e3)
+    cases["tick 1 ms, 100 us active, 1000 S/s averaged"] = ticking, averaging
+    return cases
+
+
 def trial(case: Case, seed: int) -> Outcome:
     """One run; a meter without a drift of its own gets one."""
     device, meter = case
@@ -121,7 +140,7 @@ def main() -> None:
     options = parse(parser, trials=3)
     began = machine()
     rows: list[list[str]] = []
-    for name, case in {**late_cases(), **blind_cases()}.items():
+    for name, case in {**late_cases(), **blind_cases(), **step_cases()}.items():
         if options.only in name:
             rows.append(row_of(name, [trial(case, seed) for seed in range(options.trials)]))
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)

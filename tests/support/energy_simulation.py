@@ -77,7 +77,7 @@ class SimulatedMeter:
     """Errors of a meter."""
 
     rate_hz: float = 10_000.0
-    is_averaging: bool = False
+    is_averaging: bool = True
     drift_ppm: float = 0.0
     late_s: float = 0.0
     """By which the samples come later than they are taken, all of them."""

@@ -129,7 +129,11 @@ def find_sync(
         alignments[method] = alignment
     wrong = _contradicted(alignments)
     is_played = bool(marks.codes) and SyncMethod.CODED_LOAD in methods
-    if is_played and not _is_made_up(power) and not any(one in alignments and one not in wrong for one in _BETTER_MARKS):
+    if (
+        is_played
+        and not _is_made_up(power)
+        and not any(one in alignments and one not in wrong for one in _BETTER_MARKS)
+    ):
         wrong.setdefault(SyncMethod.ARRIVAL, NOT_SEEN)
     tried = [
         SyncAttempt(one.method, None, wrong[one.method])
