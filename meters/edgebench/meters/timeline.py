@@ -42,6 +42,8 @@ class UniformTimeline:
     """Received samples without a value."""
     lost_count: int = 0
     saturated_count: int = 0
+    bounded_count: int = 0
+    """Saturated samples right before a switch to a higher range."""
     desync_count: int = 0
     """Number of times that the framing was lost."""
     is_ambiguous: bool = False
@@ -127,6 +129,7 @@ class UniformTimeline:
             desync_count=self.desync_count,
             gaps=tuple(self.gaps),
             saturated_count=self.saturated_count,
+            bounded_count=self.bounded_count,
             rate_error_ppm=self._arrival.error_ppm(),
             rate_span_s=self._arrival.span_s(),
         )
