@@ -11,7 +11,7 @@ BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead observer_effect ab_calibration meter_decode meter_streams \
-	meter_hour energy_truth startup idle_agent
+	meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
 
 .PHONY: bench benchmarks test check lint format clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,9 @@ pytestmark = pytest.mark.alone
 
 WATTS = 10.0
 MODEL = "digits_int8.tflite"
-GONE_S = 1.0
-"""After the start of the recording; a run is idle for half a second, works for as long, is idle
-again, and loads its model in between."""
+GONE_S = 5.0
+"""After the start of the recording, in the timed loop: before it, the run would be stopped."""
+IN_LOOP = ("--duration", "8s")
 IDLE_S = 3.0
 SLOW = ("--duration", "8s", "--idle", f"{IDLE_S:g}s")
 """For a meter whose windows are 2 s at least: the latencies of a busy machine may be steady in the
@@ -197,7 +198,7 @@ def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: P
     need_runtime("ai-edge-litert")
     with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
         cable = Cable(tmp_path, emulator)
-        words = ("bench", MODEL, *METERED, "--meter", cable.meter, "--json")
+        words = ("bench", MODEL, *METERED, *IN_LOOP, "--meter", cable.meter, "--json")
         result = host.run(*words)
         assert result.returncode == 3, result.stderr
         document = document_of(result)
@@ -225,7 +226,9 @@ def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) 
     need_runtime("ai-edge-litert")
     with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
         meter = f"ppk2:{emulator.path},supply=3.3"
-        result = host.run("bench", MODEL, "digits_fp32.tflite", *METERED, "--meter", meter)
+        result = host.run(
+            "bench", MODEL, "digits_fp32.tflite", *METERED, *IN_LOOP, "--meter", meter
+        )
     assert result.returncode == 1, result.stderr
     (row,) = [line for line in result.stdout.splitlines() if MODEL in line]
     header = next(line for line in result.stdout.splitlines() if "energy" in line)
@@ -243,6 +246,28 @@ def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) 
     assert incoming(host) == []
     (run_id,) = host.lab.store.run_ids()
     assert_energy_is_refused(host.lab.store.document(run_id))
+
+
+def test_meter_that_falls_silent_in_the_first_idle_phase_ends_the_run(host: Host) -> None:
+    """The whole run is made, for a minute or an hour, and has no energy."""
+    need_runtime("ai-edge-litert")
+    with Ppk2Emulator(faults=Faults(stall_at_s=0.2, stall_s=120.0)) as emulator:
+        meter = f"ppk2:{emulator.path},supply=3.3"
+        began_s = time.monotonic()
+        result = host.run(
+            *("bench", MODEL, "--meter", meter, "--duration", "60s", "--min-queries", "10"),
+            *("--idle", "3s", "--cooldown", "0"),
+        )
+        passed_s = time.monotonic() - began_s
+    assert result.returncode == 1, result.stderr
+    assert passed_s < 50
+    error, hint = result.stderr.splitlines()[-2:]
+    assert error == (
+        "error: run stopped before its first inference: the meter sent nothing for 2 s"
+    )
+    assert "edgebench meters" in hint
+    assert incoming(host) == []
+    assert host.lab.store.run_ids() == []
 
 
 @dataclass(frozen=True)

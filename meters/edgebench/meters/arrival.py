@@ -13,18 +13,21 @@ from itertools import pairwise
 MIN_SPAN_S = 2.0
 """Below this, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
-_LAST_BINS = 3
-"""The last one may only have begun, and the host may be late for a while: at least so many."""
-_BIN_NS = 250_000_000
+_END_BINS = 3
+"""The last one may only have begun, and the host may be late for a while: at least so many. At the
+first end no more than a third of them all, so that a short recording has two ends."""
+BIN_S = 0.25
 """The earliest arrivals of the two ends may lie anywhere in them: of a recording of 3 s they are
-2.5 s apart at least."""
+2.2 s apart at least."""
 
 
 class ArrivalRate:
     """Rate of a uniform stream, by its earliest arrivals."""
 
-    def __init__(self, rate_hz: float) -> None:
+    def __init__(self, rate_hz: float, bin_s: float = BIN_S) -> None:
+        """For a stream in which an arrival that counts comes once in so many seconds at least."""
         self._period_ns = 1e9 / rate_hz
+        self._bin_ns = round(1e9 * bin_s)
         self._bins: dict[int, tuple[float, int]] = {}
         """Least delay, and its arrival, by quarter of a second: an hour is 14,400 pairs."""
         self._first_ns: int | None = None
@@ -34,7 +37,7 @@ class ArrivalRate:
         if self._first_ns is None:
             self._first_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
-        number = (rx_ns - self._first_ns) // _BIN_NS
+        number = (rx_ns - self._first_ns) // self._bin_ns
         if number not in self._bins or delay_ns < self._bins[number][0]:
             self._bins[number] = (delay_ns, rx_ns)
 
@@ -52,12 +55,16 @@ class ArrivalRate:
         return None if found is None else (found[1][1] - found[0][1]) / 1e9
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
-        """The earliest arrivals of the first and the last tenth; None where that is too short."""
+        """The earliest arrivals of the first and the last tenth; None where that is too short.
+
+        One that is late by itself counts for nothing: the others of its end are earlier.
+        """
         earliest = [self._bins[number] for number in sorted(self._bins)]
-        part = max(1, len(earliest) // _PARTS)
         if len(earliest) < 2:
             return None
-        first, last = min(earliest[:part]), min(earliest[-max(part, _LAST_BINS) :])
+        part = len(earliest) // _PARTS
+        first_part = max(1, part, min(_END_BINS, len(earliest) // 3))
+        first, last = min(earliest[:first_part]), min(earliest[-max(part, _END_BINS) :])
         return (first, last) if last[1] - first[1] >= MIN_SPAN_S * 1e9 else None
 
 

@@ -174,6 +174,9 @@ class LossReport:
     """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
+    bounded_count: int = 0
+    """Samples among those right before the meter switched to a higher range: the end of the lower
+    one came first, and the next samples show how high the power was."""
     rate_error_ppm: float | None = None
     """Rate of arrival against the host's clock; None: too short to tell."""
     rate_span_s: float | None = None

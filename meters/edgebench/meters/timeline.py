@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.meters.arrival import ArrivalRate
+from edgebench.meters.arrival import BIN_S, ArrivalRate
 from edgebench.meters.base import Flag, Gap, LossReport, Packet, SampleBlock
 
 Places = NDArray[np.int64]
@@ -33,6 +33,8 @@ class UniformTimeline:
     """Places of samples, and how many are missing."""
 
     rate_hz: float
+    arrival_s: float = BIN_S
+    """Time in which an arrival that counts comes at least once."""
     next_index: int = 0
     """Place of the next sample."""
     received_count: int = 0
@@ -40,6 +42,8 @@ class UniformTimeline:
     """Received samples without a value."""
     lost_count: int = 0
     saturated_count: int = 0
+    bounded_count: int = 0
+    """Saturated samples right before a switch to a higher range."""
     desync_count: int = 0
     """Number of times that the framing was lost."""
     is_ambiguous: bool = False
@@ -51,7 +55,7 @@ class UniformTimeline:
     """Period in whole nanoseconds, for exact times; None where it is none."""
 
     def __post_init__(self) -> None:
-        self._arrival = ArrivalRate(self.rate_hz)
+        self._arrival = ArrivalRate(self.rate_hz, self.arrival_s)
         self._period_ns = 1e9 / self.rate_hz
         self._whole_period_ns = int(self._period_ns) if self._period_ns.is_integer() else None
 
@@ -125,6 +129,7 @@ class UniformTimeline:
             desync_count=self.desync_count,
             gaps=tuple(self.gaps),
             saturated_count=self.saturated_count,
+            bounded_count=self.bounded_count,
             rate_error_ppm=self._arrival.error_ppm(),
             rate_span_s=self._arrival.span_s(),
         )
@@ -138,8 +143,8 @@ class UniformTimeline:
 class UniformDecoder(ABC):
     """Decoder that places its samples on a timeline."""
 
-    def __init__(self, rate_hz: float) -> None:
-        self.timeline = UniformTimeline(rate_hz)
+    def __init__(self, rate_hz: float, arrival_s: float = BIN_S) -> None:
+        self.timeline = UniformTimeline(rate_hz, arrival_s)
 
     @abstractmethod
     def feed(self, packet: Packet) -> list[SampleBlock]:

@@ -52,3 +52,23 @@ def test_two_seconds_are_too_short_to_tell() -> None:
     """Delays of milliseconds look like errors of a thousand ppm."""
     assert rate_of(1.9).error_ppm() is None
     assert rate_of(2.3).error_ppm() is None
+
+
+@pytest.mark.parametrize("late_at_s", [1, 2, 11, 12])
+def test_one_late_stamp_is_no_error_of_the_rate(late_at_s: int) -> None:
+    """One wake-up in twelve that is 20 ms late reads -1802 ppm, and refuses the recording."""
+    found = ArrivalRate(RATE_HZ, bin_s=1.0)
+    for second in range(1, 13):
+        late_ns = 20_000_000 if second == late_at_s else 0
+        found.add(second * SECOND_NS + late_ns, int(second * RATE_HZ))
+        # The samples behind a stamp are held back until the next.
+        found.add(second * SECOND_NS + late_ns + 400_000_000, int(second * RATE_HZ))
+    assert found.error_ppm() == pytest.approx(0.0, abs=1.0)
+
+
+def test_rate_of_stamps_is_found_in_a_short_recording() -> None:
+    """A recording of four seconds has no rate any more, or that of one stamp."""
+    found = ArrivalRate(RATE_HZ, bin_s=1.0)
+    for second in range(5):
+        found.add(round(second * 1.0005 * SECOND_NS), int(second * RATE_HZ))
+    assert found.error_ppm() == pytest.approx(-500.0, rel=0.01)

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 ASKED = ["powershield", "version", "powershield", "status"]
 """When a unit at rest is opened."""
 OPTIONS = {
-    "binary": "supply=3.3,rate=10k",
-    "ascii": "supply=3.3,rate=1k,format=ascii",
+    "binary": "supply=3.3,rate=10k,output=current",
+    "ascii": "supply=3.3,rate=1k,format=ascii,output=current",
     "energy": "supply=3.3,rate=1k,output=energy",
 }
 
@@ -184,7 +184,9 @@ def test_late_burst_is_no_loss(tmp_path: Path) -> None:
 def test_each_byte_alone_is_understood(tmp_path: Path) -> None:
     """An answer or a sample that comes in two reads is lost."""
     with Lpm01aEmulator(sawtooth, Faults(is_split=True)) as emulator:
-        found, session = record(emulator, tmp_path / "recording", "supply=3.3,rate=500", 600)
+        found, session = record(
+            emulator, tmp_path / "recording", "supply=3.3,rate=500,output=current", 600
+        )
     assert (session.trouble, found.loss.desync_count) == (None, 0)
     np.testing.assert_allclose(found.current_a, sawtooth(found.time_ns / 1e9), rtol=1 / 256)
 
@@ -242,7 +244,9 @@ def test_overcurrent_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
     message = b"\xf0\xf5\xff\xff\xf0\xf1Overcurrent >59mA, dynamic acquisition stopped\xff\xff"
     faults = Faults(records=((700, message + END),))
     with Lpm01aEmulator(sawtooth, faults) as emulator:
-        found, _ = record(emulator, tmp_path / "recording", "supply=3.3,rate=1k", 800)
+        found, _ = record(
+            emulator, tmp_path / "recording", "supply=3.3,rate=1k,output=current", 800
+        )
     assert found.loss.trouble is not None
     assert "Overcurrent >59mA" in found.loss.trouble
     assert found.flags[-1] & Flag.SATURATED
@@ -253,7 +257,7 @@ def test_overcurrent_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
 def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options: str) -> None:
     """A meter cuts the power of a device that somebody is working on."""
     with Lpm01aEmulator() as emulator:
-        record(emulator, tmp_path / "recording", f"{options},rate=1k", 100)
+        record(emulator, tmp_path / "recording", f"{options},rate=1k,output=current", 100)
     power = [command for command in emulator.commands if command.startswith("pwr")]
     assert power == (["pwr on", "pwr off"] if "power" in options else [])
 
@@ -378,6 +382,23 @@ def test_what_the_unit_cannot_do_is_refused(options: str, says: str) -> None:
 def test_rate_is_the_highest_unless_given(options: str, rate_hz: int) -> None:
     """The default is refused, or slower than need be."""
     assert parse_setup(Options.parse("lpm01a", options)).rate_hz == rate_hz
+
+
+@pytest.mark.parametrize(
+    ("options", "is_energy"),
+    [
+        ("", False),
+        ("rate=20k", False),
+        ("rate=10k", True),
+        ("rate=500", True),
+        ("format=ascii", True),
+        ("rate=1k,output=current", False),
+        ("rate=1k,function=high", False),
+    ],
+)
+def test_few_samples_are_of_intervals_unless_told_otherwise(options: str, is_energy: bool) -> None:
+    """A thousand instants a second are in step with the tick of the device, 150 % off."""
+    assert parse_setup(Options.parse("lpm01a", options)).is_energy is is_energy
 
 
 def test_accuracy_says_where_it_stands() -> None:

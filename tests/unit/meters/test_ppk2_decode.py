@@ -235,6 +235,24 @@ def test_saturation_is_flagged() -> None:
     assert loss.saturated_count == 1
 
 
+@pytest.mark.parametrize("packet_bytes", [4, 8, 12, 4000])
+@pytest.mark.parametrize(
+    ("at", "bounded_count"),
+    [(50, 0), (97, 0), (98, 1), (99, 1), (150, 0), (199, 0)],
+)
+def test_saturation_right_before_a_higher_range_is_bounded(
+    packet_bytes: int, at: int, bounded_count: int
+) -> None:
+    """One sample in 300,000 ends a recording, though the next one shows how high it was."""
+    words = words_for(np.repeat([1e-3, 0.2], 100), np.zeros(200, np.uint8))
+    words[at] |= 0x3FFF
+    made, data = decoder(), words.tobytes()
+    for first in range(0, len(data), packet_bytes):
+        made.feed(Packet(0, 0, data[first : first + packet_bytes]))
+    made.finish()
+    assert (made.loss().saturated_count, made.loss().bounded_count) == (1, bounded_count)
+
+
 def test_range_that_does_not_exist_is_no_number() -> None:
     """A damaged word is a current, and stays in the filter's average for ever."""
     words = words_for(np.full(100, 1e-3), np.zeros(100, np.uint8))

@@ -110,6 +110,8 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
                 size_bytes=model.size_bytes,
             )
         watch = _probing(client, probes, watcher.notice)
+        if session:
+            watch = _stopping(client, run_id, session, watch)
         ended, is_interrupted = _wait_for_end(client, run_id, watch)
     if not ended.is_spooled:
         store.forget_expected(run_id)
@@ -119,6 +121,8 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     run = collect(client, store, run_id, HostRecord(probes, recording))
     if is_interrupted:
         raise Interrupted(run)
+    if run is None and session and session.trouble is not None:
+        raise MeterLost(f"run stopped before its first inference: {session.trouble}")
     if run is None:
         raise error_from_code(ended.code, ended.error or "the run failed without a reason")
     return run
@@ -161,6 +165,34 @@ def _probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice
         has_room = (notice.expected_s or 0.0) >= PROBED_WARMUP_S
         if notice.phase is Phase.SPOOLING or (notice.phase is Phase.WARMING_UP and has_room):
             probes.append(client.probe_clock())
+
+    return watch
+
+
+_BEFORE_LOOP = {
+    Phase.COOLING,
+    Phase.IDLE,
+    Phase.STARTING,
+    Phase.LOADING,
+    Phase.SYNCING,
+    Phase.WARMING_UP,
+}
+"""Phases in which nothing is lost yet if the run ends."""
+
+
+def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnNotice) -> OnNotice:
+    """Pass notices on, and stop a run whose meter stopped recording before the timed loop."""
+    is_begun = is_stopped = False
+
+    def watch(notice: Progress | Telemetry) -> None:
+        nonlocal is_begun, is_stopped
+        on_notice(notice)
+        # The device is quiet around the loop twice: what comes behind it is kept without energy.
+        if isinstance(notice, Progress):
+            is_begun = is_begun or notice.phase not in _BEFORE_LOOP
+        if session.trouble is not None and not is_begun and not is_stopped:
+            is_stopped = True
+            client.request_cancel(run_id)
 
     return watch
 

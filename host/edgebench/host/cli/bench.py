@@ -121,8 +121,11 @@ def _add_energy(add: Add) -> None:
     meter = "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
     meter += "device's agent serves; edgebench meters lists the meters, edgebench meters --help "
     add("--meter", metavar="METER", help=meter + "the options of each")
-    methods = "align the meter's clock with the device's by edge, coded_load, probes, arrival or "
-    add("--sync", metavar="METHOD", help=methods + "shared_clock only (default: auto, the best)")
+    methods = (
+        "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
+    )
+    methods += "or shared_clock only (default: auto, the best)"
+    add("--sync", metavar="METHOD", help=methods)
     idle = "idle time before and after each run (default: as the meter needs it)"
     add("--idle", type=seconds, metavar="2s", help=idle)
     battery = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"

@@ -167,7 +167,8 @@ class OpenMeter:
         """Whether the meter has a clock of its own, and can see the code; others need none."""
         served, sync = self.served_name, self.request.sync
         if sync is not None:
-            return sync is SyncMethod.CODED_LOAD
+            # The device is quiet around the loop where it plays a code.
+            return sync in (SyncMethod.CODED_LOAD, SyncMethod.LOOP)
         if self.header is None:
             return served is not None and is_external(served)
         capability = self.header.capability

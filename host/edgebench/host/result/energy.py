@@ -17,6 +17,8 @@ class SyncMethod(Enum):
     """The samples have timestamps of the host's clock; two-way probes tell the device's."""
     CODED_LOAD = "coded_load"
     """A code of active and idle times that is seen in the power itself."""
+    LOOP = "loop"
+    """The start and the end of the loop, seen in the power where the code is not."""
     ARRIVAL = "arrival"
     """When the samples came to the host."""
 

@@ -227,6 +227,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "{method}, within {milliseconds:.3g} ms",
         "not_seen": "{method}, within {milliseconds:.3g} ms: the meter does not see the load "
         "code; is it wired to this device?",
+        "blind": "{why}; is the meter wired to this device?",
         "no_method": "{why}",
         "not_tried": "not tried: the recording cannot be used",
         **_NO_METER,

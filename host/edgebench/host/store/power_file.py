@@ -36,7 +36,7 @@ from edgebench.host.store.power import (
     spikes_j,
 )
 from edgebench.meters.arrival import ArrivalLine
-from edgebench.meters.base import Header, LossReport
+from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamaged
 
@@ -167,6 +167,7 @@ class PowerFile:
             edge_power_w=(mean_w, mean_w),
             ranges=_range_parts(parts, energy_j, duration_s),
             missing_s=gaps_s + missing_count / capability.rate_hz,
+            saturated_s=self._saturated_count(channel, begin_ns, end_ns) / capability.rate_hz,
             sample_s=max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
             spike_j=sum(part.spike_j for part in parts),
             between_j=math.hypot(*(part.between_j or 0.0 for part in parts)),
@@ -237,6 +238,20 @@ class PowerFile:
                 elif begin_ns <= span_ns[1] and span_ns[0] <= end_ns:
                     time_ns = missing_ns(read(number, None), self._is_averaging)
                     count += int(np.count_nonzero((time_ns >= begin_ns) & (time_ns <= end_ns)))
+        return count
+
+    def _saturated_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
+        """Rows of a window that are at the end of a range."""
+        count = 0
+        with self._reading() as read:
+            for number, group in self._numbered(channel):
+                is_apart = group.last_ns < begin_ns or end_ns < group.first_ns
+                if is_apart or not group.flags & Flag.SATURATED:
+                    continue
+                table = read(number, ["time_ns", "flags"])
+                time_ns, flags = table["time_ns"].to_numpy(), table["flags"].to_numpy()
+                is_inside = (time_ns >= begin_ns) & (time_ns <= end_ns)
+                count += int(np.count_nonzero(flags[is_inside] & np.uint8(Flag.SATURATED)))
         return count
 
     @contextmanager

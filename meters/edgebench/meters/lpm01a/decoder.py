@@ -27,13 +27,16 @@ from edgebench.meters.lpm01a.timeline import PlacedValues, StampTimeline, joined
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.codec import from_plain
 
+STAMP_S = 1.0
+"""Interval of the stamps, which alone tell how many samples had come by when."""
+
 
 class Lpm01aDecoder(UniformDecoder):
     """Holds the samples of a second until its stamp comes."""
 
     def __init__(self, settings: Lpm01aSettings) -> None:
         setup = settings.setup
-        super().__init__(setup.rate_hz)
+        super().__init__(setup.rate_hz, STAMP_S)
         self.settings = settings
         self._reader = AsciiReader() if setup.is_ascii else BinaryReader()
         self._stamps = StampTimeline(self.timeline, first_end=int(setup.is_energy))

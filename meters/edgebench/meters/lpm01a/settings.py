@@ -60,8 +60,15 @@ def parse_setup(options: Options) -> Lpm01aSetup:
     Raises:
         UsageError: a value is none, or the unit can not do that.
     """
-    is_energy = options.choice("output", "current", "energy")
+    is_static = options.choice("mode", "dyn", "stat")
+    is_high = options.choice("function", "optim", "high")
     is_ascii = options.choice("format", "binary", "ascii")
+    is_energy = options.choice("output", "current", "energy")
+    if options.text("output") is None and not is_high:
+        # Few instants may be in step with the device; the energy of intervals is all there is.
+        is_energy = (
+            options.rate("rate", ASCII_MAX_HZ if is_ascii else RATES_HZ[-1]) <= ENERGY_MAX_HZ
+        )
     fastest_hz = min(
         ENERGY_MAX_HZ if is_energy else RATES_HZ[-1], ASCII_MAX_HZ if is_ascii else RATES_HZ[-1]
     )
@@ -73,8 +80,8 @@ def parse_setup(options: Options) -> Lpm01aSetup:
         supply_v=options.number("supply"),
         is_energy=is_energy,
         is_ascii=is_ascii,
-        is_static=options.choice("mode", "dyn", "stat"),
-        is_high=options.choice("function", "optim", "high"),
+        is_static=is_static,
+        is_high=is_high,
         events=None if edge is None else EventEdge(edge),
         is_power_on=options.switch("power"),
     )

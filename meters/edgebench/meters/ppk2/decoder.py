@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgebench.meters.base import Flag, Header, LossReport, Packet, SampleBlock
 from edgebench.meters.ppk2.metadata import RANGES, Calibration
@@ -20,6 +21,9 @@ from edgebench.meters.ppk2.words import (
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.codec import from_plain
 
+SWITCH_SAMPLES = 2
+"""Samples after a saturated one in which the unit has switched to a higher range; the app's own
+filter takes as many for touched by a switch (spike_filter.py)."""
 _ADC_AND_RANGE = np.uint32((1 << 17) - 1)
 _ADC = np.uint32((1 << 14) - 1)
 
@@ -46,6 +50,9 @@ class Ppk2Decoder(UniformDecoder):
         self._framer = WordFramer()
         self._filter = SpikeFilter()
         self._table = calibration_table(settings.calibration, settings.supply_v)
+        self._last_beyond = np.zeros(0, np.bool_)
+        self._last_ranges = np.zeros(0, np.uint8)
+        """The last samples, until it is known whether the unit switches its range behind them."""
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
@@ -84,7 +91,9 @@ class Ppk2Decoder(UniformDecoder):
         current_a[is_damaged] = np.nan  # also where the filter had an answer
         spike_w[is_damaged] = 0.0
         flags[is_damaged] |= np.uint8(Flag.MISSING)
-        flags |= self.timeline.saturate((words & _ADC) == SATURATED_ADC)
+        is_beyond = (words & _ADC) == SATURATED_ADC
+        flags |= self.timeline.saturate(is_beyond)
+        self._count_bounded(is_beyond, ranges)
         return SampleBlock(
             channel=0,
             index0=int(places[0]),
@@ -96,6 +105,17 @@ class Ppk2Decoder(UniformDecoder):
             flags=flags,
             spike_w=spike_w if self.settings.is_filtered else None,
         )
+
+    def _count_bounded(self, is_beyond: NDArray[np.bool_], ranges: NDArray[np.uint8]) -> None:
+        """Count saturated samples behind which the unit switches to a higher range."""
+        is_beyond = np.concatenate([self._last_beyond, is_beyond])
+        ranges = np.concatenate([self._last_ranges, ranges])
+        whole = max(0, len(ranges) - SWITCH_SAMPLES)
+        for place in np.flatnonzero(is_beyond[:whole]):
+            following = ranges[place + 1 : place + 1 + SWITCH_SAMPLES]
+            is_higher = (following > ranges[place]) & (following < RANGES)
+            self.timeline.bounded_count += bool(is_higher.any())
+        self._last_beyond, self._last_ranges = is_beyond[whole:], ranges[whole:]
 
 
 def make_decoder(header: Header) -> Ppk2Decoder:

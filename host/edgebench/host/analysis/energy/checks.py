@@ -6,7 +6,8 @@
                   are, the rate must, as every later sample is of another time otherwise
     rate          the samples come as fast as they should, within 200 ppm of the host's clock, as
                   far as arrivals that may be 2 ms late can tell
-    saturation    no sample is at the end of the meter's range
+    saturation    no sample is at the end of the meter's range, unless the next ones are in a higher
+                  one: those are part of the uncertainty, and count as lost beside the others
     direction     no power flows back from the device
 
 Source: limits are our own: 0.1 % is below any meter's gain error; crystals of instruments
@@ -49,13 +50,12 @@ def check_recording(
             text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
         complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)
-    saturated = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
     checks = (
         complete,
         _calibration(header, Flag(flags)),
         _loss(header, loss, rate),
         rate,
-        MeterCheck("saturation", loss.saturated_count == 0, saturated),
+        _saturation(loss),
     )
     if power_w_mean is None:
         return checks
@@ -64,6 +64,14 @@ def check_recording(
     if not is_forwards:
         text += ": the meter's wires are the other way round"
     return (*checks, MeterCheck("direction", is_forwards, text))
+
+
+def _saturation(loss: LossReport) -> MeterCheck:
+    text = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
+    if loss.bounded_count:
+        text += f", {loss.bounded_count} of them right before a higher range"
+    is_few = loss.bounded_count <= LOSS_LIMIT_RATIO * loss.received_count
+    return MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, text)
 
 
 def _counted(count: int, what: str) -> str:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.checks import check_recording
+from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
@@ -45,6 +46,7 @@ from edgebench.host.analysis.energy.windows import (
     idle_windows,
     in_a_row,
     in_words,
+    loop_times,
     phase_window,
 )
 from edgebench.host.result.energy import (
@@ -89,11 +91,13 @@ def find_energy(
         reason = f"{failed[0].id}: {failed[0].detail}"
         return replace(result, refused=reason, refused_by="meter")
     try:
+        refuse_few_instants(power.header.capability)
         site = site_in(power)
         result = replace(result, boundary=site.boundary, channels=site.channels)
         load_ns = phase_window(record.events, Phase.LOADING) or timed.window_ns
         times = [*load_ns, *timed.window_ns, *chain(*idle_windows(record.events))]
-        clocks = RunClocks(clock, record.metered is not None, (min(times), max(times)))
+        span_ns, loop = (min(times), max(times)), loop_times(record.events, timed, worker.sync)
+        clocks = RunClocks(clock, record.metered is not None, span_ns, loop)
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
         result = replace(result, sync=sync.result)
         if sync.best is None:
@@ -172,12 +176,23 @@ def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
     starts_ns = timed.queries.start_ns[timed.first_row :]
     try:
         window = trace.window(*timed.window_ns)
-        return replace(window, in_step_j=trace.in_step_j(starts_ns, timed.window_ns))
+        return _with_loop(trace, window, starts_ns, timed.window_ns)
     except WindowTooShort as exc:
         if not timed.settling_s:
             raise
         settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
         raise WindowTooShort(f"{exc}; {settling}") from None
+
+
+def _with_loop(
+    trace: AlignedTrace,
+    window: EnergyWindow,
+    starts_ns: NDArray[np.int64],
+    window_ns: tuple[int, int],
+) -> EnergyWindow:
+    """The window with inferences that may be in step, beside whatever else may."""
+    loop_j = trace.in_step_j(starts_ns, window_ns)
+    return replace(window, in_step_j=math.hypot(window.in_step_j, loop_j))
 
 
 def _with_net(
@@ -234,7 +249,7 @@ def _phase(
             is_too_short=isinstance(exc, WindowTooShort),
             duration_s=(times[1] - times[0]) / 1e9,
         )
-    return _phase_energy(errors, replace(window, in_step_j=trace.in_step_j(starts_ns, times)))
+    return _phase_energy(errors, _with_loop(trace, window, starts_ns, times))
 
 
 def _phase_energy(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:

@@ -66,6 +66,8 @@ class EnergyWindow:
     """Standard uncertainty by inferences that may be in step with the samples."""
     missing_s: float = 0.0
     """Time inside the window without a sample."""
+    saturated_s: float = 0.0
+    """Time of samples at the end of a range right before a higher one."""
     power_w_span: float = 0.0
     """Highest power less the lowest."""
     edge_error_s: float = 0.0
@@ -290,6 +292,8 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     in step    the same moments of every inference, in_step.py
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
+    saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
+               anywhere from there to what the higher range shows
     sampling   each end lies in a sample, in which the power may have been anywhere in its span:
                interval · (highest - lowest power) / sqrt(12), twice
     range switches  what a filter removed was the meter's own, or not: / sqrt(3)
@@ -306,6 +310,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "in step": window.in_step_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
+        "saturated": window.saturated_s * window.power_w_span / math.sqrt(3),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "range switches": abs(window.spike_j) / math.sqrt(3),
         "drift": window.duration_s * window.drift_w / 2,

@@ -10,16 +10,23 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.energy.in_step import Loop, in_step_ratio
+from edgebench.host.analysis.energy.in_step import (
+    FOLD_SAMPLES,
+    Loop,
+    in_step_ratio,
+    samples_instants,
+    ticks_w,
+)
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import Site
 from edgebench.host.analysis.energy.sync.alignment import Alignment
+from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import MeasurementError, WindowTooShort
-from edgebench.protocol.record import IDLE_ENDED, Event, Phase
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
 
 EDGE_LIMIT_RATIO = 0.05
 """Share of a window by which its ends may be wrong: beyond, its energy says more about them."""
@@ -27,8 +34,12 @@ MIN_SAMPLES = 20
 """Fewest samples of a window: with fewer, its energy says more about the meter than the device."""
 MISSING_LIMIT_RATIO = 1e-3
 """Share of a window that may have no sample; the limit of a recording is the same."""
+CODES_OF_RUN = 2
+"""Load codes of a whole run: one before the warm-up, one after the loop."""
 EDGE_PIECES = 8
 """Pieces that the time in which an end may lie is cut into, to see how high the power is there."""
+AROUND = 50
+"""Part of a sample's interval on either side of it where the power is the sample's own."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
 """Shares left out of an idle window: the device settles, and its end is known to a bound only."""
 
@@ -99,7 +110,7 @@ class AlignedTrace:
         return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
 
     def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
-        """Standard uncertainty by inferences that are in step with the meter's samples.
+        """Standard uncertainty by inferences that may be in step with the meter's samples.
 
         Where a meter averages, or samples at random times, nothing is in step. The span of the
         power is that of the whole recording, since samples in step need not see it.
@@ -110,9 +121,8 @@ class AlignedTrace:
         """
         capability = self.power.header.capability
         interval_s = 1 / capability.rate_hz
-        is_smooth = capability.is_averaging or (capability.smoothing_s or 0.0) >= interval_s
         loop = Loop.of(start_ns)
-        if is_smooth or not capability.is_uniform or loop is None:
+        if loop is None or not samples_instants(capability):
             return 0.0
         passed_ns = window_ns[1] - window_ns[0]
         ratio = in_step_ratio(
@@ -145,7 +155,7 @@ class AlignedTrace:
                 f"{in_words(self.min_window_s)}"
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
-        window = _sum([self.power.window(name, begin, end) for name in self.site.channels])
+        window = _sum([self._channel_window(name, begin, end) for name in self.site.channels])
         if window.missing_s > MISSING_LIMIT_RATIO * window.duration_s:
             raise MeasurementError(
                 f"{window.missing_s / window.duration_s:.2%} of the window has no sample, limit "
@@ -158,6 +168,26 @@ class AlignedTrace:
             edge_error_s=self.edge_error_s,
             edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
         )
+
+    def _channel_window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
+        """Energy between two meter times, with what ticks of the device may have done to it."""
+        window = self.power.window(channel, begin_ns, end_ns)
+        capability = self.power.header.capability
+        if not samples_instants(capability):
+            return window
+        # The power at each sample, by the energy right around it: samples are evenly spaced.
+        interval_ns = 1e9 / capability.rate_hz
+        zero_ns, last_ns = self.power.span_ns(channel)
+        around_ns = max(1, round(interval_ns / AROUND))
+        first = math.ceil((max(begin_ns, zero_ns + around_ns) - zero_ns) / interval_ns)
+        end = math.floor((min(end_ns, last_ns - around_ns) - zero_ns) / interval_ns)
+        spare = max(0, end - first - FOLD_SAMPLES) // 2
+        places = np.arange(first + spare, min(end, first + spare + FOLD_SAMPLES))
+        times_ns = zero_ns + np.rint(places * interval_ns).astype(np.int64)
+        ends_ns = np.concatenate([times_ns - around_ns, times_ns + around_ns])
+        before_j, after_j = self.power.cumulative_j(channel, ends_ns).reshape(2, -1)
+        tick_w = ticks_w((after_j - before_j) / (2 * around_ns) * 1e9, capability.rate_hz)
+        return replace(window, in_step_j=tick_w * window.duration_s)
 
     def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
         """Highest sample between two device times; None for a sum, whose parts peak apart."""
@@ -225,7 +255,9 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         energy_j=sum(window.energy_j for window in windows),
         ranges={},
         channel_count=len(windows),
+        in_step_j=sum(window.in_step_j for window in windows),
         missing_s=max(window.missing_s for window in windows),
+        saturated_s=max(window.saturated_s for window in windows),
         sample_s=max(window.sample_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
         between_j=sum(window.between_j for window in windows),
@@ -265,7 +297,9 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         duration_s=sum(window.duration_s for window in windows),
         sample_count=sum(window.sample_count for window in windows),
         ranges=ranges,
+        in_step_j=sum(window.in_step_j for window in windows),
         missing_s=sum(window.missing_s for window in windows),
+        saturated_s=sum(window.saturated_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
         between_j=math.hypot(*(window.between_j for window in windows)),
         power_w_span=max(window.power_w_span for window in windows),
@@ -278,3 +312,31 @@ def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | Non
         if event.kind == phase.value:
             return event.time_ns, following.time_ns
     return None
+
+
+def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -> LoopTimes | None:
+    """Times around the warm-up and the loop; None where the device was not quiet beside them.
+
+    It is so where it played the load code, which needs a quiet time before it.
+    """
+    if len(marks.codes) < CODES_OF_RUN:
+        return None
+    first, last = marks.codes
+    warmup, starts_ns = phase_window(events, Phase.WARMING_UP), timed.queries.start_ns
+    began_ns, start_ns, end_ns = first.edges_ns[-1], int(starts_ns[0]), timed.window_ns[1]
+    if warmup is not None and began_ns <= warmup[0] <= start_ns:
+        began_ns = warmup[0]
+    # It makes the last pulses between the loop and the quiet time.
+    syncing_ns = (one.time_ns for one in events if one.kind == Phase.SYNCING.value)
+    pulses_ns = (pulse.after_ns for pulse in marks.pulses)
+    after_ns = [one for one in (*syncing_ns, *pulses_ns) if end_ns <= one < last.edges_ns[0]]
+    quiet_from_ns = max(after_ns, default=end_ns)
+    if not began_ns <= start_ns < end_ns <= quiet_from_ns < last.edges_ns[0]:
+        return None
+    return LoopTimes(
+        (began_ns, start_ns),
+        (end_ns, quiet_from_ns),
+        last.edges_ns[0] - quiet_from_ns,
+        tuple(idle_windows(events)),
+        tuple((code.edges_ns[0], code.edges_ns[-1]) for code in marks.codes),
+    )

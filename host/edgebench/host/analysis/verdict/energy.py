@@ -33,18 +33,18 @@ def meter(evidence: Evidence) -> Ruling:
 
 
 def sync(evidence: Evidence) -> Ruling:
-    """The meter's clock is aligned with the device's, and it sees what the device does."""
+    """The meter's clock is aligned with the device's; that needs marks which the meter sees."""
     energy = evidence.energy
     if energy is None:
         return not_applicable("no_meter")
     found = energy.sync
     if found is None:
         return unknown("not_tried")
-    if found.method is None or found.error_ns is None:
-        return holds(False, "no_method", facts={"why": found.refusal})
     codes = [one for one in found.tried if one.method is SyncMethod.CODED_LOAD]
     is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
-    is_blind = found.method is SyncMethod.ARRIVAL and is_unseen
+    if found.method is None or found.error_ns is None:
+        return holds(False, "blind" if is_unseen else "no_method", facts={"why": found.refusal})
+    is_blind = found.method is SyncMethod.ARRIVAL and is_unseen  # made-up power
     return holds(
         not is_blind,
         "not_seen" if is_blind else None,

@@ -89,3 +89,25 @@ def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passe
     [*_, check] = check_recording(header(), LossReport(received_count=9), 0, power_w)
     assert (check.id, check.is_passed) == ("direction", is_passed)
     assert ("other way round" in check.detail) is not is_passed
+
+
+@pytest.mark.parametrize(
+    ("saturated_count", "bounded_count", "is_passed", "said"),
+    [
+        (0, 0, True, "0 samples at the end of the range"),
+        (1, 0, False, "1 sample at the end of the range"),
+        (3, 3, True, "3 samples at the end of the range, 3 of them right before a higher range"),
+        (3, 2, False, "3 samples at the end of the range, 2 of them right before a higher range"),
+        (101, 101, False, "101 samples at the end of the range, 101 of them right before a higher"),
+    ],
+)
+def test_saturated_samples_are_allowed_only_where_the_next_ones_bound_them(
+    saturated_count: int, bounded_count: int, is_passed: bool, said: str
+) -> None:
+    """One sample at a switch of the range refuses a recording, or a cut-off peak is measured."""
+    loss = LossReport(
+        received_count=100_000, saturated_count=saturated_count, bounded_count=bounded_count
+    )
+    (check,) = [one for one in check_recording(header(), loss, 0) if one.id == "saturation"]
+    assert check.is_passed is is_passed
+    assert check.detail.startswith(said)

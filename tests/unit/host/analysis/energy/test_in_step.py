@@ -24,7 +24,7 @@ def error_ratio(chance: np.random.Generator, period_s: float, deviation_s: float
     return float(is_busy.mean() - busy_ratio)
 
 
-@pytest.mark.parametrize("phases", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("phases", [1, 2, 3, 5, 10, 100])
 @pytest.mark.parametrize("inferences", [1, 3])
 @pytest.mark.parametrize("off_s", [0.0, 1e-8, 1e-7, 1e-6, 1e-5])
 @pytest.mark.parametrize("deviation_s", [0.0, 1e-6, 1e-5])
@@ -76,3 +76,17 @@ def test_loop_is_known_by_its_starts() -> None:
     loop = Loop.of(start_ns)
     assert loop == Loop(period_s=2e-3, deviation_s=0.0, count=99)
     assert Loop.of(start_ns[:2]) is None
+
+
+@pytest.mark.parametrize("phases", [50, 100, 1000, 5000])
+def test_samples_in_step_are_seen_however_many_moments_they_see(phases: int) -> None:
+    """Above 50 moments nothing was in step: 10 kS/s beside a loop of 10.000 ms, 100 % off."""
+    period_s = phases * INTERVAL_S * (1 + 3e-9)
+    loop = Loop(period_s, 0.0, 200)
+    assert in_step_ratio(loop, INTERVAL_S) == pytest.approx(math.sqrt(2 / 12) / phases)
+
+
+def test_most_moments_leave_the_least_of_the_span() -> None:
+    """A search without an end, or an error of nothing."""
+    loop = Loop(period_s=1.0, deviation_s=0.1, count=100_000)
+    assert 0 < in_step_ratio(loop, 1e-8) < 1e-6

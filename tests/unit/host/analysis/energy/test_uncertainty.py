@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.energy import header
 from support.tools import need_shared
 
 from edgebench.host.analysis.energy.integrate import PowerLine, line_of_instants, line_of_means
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors, RangePart
+from edgebench.host.store.power import write_blocks
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import Flag, LossReport, SampleBlock
 from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit
 from edgebench.protocol.errors import MeasurementError
 
@@ -285,3 +290,18 @@ def test_many_inferences_in_one_window_share_its_edges() -> None:
     found = MeterErrors([]).gross_per_inference(window, d["N"])
     assert found.value == pytest.approx(vector["expected"]["E_per_inf_J"])
     assert found.u_absolute == pytest.approx(vector["expected"]["u_edge_per_inf_J"])
+
+
+def test_saturated_sample_may_have_been_as_high_as_any(tmp_path: Path) -> None:
+    """Samples at the end of a range are taken for what they say."""
+    time_ns = np.arange(1000) * 1_000_000
+    power_w = np.where(time_ns < SECOND_NS // 2, 1.0, 3.0)
+    flags = np.zeros(len(time_ns), np.uint8)
+    flags[[498, 499, 900]] = Flag.SATURATED
+    block = SampleBlock(channel=0, index0=0, time_ns=time_ns, power_w=power_w, flags=flags)
+    loss = LossReport(received_count=len(time_ns), saturated_count=3, bounded_count=3)
+    write_blocks(tmp_path, header(), [block], lambda: loss)
+    window = PowerFile.open(tmp_path).window("supply", 100_000_000, 800_000_000)
+    assert window.saturated_s == pytest.approx(2e-3)
+    error = MeterErrors([]).gross_per_inference(window, 1)
+    assert error.components["saturated of the window"] == pytest.approx(2e-3 * 2.0 / math.sqrt(3))

@@ -117,11 +117,20 @@ def no_energy(refused: str, **fields: Any) -> Change:
 
 
 def unseen(evidence: Evidence) -> Evidence:
-    """A code was played, and the meter did not see it."""
+    """A code was played, and the meter did not see it; it makes up its power."""
     code = LoadCode((0, 1, 2), (True, False))
     tried = (SyncAttempt(SyncMethod.CODED_LOAD, None, "not seen"),)
     by_arrival = EnergySync(method=SyncMethod.ARRIVAL, error_ns=2e6, tried=tried)
     return worker(sync=SyncFacts(codes=(code,)))(energy(sync=by_arrival)(evidence))
+
+
+def blind(evidence: Evidence) -> Evidence:
+    """A code was played, and the meter saw nothing of the device."""
+    changed = unseen(evidence)
+    assert changed.energy is not None
+    assert changed.energy.sync is not None
+    sync = replace(changed.energy.sync, method=None, error_ns=None)
+    return replace(changed, energy=replace(changed.energy, sync=sync))
 
 
 def same(evidence: Evidence) -> Evidence:
@@ -719,6 +728,14 @@ def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
     assert verdict.state is State.SUSPECT
     assert [failed.id for failed in verdict.failures] == ["energy_sync"]
     assert "is it wired to this device?" in verdict.failures[0].detail
+
+
+def test_meter_that_sees_nothing_of_the_device_says_what_to_look_at() -> None:
+    """No energy, and the reason is a correlation."""
+    verdict = judged(blind(good()))
+    assert [failed.id for failed in verdict.failures] == ["energy_sync"]
+    detail = verdict.failures[0].detail
+    assert detail == "coded_load: not seen; is the meter wired to this device?"
 
 
 @pytest.mark.parametrize(("name", "change"), UNKNOWN, ids=[case[0] for case in UNKNOWN])

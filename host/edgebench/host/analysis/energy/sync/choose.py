@@ -6,6 +6,10 @@ arrival        device → host by probes, host → meter by the arrival times of
                late by an unknown part of what USB and the host may take
 edge           pulses on a wire
 coded_load     a load code that is seen in the power
+loop           the start and the end of the loop, where the code is not seen
+
+Nothing bounds how late samples arrive but a mark. So where the device played a code and the meter
+did not see it, arrivals alone are no alignment.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from edgebench.host.analysis.energy.sync.alignment import (
 )
 from edgebench.host.analysis.energy.sync.edges import align_edges
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT, align_code
+from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes, align_loop
 from edgebench.host.result.energy import EnergySync, SyncAttempt, SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
@@ -41,8 +46,14 @@ _PRECEDENCE = (
     (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
     (SyncMethod.EDGE, SyncMethod.ARRIVAL),
     (SyncMethod.CODED_LOAD, SyncMethod.ARRIVAL),
+    (SyncMethod.LOOP, SyncMethod.ARRIVAL),
 )
 """Methods that contradict each other: the stronger, then the weaker."""
+_BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
+"""Marks that are better than the loop's own: where one of them is seen, it is not looked for."""
+SYNTHETIC = "synthetic"
+"""Boundary of power that nobody measures."""
+NOT_SEEN = "the meter does not see the load code, so nothing bounds how late its samples come"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,8 @@ class RunClocks:
     """Whether the agent recorded it: arrivals and polls have the device's timestamps."""
     span_ns: tuple[int, int]
     """First and last device time for which an error has to hold."""
+    loop: LoopTimes | None = None
+    """Start and end of the loop; None where the device was not quiet around it."""
 
 
 def find_sync(
@@ -97,28 +110,49 @@ def find_sync(
     true by being asked for.
     """
     methods = dict(_Methods(power, channel, marks, clocks).all())
-    alignments: list[Alignment] = []
+    alignments: dict[SyncMethod, Alignment] = {}
     tried: list[SyncAttempt] = []
     if wanted is not None and wanted not in methods:
         domain = power.header.capability.clock_domain
         reason = f"not a way for a meter with the clock {domain}"
         tried.append(SyncAttempt(wanted, None, reason))
     for method, align in methods.items():
+        is_known = any(one in alignments for one in _BETTER_MARKS)
+        if method is SyncMethod.LOOP and is_known and wanted is not SyncMethod.LOOP:
+            continue
         try:
             alignment = align()
         except MeasurementError as exc:
             tried.append(SyncAttempt(method, None, str(exc)))
             continue
         tried.append(SyncAttempt(method, alignment.error_ns))
-        alignments.append(alignment)
-    wrong = _contradicted({one.method: one for one in alignments})
+        alignments[method] = alignment
+    wrong = _contradicted(alignments)
+    is_played = bool(marks.codes) and SyncMethod.CODED_LOAD in methods
+    if (
+        is_played
+        and not _is_made_up(power)
+        and not any(one in alignments and one not in wrong for one in _BETTER_MARKS)
+    ):
+        wrong.setdefault(SyncMethod.ARRIVAL, NOT_SEEN)
     tried = [
-        SyncAttempt(one.method, None, wrong[one.method]) if one.method in wrong else one
+        SyncAttempt(one.method, None, wrong[one.method])
+        if one.method in wrong and one.error_ns is not None
+        else one
         for one in tried
     ]
-    usable = [one for one in alignments if one.method not in wrong and wanted in (None, one.method)]
+    usable = [
+        alignment
+        for method, alignment in alignments.items()
+        if method not in wrong and wanted in (None, method)
+    ]
     best = min(usable, key=lambda one: one.error_ns, default=None)
     return SyncChoice(best, tuple(tried), wanted)
+
+
+def _is_made_up(power: PowerTrace) -> bool:
+    """Whether the power follows no device, and has no buffer on its way to the host."""
+    return all(one.boundary == SYNTHETIC for one in power.header.capability.channels)
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, str]:
@@ -173,6 +207,9 @@ class _Methods:
         chips_ns = [e - b for code in self.marks.codes for b, e in pairwise(code.edges_ns)]
         if not chips_ns or (capability.smoothing_s or 0.0) * 1e9 <= min(chips_ns):
             yield SyncMethod.CODED_LOAD, self._coded_load
+        has_loop = self.clocks.loop is not None and not _is_made_up(self.power)
+        if capability.clock_domain != HOST_CLOCK and has_loop:
+            yield SyncMethod.LOOP, self._loop
 
     def _shared_clock(self) -> Alignment:
         return Alignment(SyncMethod.SHARED_CLOCK, ClockLine(0, 0.0), 0.0)
@@ -228,17 +265,37 @@ class _Methods:
     def _coded_load(self) -> Alignment:
         if not self.marks.codes:
             raise MeasurementError("the device played no load code")
-        # The probes, too, may mistake the rate of the device's clock.
-        model = self.clocks.probes
-        slope_error = 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
         alignment = align_code(
             self.marks.codes,
             self._cumulative_j,
             self._guess(),
             span_ns=self.clocks.span_ns,
-            drift=ONE_CODE_DRIFT + slope_error,
+            drift=self._drift,
         )
-        # A sample may be of any time of its period, or smoothed over more.
+        return self._blurred(alignment)
+
+    def _loop(self) -> Alignment:
+        assert self.clocks.loop is not None
+        capability = self.power.header.capability
+        alignment = align_loop(
+            self.clocks.loop,
+            self._cumulative_j,
+            self._guess(),
+            span_ns=self.clocks.span_ns,
+            drift=self._drift,
+            sample_ns=1e9 * max(1 / capability.rate_hz, capability.smoothing_s or 0.0),
+        )
+        return self._blurred(alignment)
+
+    @property
+    def _drift(self) -> float:
+        """Error of a rate that arrivals tell; the probes, too, may mistake the device's."""
+        model = self.clocks.probes
+        slope_error = 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
+        return ONE_CODE_DRIFT + slope_error
+
+    def _blurred(self, alignment: Alignment) -> Alignment:
+        """A sample may be of any time of its period, or smoothed over more."""
         blur_s = self.power.header.capability.smoothing_s or 0.0
         return replace(alignment, error_ns=alignment.error_ns + 1e9 * blur_s / 2)
 

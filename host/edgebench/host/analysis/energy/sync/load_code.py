@@ -103,7 +103,7 @@ def align_code(
         raise MeasurementError("the device played no load code")
     chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
     search_ns = max(search_ns, SEARCH_CHIPS * chip_ns)
-    traces = [_CodeTrace.of(code, cumulative, guess, search_ns) for code in codes]
+    traces = [CodeTrace.of(code, cumulative, guess, search_ns) for code in codes]
     line = guess.shifted(_peak_ns(traces, guess, search_ns))
     # The second pass starts from the result of the first, and is the last that changes anything.
     line, _ = _refined(traces, line, guess)
@@ -117,18 +117,24 @@ def align_code(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _CodeTrace:
+class CodeTrace:
     """One code, and the energy around it."""
 
     edges_ns: Nanoseconds
     is_busy: NDArray[np.bool_]
     grid_ns: Nanoseconds
+    """Meter times at which the energy is known, evenly spaced."""
     grid_j: Floats
 
     @classmethod
     def of(
         cls, code: LoadCode, cumulative: Cumulative, guess: ClockLine, search_ns: float
-    ) -> _CodeTrace:
+    ) -> CodeTrace:
+        """The code, and the energy for so long before and after it.
+
+        Raises:
+            MeasurementError: it is none, or nothing was recorded there.
+        """
         edges_ns = np.array(code.edges_ns, np.int64)
         is_busy = np.array(code.is_busy, np.bool_)
         chips_ns = np.diff(edges_ns)
@@ -153,6 +159,7 @@ class _CodeTrace:
 
     @property
     def chip_ns(self) -> float:
+        """Duration of a typical chip."""
         return float(np.median(np.diff(self.edges_ns)))
 
     def energy_j(self, meter_ns: NDArray[np.float64] | Nanoseconds) -> Floats:
@@ -177,7 +184,7 @@ class _CodeTrace:
         return correlations
 
 
-def _peak_ns(codes: Sequence[_CodeTrace], guess: ClockLine, search_ns: float) -> float:
+def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> float:
     """Shift at which the codes are seen best.
 
     Raises:
@@ -203,7 +210,7 @@ def _peak_ns(codes: Sequence[_CodeTrace], guess: ClockLine, search_ns: float) ->
 
 
 def _refined(
-    codes: Sequence[_CodeTrace], line: ClockLine, guess: ClockLine
+    codes: Sequence[CodeTrace], line: ClockLine, guess: ClockLine
 ) -> tuple[ClockLine, _Marks]:
     """Line through the changes near a line, and their marks; one code alone tells no rate."""
     each = [_marks_of(code, line) for code in codes]
@@ -226,7 +233,7 @@ def _refined(
     return fit_line(marks.device_ns, marks.meter_ns, slope=slope), marks
 
 
-def _marks_of(code: _CodeTrace, line: ClockLine) -> _Marks:
+def _marks_of(code: CodeTrace, line: ClockLine) -> _Marks:
     """Each change between active and idle, by the device and by the meter."""
     is_change = code.changes
     inner = code.edges_ns[1:-1][is_change]
@@ -250,7 +257,7 @@ def _marks_of(code: _CodeTrace, line: ClockLine) -> _Marks:
     return _Marks(inner[is_mark], meter_ns[is_mark], is_rise[is_mark])
 
 
-def _judged(marks: _Marks, line: ClockLine, codes: Sequence[_CodeTrace]) -> Alignment:
+def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Alignment:
     """The line as an alignment, with its error at the ends of its span, where the marks are; k = 2.
 
     Raises:

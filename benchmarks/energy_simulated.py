@@ -1,0 +1,155 @@
+"""Energy per inference against the true energy, in simulated runs: what is printed, and what not.
+
+    python benchmarks/energy_simulated.py [--trials 100] [--only WORD] [--short]
+
+Each case is a device and a meter with its errors (tests/support/energy_simulation.py); a trial
+draws the phases of both. The claim: wherever energy is printed, the true one is in the interval in
+95 of 100; elsewhere it is refused. The meters have no gain error, and state none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from common import machine, parse, report, table
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.energy_simulation import Outcome, SimulatedDevice, SimulatedMeter, simulate
+
+DRIFT_PPM = 200.0
+"""Drift of a meter's clock in the first cases, at most."""
+BAR_RATIO = 0.95
+Case = tuple[SimulatedDevice, SimulatedMeter]
+
+
+def late_cases() -> Mapping[str, Case]:
+    """Samples that are late, with a load code that is seen and one that is not."""
+    cases: dict[str, Case] = {}
+    for window_s in (2.0, 0.2):
+        for code_w, seen in ((None, "seen"), (0.01, "not seen")):
+            for late_s in (0.0, 0.02, 0.3, 1.0, 2.0):
+                name = f"{window_s:g} s, late {late_s:g} s, code {seen}"
+                device = SimulatedDevice(duration_s=window_s, warmup_s=0.1, code_w=code_w)
+                cases[name] = device, SimulatedMeter(late_s=late_s)
+    return cases
+
+
+def blind_cases() -> Mapping[str, Case]:
+    """Meters that see something else, or hardly anything."""
+    device = SimulatedDevice()
+    short = replace(device, duration_s=0.2, warmup_s=0.1)
+    unseen, short_unseen = replace(device, code_w=0.01), replace(short, code_w=0.01)
+    faint = SimulatedDevice(idle_w=0.05, work_w=0.051, active_ratio=1.0)
+    late = SimulatedMeter(late_s=0.3)
+    return {
+        "wired elsewhere, 0.3 s": (device, SimulatedMeter(elsewhere_s=0.3)),
+        "wired elsewhere, 2 s": (device, SimulatedMeter(elsewhere_s=2.0)),
+        "wired elsewhere, 2 s, window 0.2 s": (short, SimulatedMeter(elsewhere_s=2.0)),
+        "wired elsewhere, 0.3 s, window 0.2 s": (short, SimulatedMeter(elsewhere_s=0.3)),
+        "2 % above idle, late 0.3 s": (faint, replace(late, noise_w=1e-3)),
+        "2 % above idle, late 0.3 s, code not seen": (
+            replace(faint, code_w=0.05),
+            replace(late, noise_w=1e-3),
+        ),
+        "2 % above idle, late 0.3 s, code not seen, window 0.2 s": (
+            replace(faint, code_w=0.05, duration_s=0.2, warmup_s=0.1),
+            late,
+        ),
+        "noise as idle, late 0.3 s, code not seen": (unseen, replace(late, noise_w=0.01)),
+        "hum 100 Hz, late 0.3 s, code not seen": (
+            replace(unseen, tick_s=0.01, tick_active_s=0.005, tick_w=0.02),
+            late,
+        ),
+        "bursts each 0.7 s, late 0.3 s, code not seen": (
+            replace(unseen, tick_s=0.7, tick_active_s=0.1, tick_w=0.02),
+            late,
+        ),
+        "bursts each 0.7 s, late 0.3 s, code not seen, window 0.2 s": (
+            replace(short_unseen, tick_s=0.7, tick_active_s=0.1, tick_w=0.02),
+            late,
+        ),
+    }
+
+
+def step_cases() -> Mapping[str, Case]:
+    """Instants and loops or ticks that are in step with them, 3 ppm apart."""
+    tiny = SimulatedDevice(active_ratio=0.005, work_w=1.0)
+    ticking = SimulatedDevice(tick_s=1e-3, tick_active_s=1e-4, tick_w=1.0)
+    instants = SimulatedMeter(is_averaging=False, drift_ppm=3.0, noise_w=1e-5)
+    cases: dict[str, Case] = {}
+    for rate_hz in (1e3, 1e4, 2e4, 1e5):
+        meter = replace(instants, rate_hz=rate_hz)
+        for active_s in (50e-6, 55e-6, 130e-6):
+            device = replace(tiny, active_ratio=active_s / tiny.period_s)
+            cases[f"loop 10.000 ms, {1e6 * active_s:g} us active, {rate_hz:g} S/s"] = device, meter
+        for active_s in (75e-6, 100e-6):
+            device = replace(ticking, tick_active_s=active_s)
+            cases[f"tick 1 ms, {1e6 * active_s:g} us active, {rate_hz:g} S/s"] = device, meter
+    averaging = replace(instants, is_averaging=True, rate_hz=1e3)
+    cases["tick 1 ms, 100 us active, 1000 S/s averaged"] = ticking, averaging
+    return cases
+
+
+def trial(case: Case, seed: int) -> Outcome:
+    """One run; a meter without a drift of its own gets one."""
+    device, meter = case
+    if not meter.drift_ppm:
+        drift_ppm = float(np.random.default_rng(seed).uniform(-DRIFT_PPM, DRIFT_PPM))
+        meter = replace(meter, drift_ppm=drift_ppm)
+    return simulate(device, meter, seed)
+
+
+def row_of(name: str, outcomes: list[Outcome]) -> list[str]:
+    """All trials of a case."""
+    printed = [one for one in outcomes if not one.is_refused]
+    nets = [one.is_net_inside for one in printed if one.is_net_inside is not None]
+    methods = Counter(
+        one.energy.sync.method.value
+        for one in printed
+        if one.energy.sync is not None and one.energy.sync.method is not None
+    )
+    return [
+        name,
+        str(len(outcomes) - len(printed)),
+        _share(sum(one.is_inside for one in printed), len(printed)),
+        _share(sum(nets), len(nets)),
+        f"{max((abs(one.off_ratio) for one in printed), default=0.0):.3%}",
+        f"{np.median([one.u95_ratio for one in printed]) if printed else 0.0:.3%}",
+        ", ".join(f"{method} {count}" for method, count in methods.items()),
+    ]
+
+
+def _share(count: int, of: int) -> str:
+    if not of:
+        return "none printed"
+    return f"{count} of {of}" + ("" if count >= BAR_RATIO * of else " MISSED")
+
+
+def main() -> None:
+    """Run it and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--only", default="", help="only cases with this word in their name")
+    options = parse(parser, trials=3)
+    began = machine()
+    rows: list[list[str]] = []
+    for name, case in {**late_cases(), **blind_cases(), **step_cases()}.items():
+        if options.only in name:
+            rows.append(row_of(name, [trial(case, seed) for seed in range(options.trials)]))
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    heads = (
+        *("case", "refused", "gross inside", "net inside", "largest error"),
+        *("printed interval, median", "aligned by"),
+    )
+    report("Energy per inference against the truth, simulated", [table(heads, rows)], began)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""The loop's own start and end, located in the power that the meter recorded.
+
+Theory of operation. The device is quiet right before the warm-up and right after the timed loop,
+and active in between. So the loop is one rise and one fall of the power, whose distance is known.
+The place where they are is looked for as that of a load code is; then each of the two is a mark by
+the energy around it (load_code.py). What else the power does is not known beforehand, so the error
+of a mark is that of the same sum where there is no change: in the middle of the loop, and where the
+device is idle. The two marks are later than they should be by the same time, unless something else
+is seen; half of the difference between them is part of the error.
+
+This needs less of the power than a load code, and tells less: two marks, and no rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.analysis.energy.sync.load_code import (
+    MIN_CORRELATION,
+    SEARCH_NS,
+    CodeTrace,
+    Cumulative,
+)
+from edgebench.host.result.energy import SyncMethod
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import LoadCode
+
+HALF_OF_LOOP = 8
+"""The power on one side of a mark is looked at for this part of the loop, so that a loop has places
+enough where its own fluctuation is seen; and for no longer than the device is quiet."""
+MIN_HALF_SAMPLES = 4
+"""Samples in that time below which the meter is too slow to tell a change from a sample."""
+NEAR_CHIPS = 3
+"""Pieces of the loop next to each end that count for themselves in the search, as much as the quiet
+one outside; all between them counts as one more, however long it is."""
+RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
+"""Variance that another place leaves unexplained, over what the best one leaves, and the least of
+it, below which the result is a guess: another activity as long as the loop may be it."""
+COVERAGE = 3.0
+"""k of the fluctuation: it is estimated from few independent places in a short loop."""
+EARLY_NS = 5e6
+"""No sample comes before it is taken, but the first guess may be wrong by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTimes:
+    """Times of the device around the warm-up and the timed loop, device clock."""
+
+    rise_ns: tuple[int, int]
+    """First and last time at which the activity may have begun."""
+    fall_ns: tuple[int, int]
+    """First and last time at which it may have ended."""
+    quiet_ns: int
+    """Duration for which the device is quiet after it."""
+    idle_ns: tuple[tuple[int, int], ...]
+    """Windows in which the device is idle."""
+    code_ns: tuple[tuple[int, int], ...]
+    """Windows of the load codes, of which the meter may see a little."""
+
+    @property
+    def marks_ns(self) -> Nanoseconds:
+        """Middle of the rise and of the fall, shape (2,)."""
+        return np.array([sum(self.rise_ns) // 2, sum(self.fall_ns) // 2])
+
+    @property
+    def open_ns(self) -> float:
+        """Error of the marks by what the device itself does not tell."""
+        return max(end - begin for begin, end in (self.rise_ns, self.fall_ns)) / 2
+
+
+def align_loop(
+    loop: LoopTimes,
+    cumulative: Cumulative,
+    guess: ClockLine,
+    *,
+    span_ns: tuple[int, int],
+    drift: float,
+    sample_ns: float,
+) -> Alignment:
+    """Find the loop in the power.
+
+    Args:
+        loop: Times of the device.
+        cumulative: Energy of the meter's trace.
+        guess: Line from the device's clock to the meter's, by the arrival of the samples.
+        span_ns: First and last device time for which the error has to hold.
+        drift: Error of the guess's rate.
+        sample_ns: Time that a sample of the meter stands for.
+
+    Raises:
+        MeasurementError: the loop is not seen, or not clearly.
+    """
+    rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
+    half_ns = min(loop.quiet_ns, (fall_ns - rise_ns) // HALF_OF_LOOP)
+    if half_ns < MIN_HALF_SAMPLES * sample_ns:
+        raise MeasurementError("the meter is too slow to see when the loop begins and ends")
+    # The whole run is looked at, from where its first samples may lie to where its last may.
+    trace = CodeTrace.of(_as_code(loop, half_ns), cumulative, guess, _search_ns(loop))
+    line = guess.shifted(_peak_ns(trace, loop, guess, half_ns))
+    edges = _Edges(trace, half_ns)
+    # The second pass starts from the result of the first, and is the last that changes anything.
+    for _ in range(2):
+        late_ns, step_w = edges.at(line.to_meter(loop.marks_ns))
+        line = line.shifted(float(late_ns.mean()))
+    late_ns, step_w = edges.at(line.to_meter(loop.marks_ns))
+    if not step_w[0] < 0 < step_w[1]:
+        raise MeasurementError("the power does not rise when the loop begins, or fall when it ends")
+    noise_ns = edges.noise_j(loop, line) / float(np.abs(step_w).min()) * 1e9
+    apart_ns = float(abs(late_ns[1] - late_ns[0]))
+    if max(COVERAGE * noise_ns, apart_ns) > half_ns / 2:
+        raise MeasurementError(
+            f"the loop's start and end are seen too faintly: {apart_ns / 1e6:.3g} ms apart, "
+            f"fluctuation {COVERAGE * noise_ns / 1e6:.3g} ms, limit {half_ns / 2e6:.3g} ms"
+        )
+    middle_ns = (rise_ns + fall_ns) // 2
+    far_ns = max(abs(time_ns - middle_ns) for time_ns in span_ns)
+    error_ns = apart_ns / 2 + COVERAGE * noise_ns + loop.open_ns + drift * far_ns
+    return Alignment(SyncMethod.LOOP, line, error_ns, apart_ns / 2, len(late_ns))
+
+
+def _search_ns(loop: LoopTimes) -> float:
+    """Distance to search; the idle windows around the loop have to be within it, too."""
+    marks_ns = loop.marks_ns
+    reach_ns = (max(marks_ns[0] - begin, end - marks_ns[1]) for begin, end in loop.idle_ns)
+    return SEARCH_NS + max((float(one) for one in reach_ns), default=0.0)
+
+
+def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
+    """The loop as a code: quiet, active, quiet."""
+    rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
+    near_ns = half_ns * np.arange(-1, NEAR_CHIPS + 1)
+    edges_ns = np.concatenate([rise_ns + near_ns, (fall_ns - near_ns)[::-1]])
+    is_busy = [False, *(True for _ in range(2 * NEAR_CHIPS + 1)), False]
+    return LoadCode(tuple(edges_ns.tolist()), tuple(is_busy))
+
+
+def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) -> float:
+    """Shift at which the loop is seen best, and the device idle where it was.
+
+    Raises:
+        MeasurementError: it is not seen, or in two places.
+    """
+    shifts_ns = np.arange(-EARLY_NS - half_ns, SEARCH_NS, half_ns / 4)
+    pieces = [
+        np.arange(begin_ns, end_ns - half_ns + 1, half_ns) for begin_ns, end_ns in loop.idle_ns
+    ]
+    begins_ns = np.concatenate([trace.edges_ns[:-1], *pieces])
+    ends_ns = np.concatenate([trace.edges_ns[1:], *(piece + half_ns for piece in pieces)])
+    is_busy = np.zeros(len(begins_ns), np.bool_)
+    is_busy[: len(trace.is_busy)] = trace.is_busy
+    first, last = (
+        guess.to_meter(ends)[None, :] + shifts_ns[:, None] for ends in (begins_ns, ends_ns)
+    )
+    is_recorded = (first >= trace.grid_ns[0]) & (last <= trace.grid_ns[-1])
+    power_w = np.where(is_recorded, trace.mean_w(first, last), np.nan)
+    explained = _explained(power_w, is_busy, needed=len(trace.is_busy))
+    best = int(np.argmax(explained))
+    limit = MIN_CORRELATION[1] ** 2
+    if explained[best] < limit:
+        raise MeasurementError(
+            "the loop's start and end are not seen in the power: they explain "
+            f"{explained[best]:.0%} of it, limit {limit:.0%}"
+        )
+    rival = float(explained[np.abs(shifts_ns - shifts_ns[best]) > 2 * half_ns].max(initial=0.0))
+    if 1 - rival < max(RIVAL_LEFT, RIVAL_FACTOR * (1 - explained[best])):
+        raise MeasurementError(
+            f"the loop is seen in two places: they explain {explained[best]:.0%} and {rival:.0%} "
+            "of the power"
+        )
+    return float(shifts_ns[best])
+
+
+def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floats:
+    """Share of the power's variance that active and idle explain at each shift, shape (m,).
+
+    Active and idle pieces have the same weight together. A fall where there should be a rise
+    explains nothing, nor does a shift where the first pieces, which are needed, were not recorded.
+
+    Args:
+        power_w: Mean power of each piece at each shift, shape (m, n); NaN: it was not recorded.
+        is_busy: Shape (n,).
+        needed: Number of the first pieces that have to be recorded.
+    """
+    is_known = ~np.isnan(power_w)
+    power_w = np.where(is_known, power_w, 0.0)
+    busy, idle = is_known & is_busy, is_known & ~is_busy
+    weight = busy / np.maximum(busy.sum(axis=1, keepdims=True), 1) / 2
+    weight += idle / np.maximum(idle.sum(axis=1, keepdims=True), 1) / 2
+    rise_w = 2 * (weight * power_w * np.where(is_busy, 1.0, -1.0)).sum(axis=1)
+    mean_w = (weight * power_w).sum(axis=1)
+    variance = (weight * (power_w - mean_w[:, None]) ** 2).sum(axis=1)
+    explained = np.zeros(len(power_w))
+    is_whole = is_known[:, :needed].all(axis=1) & (rise_w > 0)
+    np.divide(rise_w**2 / 4, variance, out=explained, where=is_whole & (variance > 0))
+    return explained
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Edges:
+    """Changes of the power, by the energy of half a window on either side."""
+
+    trace: CodeTrace
+    half_ns: int
+
+    def at(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
+        """How much later each change is than here, and how much power it takes away."""
+        excess_j, step_w = self._excess_j(meter_ns)
+        late_ns = np.zeros(len(meter_ns))
+        np.divide(1e9 * excess_j, step_w, out=late_ns, where=step_w != 0)
+        return late_ns, step_w
+
+    def noise_j(self, loop: LoopTimes, line: ClockLine) -> float:
+        """Standard deviation of the energy around a mark, by places without a change.
+
+        A mark has one half in the loop, and the other where the device is quiet.
+
+        Raises:
+            MeasurementError: there is no such place.
+        """
+        spans = ((loop.rise_ns[1], loop.fall_ns[0]),), (*loop.idle_ns, *loop.code_ns)
+        squares: list[float] = []
+        for windows in spans:
+            places = np.concatenate([*self._places(windows, line), np.zeros(0, np.int64)])
+            if not len(places):
+                raise MeasurementError("the meter recorded nothing in which the loop is steady")
+            excess_j, _ = self._excess_j(places)
+            squares.append(float(np.mean(excess_j**2)))
+        return float(np.sqrt(sum(squares) / 2))
+
+    def _places(
+        self, windows: tuple[tuple[int, int], ...], line: ClockLine
+    ) -> Iterator[Nanoseconds]:
+        """Meter times inside these windows of the device, as far as they were recorded."""
+        first_ns, last_ns = int(self.trace.grid_ns[0]), int(self.trace.grid_ns[-1])
+        for window in windows:
+            begin_ns, end_ns = (int(time) for time in line.to_meter(window))
+            begin_ns, end_ns = max(begin_ns, first_ns), min(end_ns, last_ns)
+            yield np.arange(begin_ns + self.half_ns, end_ns - self.half_ns + 1, self.half_ns // 2)
+
+    def _excess_j(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
+        middle, half = meter_ns.astype(np.float64), float(self.half_ns)
+        # Power beside a change, from the far halves: near it, the change itself may lie.
+        before_w = self.trace.mean_w(middle - half, middle - half / 2)
+        after_w = self.trace.mean_w(middle + half / 2, middle + half)
+        energy_j = self.trace.energy_j(middle + half) - self.trace.energy_j(middle - half)
+        return energy_j - (before_w + after_w) * half / 1e9, before_w - after_w

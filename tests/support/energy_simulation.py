@@ -1,0 +1,357 @@
+"""Simulated runs beside a simulated meter: everything is known, and a thousand take a minute.
+
+A run is a course of power over the device's clock: idle, loading, load code, loop, load code, idle.
+The meter samples it by a clock of its own, and the host gets the samples late. The energy of the
+timed loop follows from the course, to the last bit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.agent.worker.load_code import IS_BUSY
+from edgebench.agent.worker.marks import QUIET_S
+from edgebench.host.analysis.energy.run import find_energy
+from edgebench.host.analysis.energy.windows import TimedQueries
+from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.result.energy import EnergyResult, SyncMethod
+from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.store.power import write_blocks
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.arrival import ArrivalEnvelope
+from edgebench.meters.base import (
+    Capability,
+    Channel,
+    Header,
+    LossReport,
+    MeterInfo,
+    SampleBlock,
+)
+from edgebench.meters.uncertainty import UncertaintyTerm
+from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.record import Event, LoadCode, SyncFacts
+from support.energy import SECOND_NS
+from support.records import run_record, worker_record
+
+Floats = NDArray[np.float64]
+IDLE_S, CHIP_S, LOADING_S, GAP_S = 2.0, 0.02, 0.3, 0.002
+FIRST_S = 1.0
+"""When the device is idle first; the meter records from second 0."""
+TAIL_S = 3.0
+"""For how long the meter records behind the run."""
+METER_NS = 7_000_000_000
+"""Meter minus device, at the device's zero."""
+SAME_CLOCK = ClockModel("host:h", "device:d", 0, 0.0, 0.0, 10_000.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedDevice:
+    """Powers and times of a device."""
+
+    idle_w: float = 0.01
+    work_w: float = 0.06
+    """Power in the active part of an inference."""
+    pause_w: float | None = None
+    """Power in the rest of it; None: as idle."""
+    code_w: float | None = None
+    """Power of an active chip of the load code; None: as an inference."""
+    period_s: float = 0.01
+    active_ratio: float = 0.8
+    jitter_ratio: float = 0.0
+    """Standard deviation of a period."""
+    duration_s: float = 2.0
+    warmup_s: float = 0.2
+    tick_s: float = 0.0
+    """Period of something that the device does all the time, whatever it runs; 0: nothing."""
+    tick_active_s: float = 0.0
+    tick_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedMeter:
+    """Errors of a meter."""
+
+    rate_hz: float = 10_000.0
+    is_averaging: bool = True
+    drift_ppm: float = 0.0
+    late_s: float = 0.0
+    """By which the samples come later than they are taken, all of them."""
+    noise_w: float = 1e-4
+    lag_s: float = 0.0
+    """Time constant of a filter that the meter does not tell of."""
+    smoothing_s: float | None = None
+    uncertainty: tuple[UncertaintyTerm, ...] = ()
+    elsewhere_s: float = 0.0
+    """It is wired to another device, which is active and idle for so long on average; 0: it is
+    not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Power over the device's clock, seconds, constant between two edges."""
+
+    edges_s: Floats
+    power_w: Floats
+    joules: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        steps_j = np.diff(self.edges_s) * self.power_w
+        object.__setattr__(self, "joules", np.concatenate([[0.0], np.cumsum(steps_j)]))
+
+    def energy_j(self, time_s: Floats) -> Floats:
+        """Energy up to these times."""
+        energy_j: Floats = np.interp(time_s, self.edges_s, self.joules)
+        return energy_j
+
+    def at(self, time_s: Floats) -> Floats:
+        """Power at these times."""
+        piece = np.searchsorted(self.edges_s, time_s, side="right") - 1
+        powers: Floats = self.power_w[np.clip(piece, 0, len(self.power_w) - 1)]
+        return powers
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found in a simulated run, and what is true."""
+
+    energy: EnergyResult
+    gross_j: float
+    net_j: float
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is no energy."""
+        return self.energy.gross_j_per_inference is None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the true gross energy is in the printed interval."""
+        value, u95 = self.energy.gross_j_per_inference, self.energy.u95_absolute_j
+        return value is not None and u95 is not None and abs(value - self.gross_j) <= u95
+
+    @property
+    def is_net_inside(self) -> bool | None:
+        """Whether the true net energy is in its interval; None where none is printed."""
+        value, u95 = self.energy.net_j_per_inference, self.energy.net_u95_absolute_j
+        if value is None or u95 is None:
+            return None
+        return abs(value - self.net_j) <= u95
+
+    @property
+    def off_ratio(self) -> float:
+        """Error of the gross energy over the true one; 0 where there is none."""
+        value = self.energy.gross_j_per_inference
+        return 0.0 if value is None else value / self.gross_j - 1
+
+    @property
+    def u95_ratio(self) -> float:
+        """Printed interval of the gross energy over the true one."""
+        return (self.energy.u95_absolute_j or 0.0) / self.gross_j
+
+
+def simulate(
+    device: SimulatedDevice, meter: SimulatedMeter, seed: int, sync: SyncMethod | None = None
+) -> Outcome:
+    """One run with its analysis; which part of a sample a change falls on is of the seed."""
+    chance = np.random.default_rng(seed)
+    at_s = FIRST_S + float(chance.uniform(0, 0.1))
+    made = _Run(device, chance)
+    made.enter("idle", at_s)
+    at_s = made.stay(at_s, IDLE_S, device.idle_w)
+    made.enter("idle_ended", at_s)
+    made.enter("starting", at_s)
+    at_s = made.stay(at_s, GAP_S, device.idle_w)
+    made.enter("loading", at_s)
+    at_s = made.stay(at_s, LOADING_S, 0.7 * device.work_w)
+    at_s = made.code(at_s)
+    made.enter("warming_up", at_s)
+    at_s = made.loop(at_s, device.warmup_s)
+    warmup_count = len(made.starts_s)
+    made.enter("measuring", at_s)
+    at_s = made.loop(at_s, device.duration_s)
+    at_s = made.stay(at_s, GAP_S, device.idle_w)
+    at_s = made.code(at_s)
+    made.enter("spooling", at_s)
+    at_s = made.stay(at_s, LOADING_S, 0.5 * device.work_w)
+    made.enter("idle", at_s)
+    at_s = made.stay(at_s, IDLE_S, device.idle_w)
+    made.enter("idle_ended", at_s)
+    course, end_s = made.course(at_s + TAIL_S), at_s + TAIL_S
+
+    starts_ns, ends_ns = made.queries_ns()
+    samples = np.zeros(len(starts_ns), np.int64)
+    queries = Queries(starts_ns, starts_ns, starts_ns, ends_ns, ends_ns, samples, warmup_count)
+    timed = TimedQueries(queries, warmup_count)
+    worker = replace(
+        worker_record(np.full(len(starts_ns), 1000)), sync=SyncFacts(codes=tuple(made.codes))
+    )
+    events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
+    record = replace(run_record(worker), events=events)
+    with tempfile.TemporaryDirectory() as folder:
+        seen = course
+        if meter.elsewhere_s:
+            seen = _another(device, meter.elsewhere_s, end_s, chance)
+        power = _recorded(Path(folder), seen, end_s, meter, chance)
+        request = EnergyRequest(meter="simulated", sync=sync)
+        found = find_energy(record, worker, timed, power, SAME_CLOCK, request)
+    window_s = np.array(timed.window_ns) / SECOND_NS
+    begin_j, end_j = course.energy_j(window_s)
+    gross_j = float(end_j - begin_j) / timed.count
+    tick_w = device.tick_w * device.tick_active_s / device.tick_s if device.tick_s else 0.0
+    idle_j = (device.idle_w + tick_w) * float(window_s[1] - window_s[0]) / timed.count
+    return Outcome(found, gross_j, gross_j - idle_j)
+
+
+@dataclass(slots=True)
+class _Run:
+    device: SimulatedDevice
+    chance: np.random.Generator
+    events: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    codes: list[LoadCode] = field(default_factory=list[LoadCode])
+    starts_s: list[float] = field(default_factory=list[float])
+    ends_s: list[float] = field(default_factory=list[float])
+    pieces: list[tuple[float, float, float]] = field(
+        default_factory=list[tuple[float, float, float]]
+    )
+    """Begin, end and power of everything that is not idle."""
+
+    def enter(self, kind: str, at_s: float) -> None:
+        self.events.append((kind, at_s))
+
+    def stay(self, at_s: float, duration_s: float, power_w: float) -> float:
+        self.pieces.append((at_s, at_s + duration_s, power_w))
+        return at_s + duration_s
+
+    def code(self, at_s: float) -> float:
+        """A quiet time, and the code with an idle chip before and after it."""
+        device = self.device
+        self.enter("syncing", at_s)
+        at_s += QUIET_S + CHIP_S
+        edges_s = at_s + CHIP_S * np.arange(len(IS_BUSY) + 1)
+        busy_w = device.work_w if device.code_w is None else device.code_w
+        for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], IS_BUSY, strict=False):
+            if is_busy:
+                self.stay(float(begin_s), float(end_s - begin_s), busy_w)
+        edges_ns = np.rint(edges_s * SECOND_NS).astype(np.int64).tolist()
+        self.codes.append(LoadCode(tuple(edges_ns), IS_BUSY))
+        return float(edges_s[-1]) + CHIP_S
+
+    def loop(self, at_s: float, duration_s: float) -> float:
+        device = self.device
+        pause_w = device.idle_w if device.pause_w is None else device.pause_w
+        end_s = at_s + duration_s
+        while at_s < end_s:
+            wide = float(self.chance.normal(1.0, device.jitter_ratio))
+            period_s = device.period_s * max(0.1, wide)
+            active_s = device.active_ratio * period_s
+            self.stay(at_s, active_s, device.work_w)
+            self.stay(at_s + active_s, period_s - active_s, pause_w)
+            self.starts_s.append(at_s)
+            at_s += period_s
+            self.ends_s.append(at_s)
+        return at_s
+
+    def queries_ns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        starts, ends = (
+            np.rint(np.array(times) * SECOND_NS).astype(np.int64)
+            for times in (self.starts_s, self.ends_s)
+        )
+        return starts, ends
+
+    def course(self, end_s: float) -> Course:
+        """Everything as one course; ticks are on top of it."""
+        device = self.device
+        begins, ends, powers = (np.array(column) for column in zip(*self.pieces, strict=True))
+        edges = [np.array([0.0, end_s]), begins, ends]
+        ticks_s = np.zeros(0)
+        if device.tick_s:
+            phase_s = float(self.chance.uniform(0, device.tick_s))
+            ticks_s = np.arange(phase_s, end_s - device.tick_active_s, device.tick_s)
+            edges += [ticks_s, ticks_s + device.tick_active_s]
+        edges_s = np.unique(np.concatenate(edges))
+        middle_s = (edges_s[1:] + edges_s[:-1]) / 2
+        piece = np.searchsorted(begins, middle_s, side="right") - 1
+        inside = (piece >= 0) & (middle_s < ends[np.clip(piece, 0, None)])
+        power_w = np.where(inside, powers[np.clip(piece, 0, None)], device.idle_w)
+        if len(ticks_s):
+            tick = np.searchsorted(ticks_s, middle_s, side="right") - 1
+            is_ticking = (tick >= 0) & (middle_s - ticks_s[tick] < device.tick_active_s)
+            power_w = power_w + device.tick_w * is_ticking
+        return Course(edges_s, power_w)
+
+
+def _another(
+    device: SimulatedDevice, dwell_s: float, end_s: float, chance: np.random.Generator
+) -> Course:
+    """A device of the same powers that does something else."""
+    dwells_s = chance.exponential(dwell_s, 10 + round(2 * end_s / dwell_s))
+    edges_s = np.concatenate([[0.0], np.cumsum(dwells_s), [end_s + np.sum(dwells_s)]])
+    is_busy = np.arange(len(edges_s) - 1) % 2 == 1
+    return Course(edges_s, np.where(is_busy, device.work_w, device.idle_w))
+
+
+def _recorded(
+    directory: Path,
+    course: Course,
+    end_s: float,
+    meter: SimulatedMeter,
+    chance: np.random.Generator,
+) -> PowerFile:
+    """What the meter makes of a course."""
+    interval_s = 1 / meter.rate_hz / (1 + meter.drift_ppm * 1e-6)
+    phase_s = float(chance.uniform(0, interval_s))
+    at_s = np.arange(phase_s + interval_s, end_s, interval_s)
+    if meter.is_averaging:
+        power_w = (course.energy_j(at_s) - course.energy_j(at_s - interval_s)) / interval_s
+    else:
+        power_w = course.at(at_s)
+    if meter.lag_s:
+        kept = float(np.exp(-interval_s / meter.lag_s))
+        for index in range(1, len(power_w)):
+            power_w[index] = kept * power_w[index - 1] + (1 - kept) * power_w[index]
+    power_w = power_w + chance.normal(0, meter.noise_w, len(power_w))
+    # The meter counts its own intervals, from some zero of its own.
+    ends_ns = np.rint((np.arange(len(at_s)) + 1) * (SECOND_NS / meter.rate_hz)).astype(np.int64)
+    begins_ns = ends_ns - round(SECOND_NS / meter.rate_hz)
+    header = _header(meter)
+    block = SampleBlock(
+        channel=0,
+        index0=0,
+        time_ns=METER_NS + ends_ns,
+        begin_ns=METER_NS + begins_ns if meter.is_averaging else None,
+        power_w=power_w,
+        flags=np.zeros(len(at_s), np.uint8),
+    )
+    envelope = ArrivalEnvelope()
+    packet = max(1, round(meter.rate_hz / 100))
+    for last in range(packet - 1, len(at_s), packet):
+        came_s = at_s[last] + meter.late_s + chance.exponential(1e-3)
+        envelope.add(round(came_s * SECOND_NS), int(METER_NS + ends_ns[last]))
+    loss = LossReport(received_count=len(at_s), rate_error_ppm=meter.drift_ppm, rate_span_s=end_s)
+    write_blocks(directory, header, [block], lambda: loss, envelope)
+    return PowerFile.open(directory)
+
+
+def _header(meter: SimulatedMeter) -> Header:
+    capability = Capability(
+        driver="simulated",
+        channels=(Channel("supply", "board"),),
+        rate_hz=meter.rate_hz,
+        is_averaging=meter.is_averaging,
+        clock_domain="meter:7",
+        is_uniform=True,
+        smoothing_s=meter.smoothing_s,
+        loss_detection="counter",
+    )
+    return Header(
+        driver="simulated",
+        info=MeterInfo(vendor="Example", model="Simulated", serial="7"),
+        capability=capability,
+        uncertainty=meter.uncertainty,
+        facts={"supply_v": 3.3},
+    )
