@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
-BENCHMARKS := push harness_overhead observer_effect ab_calibration meter_decode meter_streams \
+BENCHMARKS := push harness_overhead observer_effect ab_calibration coverage meter_decode meter_streams \
 	meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
 
