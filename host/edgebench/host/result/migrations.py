@@ -70,19 +70,22 @@ def promised(
 
     Left out are keys that came later, keys whose definition changed later, and the words of a
     line, of which only whether there is one counts. A rule that came later does not change the
-    verdict that was given.
+    verdict that was given, nor does one that became stricter: `edgebench verify --rejudge` does.
     """
     held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
     today = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
     for name in held.keys() & today.keys():
         if today[name] == "not_applicable" and held[name] != "fail":
             today[name] = held[name]  # what was never asked for was called a pass, or unknown
+        if version < _STRICTER.get(name, 0) and (held[name], today[name]) == ("pass", "fail"):
+            today[name] = "pass"
     failed = {
         rule["severity"]
         for rule in computed["verdict"]["rules"]
         if rule["id"] in held and today[rule["id"]] == "fail"
     }
     state = next((one for one in ("invalid", "suspect") if one in failed), "valid")
+    is_switching = computed["metrics"]["warmup"].get("class") == "switching"
     sides = (
         {**stored, "verdict": {"state": stored["verdict"]["state"], "rules": held}},
         {**computed, "verdict": {"state": state, "rules": today}},
@@ -92,14 +95,30 @@ def promised(
         for path, since in _REDEFINED.items():
             if version < since:
                 _drop(side, path.split("."))
+        if version < 7 and is_switching:
+            _drop(side, ["metrics", "warmup", "class"])
     return sides[0], _without_later_keys(sides[0], sides[1], version)
 
 
+_STRICTER = dict.fromkeys(
+    (
+        *("steady_state", "accuracy", "agreement", "agreement_of_all", "thermal", "interference"),
+        *("frequency", "background_load", "cpu_pressure", "cpu_share", "energy_sync"),
+    ),
+    7,
+)
+"""Rules that fail more runs than before, by the version since which they do."""
 _SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",
     "metrics.thermal.latency_ns_before",
     "metrics.thermal.latency_ns_after",
+)
+_IN_STEP = (
+    *("u95_absolute_j", "u95_comparative_j", "components_j", "net_components_j"),
+    *("net_u95_absolute_j", "net_u95_comparative_j", "power_w_mean_u95_absolute"),
+    *("power_w_idle_u95_absolute", "energy_delay_u95_absolute_js", "battery.u95_ratio"),
+    *(f"phases.{phase}.u95_absolute_j" for phase in ("load", "warmup", "steady")),
 )
 _CORRELATED = ("p50_ci95", "p90_ci95", "p99_ci95", "mean_ci95", "effective_count")
 
@@ -108,6 +127,7 @@ _REDEFINED: dict[str, int] = {
     "conditions.cpu_affinity": 2,
     "conditions.involuntary_switch_count": 2,
     **{f"{span}.{name}": 7 for span in _SPANS for name in _CORRELATED},
+    **{f"metrics.energy.{name}": 7 for name in _IN_STEP},
     "metrics.warmup.class": 2,
     "verdict.rules.background_load": 2,
     "verdict.state": 2,
@@ -116,7 +136,8 @@ _REDEFINED: dict[str, int] = {
 
 Version 1 took neighbouring queries for independent, looked for no steady state, and kept a share
 of busy CPUs without the counters that it came from, so that its verdict may be another one. Until
-version 6 the effective count was the estimate itself, and intervals were narrower.
+version 6 the effective count was the estimate itself, and intervals were narrower; and the term of
+samples in step with a loop ended at 50 phases.
 """
 
 
