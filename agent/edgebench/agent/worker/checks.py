@@ -66,7 +66,9 @@ def digest_of(tensors: Sequence[Tensor]) -> str:
     """Digest over the bytes of tensors."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        digest.update(tensor.tobytes() if tensor.dtype.kind != "O" else repr(tensor).encode())
+        # The text of a large array of objects is abbreviated.
+        is_text = tensor.dtype.kind == "O"
+        digest.update(repr(tensor.tolist()).encode() if is_text else tensor.tobytes())
     return digest.hexdigest()
 
 

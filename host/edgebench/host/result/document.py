@@ -48,8 +48,9 @@ def from_document(document: Mapping[str, Any]) -> Run:
     version = document.get("schema_version")
     if type(version) is not int or version < 1:
         raise RunDamaged("run is damaged: it has no schema version")
-    current = deepcopy(dict(document))
+    current: Document = {}
     try:
+        current = deepcopy(dict(document))
         migrated(current, version)
         run: Run = _converter.structure(current, Run)
     except _STRUCTURE_ERRORS as exc:

@@ -285,7 +285,9 @@ def _from_6(document: dict[str, Any]) -> None:
         details = {
             rule["id"]: rule["detail"]
             for rule in document["verdict"]["rules"]
-            if rule["outcome"] == "fail" and rule["id"] in ("meter", "energy_sync")
+            if rule["outcome"] == "fail"
+            and rule["id"] in ("meter", "energy_sync")
+            and rule.get("detail")
         }
         same = [name for name, text in details.items() if text in refused or refused in text]
         energy["refused_by"] = same[0] if same else "energy"

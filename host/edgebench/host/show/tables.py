@@ -160,7 +160,7 @@ def length_line(runs: Sequence[Run]) -> str | None:
     least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
     if all(run.spec.duration_s >= least_s for run in runs):
         return None
-    return f"runs are shorter than the {least_s:g} s that MLPerf's rules ask for"
+    return f"runs are shorter than the {least_s:g} s that MLPerf Mobile requires"
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:

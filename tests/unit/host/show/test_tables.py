@@ -278,7 +278,7 @@ def test_short_runs_are_said_to_be_short() -> None:
     assert length_line([long]) is None
     assert length_line([]) is None
     assert (
-        length_line([long, short]) == "runs are shorter than the 60 s that MLPerf's rules ask for"
+        length_line([long, short]) == "runs are shorter than the 60 s that MLPerf Mobile requires"
     )
 
 

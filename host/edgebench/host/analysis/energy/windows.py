@@ -319,7 +319,7 @@ def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -
 
     It is so where it played the load code, which needs a quiet time before it.
     """
-    if len(marks.codes) < CODES_OF_RUN:
+    if len(marks.codes) != CODES_OF_RUN or not all(code.edges_ns for code in marks.codes):
         return None
     first, last = marks.codes
     warmup, starts_ns = phase_window(events, Phase.WARMING_UP), timed.queries.start_ns

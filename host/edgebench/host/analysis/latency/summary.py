@@ -63,7 +63,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
 
     def interval(p: float, count: int | None) -> Interval | None:
         depends_on_levels = share >= LEVEL_REACH * (1 - p)
-        if visits < MIN_LEVEL_VISITS and depends_on_levels and share > 0:
+        if depends_on_levels and visits < MIN_LEVEL_VISITS:
             return None
         return percentile_interval(ordered, p, count)
 

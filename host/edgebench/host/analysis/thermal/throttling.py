@@ -212,7 +212,8 @@ def _with_numbers(
     sustained_ns = _sustained_ns(signals, signs, last)
     # Throttled from the start, there is no undisturbed speed that anything could be a share of.
     slow_count = int(np.count_nonzero(signs & signals.baseline))
-    has_peak = slow_count * 2 <= int(np.count_nonzero(signals.baseline))
+    baseline_count = int(np.count_nonzero(signals.baseline))
+    has_peak = baseline_count > 0 and slow_count * 2 <= baseline_count
     return replace(
         result,
         onset_s=None if onset is None else onset * windows.length_s,

@@ -28,7 +28,10 @@ activation that is rounded to the other side moves by a whole step. So the limit
 times the worst. Outputs in a wrong order have 1.1 and more; one of 64 channels that is lost
 has 0.125, sqrt(1/64).
 """
-_FLOAT_PRECISIONS = frozenset({"fp64", "fp32", "fp16", "fp16-weights", "int8-weights"})
+_FLOAT_PRECISIONS = frozenset(
+    {"fp64", "fp32", "fp16"}
+    | {f"{kind}-weights" for kind in ("fp32", "fp16", "int16", "int8", "uint8", "int4")}
+)
 """Precisions of models whose operators multiply floats."""
 _OWN_KERNELS = frozenset({"xnnpack", "none", "cpu"})
 """Delegates that compute in the precision of the file; an accelerator may use fewer bits."""

@@ -31,6 +31,8 @@ from edgebench.host.result.energy import SyncMethod
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
+MAX_SEARCHED = 20_000_000
+"""Most pairs of a shift and a piece of time that are compared; each takes some 60 bytes."""
 HALF_OF_LOOP = 8
 """The power on one side of a mark is looked at for this part of the loop, so that a loop has places
 enough where its own fluctuation is seen; and for no longer than the device is quiet."""
@@ -152,6 +154,10 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
     ]
     begins_ns = np.concatenate([trace.edges_ns[:-1], *pieces])
     ends_ns = np.concatenate([trace.edges_ns[1:], *(piece + half_ns for piece in pieces)])
+    if len(shifts_ns) * len(begins_ns) > MAX_SEARCHED:
+        raise MeasurementError(
+            f"the loop of {half_ns * 2 / 1e9:.3g} s is too short to be found within the idle times"
+        )
     is_busy = np.zeros(len(begins_ns), np.bool_)
     is_busy[: len(trace.is_busy)] = trace.is_busy
     first, last = (
