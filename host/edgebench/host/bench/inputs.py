@@ -52,7 +52,9 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     for name, array in arrays.items():
         if array.ndim < 1 or not array.size:
             raise UsageError(f"{_NEED}, {name[:40]} has the shape {list(array.shape)}: {path}")
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        if array.dtype.kind not in "biufU":
+            raise UsageError(f"inputs must be numbers, {name[:40]} has {array.dtype}: {path}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise UsageError(f"inputs must be finite, {name[:40]} holds NaN or infinity: {path}")
         chosen, sample = shapes.get(name), array.shape[1:]
         if chosen is not None and _without_ones(chosen) != _without_ones(sample):

@@ -294,7 +294,9 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
 
     shapes = dict(options.shape or ())
     if len(shapes) < len(options.shape or ()):
-        raise UsageError("--shape gives an input two shapes")
+        twice = [name for name, _ in options.shape]
+        name = next(name for name in twice if twice.count(name) > 1)
+        raise UsageError(f"--shape gives input {name!r} two shapes")
     limits = Limits(memory_bytes=options.memory_limit)
     if options.timeout is not None:
         limits = replace(limits, load_timeout_s=options.timeout)

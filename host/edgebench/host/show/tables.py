@@ -83,7 +83,7 @@ def results_table(runs: Sequence[Run], width: int = PIPE_WIDTH) -> Table:
         if column.is_number:
             table.add_column(column.name, justify="right", no_wrap=True)
         else:
-            table.add_column(column.name, overflow="fold")
+            table.add_column(column.name, overflow="fold", no_wrap=column.name == "verdict")
     for run in runs:
         table.add_row(*(_cell(column, run) for column in columns))
     return table

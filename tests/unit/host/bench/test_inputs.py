@@ -42,6 +42,8 @@ def test_inputs_are_part_of_the_request(tmp_path: Path) -> None:
         ({"x": np.zeros((0, 4))}, r"x has the shape \[0, 4\]"),
         ({"x": np.zeros((2, 4)), "y": np.zeros((3, 4))}, "same number of samples, have x 2, y 3"),
         ({"x": np.array([[np.nan]])}, "x holds NaN"),
+        ({"x": np.ones((2, 4), np.complex128)}, "must be numbers, x has complex128"),
+        ({"x": np.zeros((2, 4), "datetime64[s]")}, "must be numbers, x has datetime64"),
         ({"x": np.array([{}], object)}, "not a .npz file of numbers"),
         ({"ids": np.zeros((4, 1, 64))}, r"ids=1x128 contradicts .* shape \[1, 64\]"),
     ],
