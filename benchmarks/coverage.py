@@ -80,7 +80,7 @@ def levels(share: float, dwell: int) -> Process:
 
 PROCESSES = (
     Process("independent", lambda r, n: 0.1 * r.standard_normal(n), lambda p: 0.1 * norm.ppf(p)),
-    Process("tail α 1.5", lambda r, n: 1.5 * r.exponential(size=n), lambda p: -1.5 * np.log(1 - p)),
+    Process("tail α 1.5", lambda r, n: r.exponential(size=n) / 1.5, lambda p: -np.log(1 - p) / 1.5),
     autoregressive(0.5),
     autoregressive(0.9),
     autoregressive(0.99),

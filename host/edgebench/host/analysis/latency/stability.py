@@ -16,7 +16,7 @@ A level that comes back is no warm-up. `comes_back` asks that of a warm-up that 
 the latencies that were to be cut occur again after the cut.
 
 Source: Ashman, Bird & Zepf, Detecting bimodality in astronomical datasets (1994), for D; the limits
-are our own: figures in the tests, and for real runs in docs/performance.md.
+are our own: figures in the tests, and for real runs in docs/decisions/0023.
 """
 
 from __future__ import annotations

@@ -161,13 +161,8 @@ def find_signals(
     is_sliced: bool = False,
 ) -> Signals:
     """Look at every window; as slices, with means in place of medians."""
-    frequency = find_frequency(
-        telemetry,
-        expected,
-        windows.edges_ns,
-        Series.means if is_sliced else Series.medians,
-        delegation,
-    )
+    reading = Series.means if is_sliced else Series.medians
+    frequency = find_frequency(telemetry, expected, windows.edges_ns, reading, delegation)
     home = most_common(frequency.cluster)
     is_away = (frequency.cluster != home) & ~np.isnan(frequency.cluster)
     is_home = ~widened(is_away)
@@ -177,23 +172,13 @@ def find_signals(
     is_known = ~np.isnan(latency_ns) & is_home
     baseline = np.zeros_like(is_known)
     baseline[np.flatnonzero(is_known)[: windows.baseline_count]] = True
-    baseline_ns = math.nan
-    if baseline.any():
-        # The lower quartile: a warm-up that was left in makes some of these windows slow.
-        baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
-    limit_ns = LATENCY_LIMIT_RATIO * baseline_ns
-    if baseline.any():
-        limit_ns = max(limit_ns, baseline_ns + NOISE_LIMIT * _noise_ns(latency_ns))
+    baseline_ns, limit_ns = _baseline_and_limit_ns(latency_ns, baseline)
     is_slower = (latency_ns > limit_ns) & is_known
 
-    busy_ratio = windows.busy_ratio(timeline)
-    if (cpu_s := telemetry.series.get("worker.cpu_s")) is not None:
-        # Between short inferences there are gaps as long as they are; CPU time has none.
-        busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
     nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
     if delegation is not None:
         nominal_hz = _median_hz(frequency.cap_hz, baseline)
-    is_busy = (busy_ratio >= BUSY_LIMIT_RATIO) & is_home
+    is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
     clock = _frequency_signal(frequency, baseline, is_busy, nominal_hz)
 
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
@@ -211,8 +196,7 @@ def find_signals(
     found = find_indications(telemetry, expected, windows.edges_ns, is_hot, place)
     if is_sliced:
         latency = _recurring(is_slower, is_known, windows)
-        if not _stands_out(latency, latency_ns, is_known):
-            latency = np.zeros_like(latency)
+        latency &= _stands_out(latency, latency_ns, is_known)
     else:
         # Slower, hot and with a slower clock: that need not last to be believed.
         latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
@@ -233,6 +217,27 @@ def find_signals(
         is_sliced=is_sliced,
         indicated_elsewhere=found.elsewhere,
     )
+
+
+def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[float, float]:
+    """Latency of the baseline, and the one above which a window is slower; NaN without one."""
+    if not baseline.any():
+        return math.nan, math.nan
+    # The lower quartile: a warm-up that was left in makes some of these windows slow.
+    baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
+    noise_ns = NOISE_LIMIT * _noise_ns(latency_ns)
+    return baseline_ns, max(LATENCY_LIMIT_RATIO * baseline_ns, baseline_ns + noise_ns)
+
+
+def _busy_ratio(
+    timeline: Timeline, telemetry: TelemetryTrace, windows: Windows, threads: int
+) -> Floats:
+    """Share of each window in which the model kept its threads busy."""
+    busy_ratio = windows.busy_ratio(timeline)
+    if (cpu_s := telemetry.series.get("worker.cpu_s")) is not None:
+        # Between short inferences there are gaps as long as they are; CPU time has none.
+        busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
+    return busy_ratio
 
 
 def find_recurring_signals(
