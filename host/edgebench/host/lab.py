@@ -152,6 +152,7 @@ class Lab:
         on: Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
+        runs: int | None = None,
         inputs: str | Path | None = None,
         accuracy: str | None = None,
         reference: str | Path | None = None,
@@ -170,6 +171,9 @@ class Lab:
             on: Names of devices.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
+            runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
+                where the request is about one run. `edgebench.host.analysis.run_set.find_sets`
+                says what they show together.
             inputs: A .npz file of inputs by their names, first axis: samples; None: drawn by the
                 seed.
             accuracy: A labelled data set, a .npz file or "digits", that every model is judged by.
@@ -193,6 +197,7 @@ class Lab:
             on=on,
             runtime=runtime,
             preset=preset,
+            runs=runs,
             inputs=inputs,
             accuracy=accuracy,
             reference=reference,
@@ -309,13 +314,16 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named by id or a unique part of it; one result a metric.
+        """Compare stored runs, named by id, a unique part of it, or their set; one result a metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
-        sides = [[self.run(name).result for name in names] for names in (baseline, candidate)]
+        sides = [
+            [self.store.run(one) for name in names for one in index.runs_named(self.store, name)]
+            for names in (baseline, candidate)
+        ]
         return compare_groups(
             [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
         )

@@ -230,7 +230,7 @@ class RunSpec:
             self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
             f"governor must be a name as performance, got {self.governor!r}",
         )
-        _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
+        _require(0 <= self.seed < MAX_SEED, f"seed must be 0..2^63-1, got {self.seed}")
 
     def _check_lengths(self) -> None:
         _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
@@ -323,6 +323,8 @@ class RunSpec:
 
 
 MAX_WARMUP_QUERIES = 2**40
+MAX_SEED = 2**63
+"""First number that is no seed any more."""
 MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 

@@ -43,10 +43,15 @@ _ACCURACY = {
     "labels_elsewhere": "the labels of the data set are on another host",
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
+_BETWEEN_RUNS = {
+    "": "{name} ±{value:.2%} between runs (95 % CI), limit {limit:.0%}",
+    "too_few": "too few runs for an interval between them",
+}
 _PRECISION = {
     "": "p50 ±{value:.2%} (95 % CI), limit {limit:.0%}",
     "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f}",
     "no_interval": "too few independent queries for an interval of p50",
+    "in_set": "one of several runs: the interval between them counts",
 }
 _CLOCK = {
     "": "monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
@@ -247,6 +252,14 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By rule and reason; the reason of a plain outcome is empty."""
+SENTENCES_OF_SETS: Mapping[str, Mapping[str, str]] = {
+    "run_count": {
+        "": "{value:.0f} of {planned_count} runs count, an interval between runs needs {limit:.0f}"
+    },
+    "between_runs_floor": _BETWEEN_RUNS,
+    "between_runs": _BETWEEN_RUNS,
+}
+"""As above, of the rules that look at the runs of a set together."""
 
 
 def sentence(finding: Finding) -> str:
@@ -254,9 +267,16 @@ def sentence(finding: Finding) -> str:
 
     Findings of older documents have no data, and keep the line that they were stored with.
     """
+    failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
+    if failed_count is not None:  # what runs of a set broke
+        return f"in {failed_count} of {of_count} runs {_sentence(finding)}"
+    return _sentence(finding)
+
+
+def _sentence(finding: Finding) -> str:
     if finding.detail:
         return finding.detail
-    template = SENTENCES[finding.id][finding.reason or ""]
+    template = (SENTENCES.get(finding.id) or SENTENCES_OF_SETS[finding.id])[finding.reason or ""]
     words = {**finding.facts, "value": finding.value, "limit": finding.limit}
     return template.format(**words, **_more_words(finding))
 

@@ -126,7 +126,12 @@ def precision_floor(evidence: Evidence) -> Ruling:
 
 
 def precision(evidence: Evidence) -> Ruling:
-    """The median is known well enough to be compared with anything."""
+    """The median is known well enough to be compared with anything.
+
+    Of one of several runs it need not be: what counts is how far their medians lie apart.
+    """
+    if evidence.facts.member is not None:
+        return not_applicable("in_set")
     half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
     if half_width is None:
         return holds(False, "no_interval")
