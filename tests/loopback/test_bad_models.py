@@ -70,7 +70,13 @@ class Bench:
         limits = Limits(load_timeout_s=LOAD_TIMEOUT_S)
         with ProgressWatcher() as watcher:
             self.host.lab.bench(
-                *models, on=["board"], runtime="all", limits=limits, watcher=watcher, **QUICK
+                *models,
+                runs=1,
+                on=["board"],
+                runtime="all",
+                limits=limits,
+                watcher=watcher,
+                **QUICK,
             )
         ended = {
             what: Ending(line=f"error: {what}: {error}", error=error)
