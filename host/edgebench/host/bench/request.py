@@ -15,7 +15,11 @@ from edgebench.host.bench.inputs import InputFile, open_inputs
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
-from edgebench.host.power.metering import new_energy_request
+from edgebench.host.power.metering import (
+    OtherInstrument,
+    new_energy_request,
+    other_instrument,
+)
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, RunSpec, SpecChanges, from_preset
@@ -73,6 +77,8 @@ class BenchRequest:
     ambient_c: float | None = None
     """Temperature of the air around the devices."""
     energy: EnergyRequest | None = None
+    instrument: OtherInstrument | None = None
+    """Instrument that edgebench does not drive, for which the load code is played."""
     inputs: InputFile | None = None
     """Inputs that every model runs on; None: they are drawn by the seed."""
     accuracy: AccuracyRequest | None = None
@@ -119,6 +125,7 @@ def new_request(
     sync: str | None = None,
     battery_capacity_j: float | None = None,
     idle_duration_s: float | None = None,
+    trace_rate_hz: float | None = None,
     ambient_c: float | None = None,
     against: ComparisonRequest | None = None,
     **changes: Unpack[SpecChanges],
@@ -160,6 +167,9 @@ def new_request(
             sync=sync,
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
+        ),
+        instrument=other_instrument(
+            meter, sync=sync, rate_hz=trace_rate_hz, idle_duration_s=idle_duration_s
         ),
         accuracy=asked,
         against=against,
