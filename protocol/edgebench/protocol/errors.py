@@ -9,6 +9,7 @@
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
@@ -42,6 +43,7 @@
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
     │   ├── TraceRefused         a file of power gives no energy of the run
+    │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunDamaged               a file of a stored run is missing or not readable
@@ -148,6 +150,10 @@ class FileRefused(UsageError):
 
 class ColumnsUnknown(FileRefused):
     """The columns of a table are not known by their names; the text lists them."""
+
+
+class NoLoadCode(UsageError):
+    """A run played no load code, by which the file of an instrument is aligned with it."""
 
 
 class NotComparable(UsageError):
@@ -334,6 +340,10 @@ class NotMetered(MeasurementError):
 
 class TraceRefused(MeasurementError):
     """A file of power gives no energy of a run; nothing was stored."""
+
+
+class SamplesUnknown(TraceRefused):
+    """Samples of a file may be instants, of which there are too few; or means, and nobody said."""
 
 
 class WindowTooShort(MeasurementError):
