@@ -165,7 +165,7 @@ def _refuse_unknown_samples(power: PowerFile) -> None:
         if power.header.facts.get(IS_ASSUMED):
             rate = power.header.capability.rate_hz
             raise SamplesUnknown(
-                f"nothing says whether the {rate:.3g} samples per second are means over their "
+                f"nothing says whether the {rate:.4g} samples per second are means over their "
                 f"intervals; as instants they would be too few, limit {MIN_INSTANTS_HZ:g}"
             ) from exc
 

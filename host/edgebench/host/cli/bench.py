@@ -271,7 +271,9 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
     if runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        print(f"next: edgebench show {runs[-1].run_id}{store}", file=sys.stderr)
+        is_for_file = options.meter is None and options.sync is not None
+        what = "energy {} --trace FILE" if is_for_file else "show {}"
+        print(f"next: edgebench {what.format(runs[-1].run_id)}{store}", file=sys.stderr)
 
 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:

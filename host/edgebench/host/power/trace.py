@@ -15,6 +15,7 @@ import numpy as np
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
+from edgebench.host.analysis.energy.sync.load_code import align_code
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
@@ -68,7 +69,7 @@ def placed(
         chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
         if chip_s * rate_hz < MIN_CHIP_SAMPLES:
             raise TraceRefused(
-                f"the trace has {rate_hz:.3g} samples per second, too few for a load code with "
+                f"the trace has {rate_hz:.4g} samples per second, too few for a load code with "
                 f"chips of {1e3 * chip_s:.3g} ms"
             )
 
@@ -77,6 +78,9 @@ def placed(
 
         places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
         line = choose_place(places, search, others).line
+        # A quarter of a chip tells the rate of its clock to 400 ppm in 12 s; the changes, to 10.
+        ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
+        line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
     except MeasurementError as exc:
         raise TraceRefused(f"{request.name}: {exc}") from exc
     return replace(

@@ -52,8 +52,7 @@ class TraceRequest:
     instrument: str | None = None
     """Name of the instrument: two files that have the same name share its errors."""
     reference_ns: int = 0
-    """Device time of the place where the load code was found in the file, to a quarter of a
-    chip."""
+    """Device time of the load codes' middle, where they were found in the file."""
     offset_ns: float = 0.0
     """File's clock less the device's at that place."""
     slope: float = 0.0

@@ -50,7 +50,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.MetersDiffer,
-        "measure both sides with one meter: edgebench bench A --against B --meter METER",
+        "measure both sides with one meter: edgebench bench A --against B --meter METER; files of "
+        "one instrument need its name: edgebench energy RUN --trace FILE --instrument NAME",
     ),
     (
         e.NotComparable,

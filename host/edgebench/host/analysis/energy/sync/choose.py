@@ -100,8 +100,8 @@ class RunClocks:
     loop: LoopTimes | None = None
     """Start and end of the loop; None where the device was not quiet around it."""
     place: ClockLine | None = None
-    """Where the load codes are in a trace of a clock that nobody else knows, to a quarter of a
-    chip; None for a meter that edgebench drove."""
+    """Where the load codes were found in a trace whose clock nobody else knows; None for a meter
+    that edgebench drove."""
 
 
 def find_sync(
