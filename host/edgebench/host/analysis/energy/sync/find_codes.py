@@ -90,7 +90,9 @@ class CodeSearch:
             )
         energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
         chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
-        return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy))
+        # Differences of a sum have its rounding: below that, the power stands still.
+        rounding_j = 16 * np.finfo(np.float64).eps * float(np.abs(energy_j).max())
+        return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
 
     def at(self, begin_ns: float, within_ns: float) -> float:
         """Highest correlation of a code that begins near a time; 0 outside the trace."""
@@ -99,7 +101,7 @@ class CodeSearch:
         return float(self.correlation[first : max(0, last)].max(initial=0.0))
 
 
-def _correlation(chips_w: Floats, is_busy: NDArray[np.float64]) -> Floats:
+def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) -> Floats:
     """Correlation of the code with the chips from each place on, shape (n,)."""
     count = len(chips_w) - STEPS_PER_CHIP * (len(is_busy) - 1)
     product, total, square = np.zeros(count), np.zeros(count), np.zeros(count)
@@ -113,7 +115,7 @@ def _correlation(chips_w: Floats, is_busy: NDArray[np.float64]) -> Floats:
     variance = square - total**2 / len(is_busy)
     scale = np.sqrt(np.maximum(variance, 0.0) * float(((is_busy - is_busy.mean()) ** 2).sum()))
     correlation = np.zeros(count)
-    is_flat = scale <= 1e-9 * float(np.abs(chips_w).max(initial=0.0))
+    is_flat = variance <= len(is_busy) * least_w**2
     np.divide(product, scale, out=correlation, where=~is_flat)
     return correlation
 
