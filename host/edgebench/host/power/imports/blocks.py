@@ -58,7 +58,6 @@ class TableDecoder:
     samples: Samples = Samples.INSTANTS
     may_miss: bool = False
     """Values that are no numbers are missing samples, as the program writes them."""
-    is_month_first: bool = False
     full_rate_hz: float | None = None
     """Rate of the instrument, at which its program does not average."""
     tally: SampleTally = field(default_factory=SampleTally)
@@ -219,7 +218,7 @@ class TableDecoder:
                 texts = [
                     f"{day} {text}" for day, text in zip(values[date.name], texts, strict=True)
                 ]
-            return clock_times_ns(texts, self._last_ns, is_month_first=self.is_month_first)
+            return clock_times_ns(texts, self._last_ns)
         limit = TIME_LIMIT_NS / column.scale
         self._refuse_first(~(np.abs(raw) < limit), column, "no time")  # also where it is NaN
         # Whole numbers stay whole: as floats, nanoseconds since 1970 are off by a hundred.

@@ -66,15 +66,12 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
     return (date(parts[0], parts[1], parts[2]).toordinal() - _EPOCH) * _DAY_NS + time_ns
 
 
-def clock_times_ns(
-    texts: Iterable[str], last_ns: int | None = None, *, is_month_first: bool = False
-) -> NDArray[np.int64]:
+def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[np.int64]:
     """Times of a clock, in nanoseconds, shape (n,); one without a date goes on after midnight.
 
     Args:
         texts: The times in the order of the file.
         last_ns: Time of the row before them.
-        is_month_first: Whether dates with the year last begin with the month.
 
     Raises:
         FileRefused: one is no time.
@@ -83,7 +80,7 @@ def clock_times_ns(
     before_ns = last_ns
     for text in texts:
         try:
-            time_ns = clock_ns(str(text), is_month_first=is_month_first)
+            time_ns = clock_ns(str(text))
         except ValueError as exc:
             raise FileRefused(f"not a time of a clock: {str(text)[:40]!r}") from exc
         if before_ns is not None and time_ns < _DAY_NS:

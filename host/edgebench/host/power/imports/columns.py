@@ -38,7 +38,7 @@ _UNITS: dict[str, dict[str, float]] = {
 _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
 """A unit on its own names an electrical quantity."""
 _NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
-_LAST_UNIT = re.compile(r"(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_]+))\s*$")
+_LAST_UNIT = re.compile(r".*?(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_\[\]()]+))\s*")
 _EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1.0))
 """Least and greatest number of a time since 1970, from 2001 to 2096, and its unit in ns: seconds,
 milliseconds, microseconds and nanoseconds are a thousand apart."""
@@ -197,7 +197,7 @@ def _column_of_user(
         raise ColumnsUnknown(f"no column is named {name or text!r}{_found(names)}")
     index, units = names.index(name), _UNITS[quantity]
     if not unit:
-        match = _LAST_UNIT.search(name.replace("μ", "µ"))
+        match = _LAST_UNIT.fullmatch(name.replace("μ", "µ"))
         unit = (match[1] or match[2]) if match else name
     if unit in units:
         return TableColumn(name, index, units[unit])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as pacsv
 
 from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
+from edgebench.host.power.imports.clock_times import is_clock_time
 from edgebench.host.power.imports.columns import (
     ROWS,
     TableColumn,
@@ -155,10 +156,10 @@ def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
 
 def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
     """Values of each column that is used, a block of text at a time."""
-    has_units = layout.known is not None and layout.known.has_units
-    # A comma before the decimals is read by our own pass where times are of a clock as well.
+    known = layout.known
+    is_text = known is not None and (known.has_units or known.has_footer)
     kinds = {
-        column.name: pa.string() if has_units else pa.float64() for column in layout.columns.used
+        column.name: pa.string() if is_text else pa.float64() for column in layout.columns.used
     }
     kinds |= {column.name: pa.string() for column in layout.columns.words}
     try:
@@ -171,7 +172,10 @@ def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
                 use_threads=False,
                 encoding="utf8" if layout.encoding == "utf-8-sig" else layout.encoding,
             ),
-            parse_options=pacsv.ParseOptions(delimiter=layout.separator),
+            parse_options=pacsv.ParseOptions(
+                delimiter=layout.separator,
+                invalid_row_handler=_skipped if known and known.has_footer else None,
+            ),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(kinds),
                 column_types=kinds,
@@ -184,12 +188,34 @@ def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
                 values: dict[str, Values] = {
                     name: batch.column(name).to_numpy(zero_copy_only=False) for name in kinds
                 }
-                if has_units:
+                if known is not None and known.has_footer:
+                    values = _without_footer(values, layout)
+                if is_text:
                     for column in layout.columns.used:
                         values[column.name] = _without_units(values[column.name], layout, column)
-                yield values
+                if len(next(iter(values.values()))):
+                    yield values
     except pa.ArrowException as exc:
         raise FileRefused(_first_wrong(layout) or str(exc).splitlines()[0]) from exc
+
+
+def _skipped(_: object) -> str:
+    """What pyarrow does with a line that has another number of columns."""
+    return "skip"
+
+
+def _without_footer(values: dict[str, Values], layout: CsvLayout) -> dict[str, Values]:
+    """The rows whose time is one: what follows the samples has other words in its place."""
+    time = layout.columns.time
+    if time.name == ROWS:
+        return values
+    is_time = is_clock_time if time.is_clock else _is_number
+    kept = np.array([text is not None and is_time(str(text)) for text in values[time.name]], bool)
+    return {name: column[kept] for name, column in values.items()}
+
+
+def _is_number(text: str) -> bool:
+    return _WITH_UNIT.fullmatch(text) is not None
 
 
 def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDArray[np.float64]:

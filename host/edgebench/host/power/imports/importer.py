@@ -306,7 +306,6 @@ def _table_decoder(
         place_of,
         samples=kind or Samples.INSTANTS,
         may_miss=known is not None,
-        is_month_first=known is not None and known.is_month_first,
         full_rate_hz=known.full_rate_hz if known and kind is known.samples else None,
     )
 

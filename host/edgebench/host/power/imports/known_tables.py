@@ -40,9 +40,10 @@ class KnownTable:
     """None: its documentation does not say."""
     has_units: bool = False
     """Values have their unit behind them."""
+    has_footer: bool = False
+    """Lines of anything else follow the last sample."""
     may_repeat: bool = False
     """Successive rows may have one time, or an earlier one: they are spread up to the next."""
-    is_month_first: bool = False
     full_rate_hz: float | None = None
     """Rate at which samples are instants, and below which they are means; None: as `samples`."""
     smoothing_s: float | None = None
@@ -126,7 +127,8 @@ KNOWN = (
         },
         samples=Samples.MEANS,
     ),
-    # Intel Power Gadget, PowerLog: the power is the energy since the last row over its time.
+    # Intel Power Gadget, PowerLog: the power is the energy since the last row over its time; totals
+    # follow behind an empty line.
     KnownTable(
         name="Intel Power Gadget log",
         marks=frozenset({"Elapsed Time (sec)", "Processor Power_0(Watt)"}),
@@ -135,9 +137,10 @@ KNOWN = (
             "power": (("Processor Power_0(Watt)", 1.0),),
         },
         samples=Samples.MEANS,
+        has_footer=True,
     ),
     # HWiNFO, "Logging start": Date as day.month.year, Time with milliseconds; the package power of
-    # a processor is the energy counted since the last row.
+    # a processor is the energy counted since the last row. The header is repeated at the end.
     KnownTable(
         name="HWiNFO log",
         marks=frozenset({"Date", "Time", "CPU Package Power [W]"}),
@@ -147,6 +150,7 @@ KNOWN = (
             "power": (("CPU Package Power [W]", 1.0),),
         },
         samples=Samples.MEANS,
+        has_footer=True,
     ),
     # baryluk/fnirsi-usb-power-data-logger, README: separated by spaces, seconds since 1970; the
     # stamps of a packet of four samples are computed from its arrival, and may step back.
