@@ -166,6 +166,7 @@ class Lab:
         sync: str | None = None,
         battery_capacity_j: float | None = None,
         idle_duration_s: float | None = None,
+        trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
@@ -187,8 +188,11 @@ class Lab:
             meter: Energy meter that records beside each run, on this machine, or, as
                 `agent:NAME`, one that the device's agent serves.
             sync: How its clock is aligned with the device's; None: the best way that there is.
+                `coded_load` without a meter: the load code is played for an instrument that
+                edgebench does not drive.
             battery_capacity_j: Capacity of a charge, for an estimate of how long it lasts.
             idle_duration_s: Idle time before and after each run; None: as the meter needs it.
+            trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             watcher: Hears of every step; a failure is raised when there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
@@ -210,6 +214,7 @@ class Lab:
             sync=sync,
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
+            trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
             **changes,
         )
@@ -231,6 +236,7 @@ class Lab:
         sync: str | None = None,
         battery_capacity_j: float | None = None,
         idle_duration_s: float | None = None,
+        trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
@@ -251,6 +257,7 @@ class Lab:
             sync: As for `bench`.
             battery_capacity_j: As for `bench`.
             idle_duration_s: As for `bench`.
+            trace_rate_hz: As for `bench`.
             ambient_c: As for `bench`.
             watcher: As for `bench`.
             **changes: Fields of `RunSpec`.
@@ -275,6 +282,7 @@ class Lab:
             sync=sync,
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
+            trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
             against=against,
             **changes,
@@ -296,6 +304,10 @@ class Lab:
             if meter:
                 is_fixed = request.is_duration_fixed
                 spec = meter.spec(request.spec, is_duration_fixed=is_fixed)
+                request = replace(request, spec=spec)
+            elif request.instrument:
+                is_fixed = request.is_duration_fixed
+                spec = request.instrument.spec(request.spec, is_duration_fixed=is_fixed)
                 request = replace(request, spec=spec)
             for device in request.devices:
                 with self.connect(device) as client:

@@ -17,7 +17,11 @@ from edgebench.host.bench.inputs import InputFile, open_inputs
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
-from edgebench.host.power.metering import new_energy_request
+from edgebench.host.power.metering import (
+    OtherInstrument,
+    new_energy_request,
+    other_instrument,
+)
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import (
@@ -86,6 +90,8 @@ class BenchRequest:
     ambient_c: float | None = None
     """Temperature of the air around the devices."""
     energy: EnergyRequest | None = None
+    instrument: OtherInstrument | None = None
+    """Instrument that edgebench does not drive, for which the load code is played."""
     inputs: InputFile | None = None
     """Inputs that every model runs on; None: they are drawn by the seed."""
     accuracy: AccuracyRequest | None = None
@@ -133,6 +139,7 @@ def new_request(
     sync: str | None = None,
     battery_capacity_j: float | None = None,
     idle_duration_s: float | None = None,
+    trace_rate_hz: float | None = None,
     ambient_c: float | None = None,
     against: ComparisonRequest | None = None,
     **changes: Unpack[SpecChanges],
@@ -163,7 +170,12 @@ def new_request(
         if changes.get("sample_count") is None:
             changes["sample_count"] = own.sample_count
     spec = from_preset(preset, **changes)
-    run_count = _run_count(runs, spec, is_comparison=against is not None)
+    instrument = other_instrument(
+        meter, sync=sync, rate_hz=trace_rate_hz, idle_duration_s=idle_duration_s
+    )
+    run_count = _run_count(
+        runs, spec, is_comparison=against is not None, is_for_trace=instrument is not None
+    )
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
@@ -180,12 +192,15 @@ def new_request(
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
         ),
+        instrument=instrument,
         accuracy=asked,
         against=against,
     )
 
 
-def _run_count(wanted: int | None, spec: RunSpec, *, is_comparison: bool) -> int:
+def _run_count(
+    wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
+) -> int:
     """Runs of each model: as many as wanted, else several, unless the specification is of one run.
 
     Raises:
@@ -198,9 +213,11 @@ def _run_count(wanted: int | None, spec: RunSpec, *, is_comparison: bool) -> int
     }
     reason = next((reason for reason, is_so in only_one.items() if is_so), None)
     if wanted is None:
-        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length.
+        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length; the
+        # file of an instrument is of one run.
         is_judged_whole = (
-            spec.preset.startswith(MLPERF_PRESET)
+            is_for_trace
+            or spec.preset.startswith(MLPERF_PRESET)
             or spec.engine is Engine.LOADGEN
             or spec.target_latency_s is not None
         )

@@ -126,8 +126,11 @@ def _add_energy(add: Add) -> None:
     methods = (
         "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
     )
-    methods += "or shared_clock only (default: auto, the best)"
+    methods += "or shared_clock only (default: auto, the best); coded_load without a meter: play "
+    methods += "the load code for an instrument that records into a file; then edgebench energy"
     add("--sync", metavar="METHOD", help=methods)
+    rate = "samples per second of that instrument (default: 1000); a slow one needs a long code"
+    add("--trace-rate", type=hertz, metavar="HZ", help=rate)
     idle = "idle time before and after each run (default: as the meter needs it)"
     add("--idle", type=seconds, metavar="2s", help=idle)
     battery = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
@@ -223,6 +226,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         sync=options.sync,
         battery_capacity_j=options.battery,
         idle_duration_s=options.idle,
+        trace_rate_hz=options.trace_rate,
         ambient_c=options.ambient,
         against=against,
         **_changes(options),
@@ -283,7 +287,9 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         last = sets[-1].set_id or runs[-1].run_id
-        print(f"next: edgebench show {last}{store}", file=sys.stderr)
+        is_for_file = options.meter is None and options.sync is not None
+        what = f"energy {runs[-1].run_id} --trace FILE" if is_for_file else f"show {last}"
+        print(f"next: edgebench {what}{store}", file=sys.stderr)
 
 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
