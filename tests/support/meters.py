@@ -17,7 +17,7 @@ from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.ppk2 import Ppk2Emulator
 from support.rounds import make_folder
-from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter
+from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter, steady_supply
 from support.um25c import Um25cEmulator
 from support.usb_bus import UsbBus
 
@@ -123,6 +123,7 @@ BENCHES: dict[str, Bench] = {
     "scpi power meter": _scpi(WattMeter),
     "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3,rate=2"),
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
+    "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
     "iio": _on_board("jetson_nano", "iio:{root}"),

@@ -81,7 +81,9 @@ DRIVERS: dict[str, Driver] = {
         scpi_device.make_meter,
         scpi_decoder.make_decoder,
         "bench supplies, power meters and multimeters, by SCPI",
-        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
+        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3] | :VISA-ADDRESS,"
+        "query=MEAS:POW?[,answer=power|current|voltage+current][,rate=10][,mean=S][,supply=3.3]"
+        "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
     ),
