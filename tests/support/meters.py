@@ -16,6 +16,7 @@ from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.ppk2 import Ppk2Emulator
+from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
 from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter, steady_supply
 from support.um25c import Um25cEmulator
@@ -98,6 +99,12 @@ def _scpi(make: Callable[[], Model], options: str = "") -> Bench:
 
 
 @contextmanager
+def _ptdaemon(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with PtdEmulator() as daemon:
+        yield find_meter(f"ptdaemon:{daemon.address}"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -124,6 +131,7 @@ BENCHES: dict[str, Bench] = {
     "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3,rate=2"),
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
+    "ptdaemon": _ptdaemon,
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
     "iio": _on_board("jetson_nano", "iio:{root}"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgebench.meters import battery, hwmon, iio, odpm, rapl, rpi5, um25c
+from edgebench.meters import battery, hwmon, iio, odpm, ptdaemon, rapl, rpi5, um25c
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -86,6 +86,13 @@ DRIVERS: dict[str, Driver] = {
         "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "ptdaemon": Driver(
+        ptdaemon.make_meter,
+        ptdaemon.PtDaemonDecoder,
+        "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
+        usage=":HOST[:8888]",
+        is_external=True,
     ),
     "fnirsi": Driver(
         fnirsi_device.make_meter,
