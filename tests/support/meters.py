@@ -15,6 +15,7 @@ from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
+from support.nvml import fake_gpu
 from support.ppk2 import Ppk2Emulator
 from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
@@ -105,6 +106,12 @@ def _ptdaemon(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
 
 
 @contextmanager
+def _nvml(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with fake_gpu(root):
+        yield find_meter("nvml"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -132,6 +139,7 @@ BENCHES: dict[str, Bench] = {
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
     "ptdaemon": _ptdaemon,
+    "nvml": _nvml,
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
     "iio": _on_board("jetson_nano", "iio:{root}"),

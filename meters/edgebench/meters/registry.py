@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgebench.meters import battery, hwmon, iio, odpm, ptdaemon, rapl, rpi5, um25c
+from edgebench.meters import battery, hwmon, iio, nvml, odpm, ptdaemon, rapl, rpi5, um25c
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -122,6 +122,13 @@ DRIVERS: dict[str, Driver] = {
         rapl.RaplDecoder,
         "energy counters of Intel and AMD processors",
         usage="[:ROOT]",
+    ),
+    "nvml": Driver(
+        nvml.make_meter,
+        nvml.NvmlDecoder,
+        "energy counter of an NVIDIA GPU",
+        usage="[:NUMBER|UUID]",
+        extra="nvml",
     ),
     "hwmon": Driver(
         hwmon.make_meter,

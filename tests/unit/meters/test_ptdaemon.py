@@ -130,7 +130,7 @@ def test_daemon_that_goes_away_costs_nothing_that_was_read(tmp_path: Path) -> No
     """A recording is lost with the connection."""
     found, trouble, _ = recorded(tmp_path / "r", PtdFaults(gone_after=4))
     assert trouble is not None
-    assert "closed the connection" in trouble
+    assert "closed the connection" in trouble or "is gone" in trouble  # closed, or reset
     assert found.power_w[:4] == pytest.approx([1.0, 2.0, 3.0, 4.0])
 
 
