@@ -16,6 +16,7 @@ from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.nvml import fake_gpu
+from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.ppk2 import Ppk2Emulator
 from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
@@ -111,6 +112,16 @@ def _nvml(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
         yield find_meter("nvml"), wait
 
 
+def _plug(make: Callable[[], ShellyEmulator | TasmotaEmulator | KasaEmulator]) -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        with make() as plug:
+            name = type(plug).__name__.removesuffix("Emulator").lower()
+            yield find_meter(f"{name}:{plug.address},rate=5"), wait
+
+    return bench
+
+
 @contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
@@ -140,6 +151,9 @@ BENCHES: dict[str, Bench] = {
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
     "ptdaemon": _ptdaemon,
     "nvml": _nvml,
+    "shelly": _plug(ShellyEmulator),
+    "tasmota": _plug(TasmotaEmulator),
+    "kasa": _plug(KasaEmulator),
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
     "iio": _on_board("jetson_nano", "iio:{root}"),

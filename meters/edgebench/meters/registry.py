@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgebench.meters import battery, hwmon, iio, nvml, odpm, ptdaemon, rapl, rpi5, um25c
+from edgebench.meters import (
+    battery,
+    hwmon,
+    iio,
+    kasa,
+    nvml,
+    odpm,
+    ptdaemon,
+    rapl,
+    rpi5,
+    shelly,
+    tasmota,
+    um25c,
+)
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -92,6 +105,27 @@ DRIVERS: dict[str, Driver] = {
         ptdaemon.PtDaemonDecoder,
         "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
         usage=":HOST[:8888]",
+        is_external=True,
+    ),
+    "shelly": Driver(
+        shelly.make_meter,
+        shelly.ShellyDecoder,
+        "Shelly plugs and power meters, by their web server",
+        usage=":HOST[,channel=0][,rate=1]",
+        is_external=True,
+    ),
+    "tasmota": Driver(
+        tasmota.make_meter,
+        tasmota.TasmotaDecoder,
+        "plugs with Tasmota, by their web server",
+        usage=":HOST[,rate=1]",
+        is_external=True,
+    ),
+    "kasa": Driver(
+        kasa.make_meter,
+        kasa.KasaDecoder,
+        "TP-Link Kasa plugs HS110, HS300, KP115 and alike, without an account",
+        usage=":HOST[,channel=0][,rate=1]",
         is_external=True,
     ),
     "fnirsi": Driver(
