@@ -287,6 +287,27 @@ class Multimeter:
         return block(values.astype(">f8").tobytes()) if self.is_real else _texts(values)
 
 
+@dataclass(slots=True)
+class Supply:
+    """A bench supply that nobody has a driver for."""
+
+    answers: dict[str, Callable[[int], bytes]]
+    """Answer to each question, by how many were asked before."""
+    identity: str = "MAYNUO,M8811,0,V2.4"
+    errors: list[str] = field(default_factory=list[str])
+    values_asked: int = 0
+
+    def obey(self, command: str) -> bytes | None:
+        """Questions alone: nothing sets it up."""
+        place, self.values_asked = self.values_asked, self.values_asked + 1
+        return self.answers[command](place)
+
+
+def steady_supply(answer: bytes) -> Supply:
+    """A supply that says the same whenever it is asked for its power."""
+    return Supply({"MEAS:POW?": lambda place: answer})
+
+
 def _texts(values: Floats) -> bytes:
     return b",".join(b"%+.8E" % value for value in values.tolist())
 

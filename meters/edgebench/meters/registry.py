@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgebench.meters import battery, hwmon, iio, odpm, rapl, rpi5, um25c
+from edgebench.meters import (
+    battery,
+    hwmon,
+    iio,
+    kasa,
+    nvml,
+    odpm,
+    ptdaemon,
+    rapl,
+    rpi5,
+    shelly,
+    tasmota,
+    um25c,
+)
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -81,9 +94,39 @@ DRIVERS: dict[str, Driver] = {
         scpi_device.make_meter,
         scpi_decoder.make_decoder,
         "bench supplies, power meters and multimeters, by SCPI",
-        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
+        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3] | :VISA-ADDRESS,"
+        "query=MEAS:POW?[,answer=power|current|voltage+current][,rate=10][,mean=S][,supply=3.3]"
+        "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "ptdaemon": Driver(
+        ptdaemon.make_meter,
+        ptdaemon.PtDaemonDecoder,
+        "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
+        usage=":HOST[:8888]",
+        is_external=True,
+    ),
+    "shelly": Driver(
+        shelly.make_meter,
+        shelly.ShellyDecoder,
+        "Shelly plugs and power meters, by their web server",
+        usage=":HOST[,channel=0][,rate=1]",
+        is_external=True,
+    ),
+    "tasmota": Driver(
+        tasmota.make_meter,
+        tasmota.TasmotaDecoder,
+        "plugs with Tasmota, by their web server",
+        usage=":HOST[,rate=1]",
+        is_external=True,
+    ),
+    "kasa": Driver(
+        kasa.make_meter,
+        kasa.KasaDecoder,
+        "TP-Link Kasa plugs HS110, HS300, KP115 and alike, without an account",
+        usage=":HOST[,channel=0][,rate=1]",
+        is_external=True,
     ),
     "fnirsi": Driver(
         fnirsi_device.make_meter,
@@ -113,6 +156,13 @@ DRIVERS: dict[str, Driver] = {
         rapl.RaplDecoder,
         "energy counters of Intel and AMD processors",
         usage="[:ROOT]",
+    ),
+    "nvml": Driver(
+        nvml.make_meter,
+        nvml.NvmlDecoder,
+        "energy counter of an NVIDIA GPU",
+        usage="[:NUMBER|UUID]",
+        extra="nvml",
     ),
     "hwmon": Driver(
         hwmon.make_meter,

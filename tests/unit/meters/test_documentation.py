@@ -114,9 +114,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for one in EXAMPLES:
         for name, content in one.files.items():
             (root / name).write_text(content)
-        line = r"^(from edgebench\.meters import .*)$"
+        listed = r"^(from edgebench\.meters import \([^)]*)\)$"
         text = registry_file.read_text()
-        text = re.sub(line, rf"\1, {one.name}", text, count=1, flags=re.MULTILINE)
+        text = re.sub(listed, rf"\1    {one.name},\n)", text, count=1, flags=re.MULTILINE)
         registry_file.write_text(text)
         behind(registry_file, "DRIVERS: ", one.entry)
         text = bench_file.read_text()

@@ -213,8 +213,8 @@ def _run_count(
     }
     reason = next((reason for reason, is_so in only_one.items() if is_so), None)
     if wanted is None:
-        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length; the
-        # file of an instrument is of one run.
+        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length,
+        # and so is the file of an instrument.
         is_judged_whole = (
             is_for_trace
             or spec.preset.startswith(MLPERF_PRESET)
