@@ -179,13 +179,14 @@ def _variance(
         return None
     intervals = [metric.interval(run) for run in runs]
     errors = [(one[1] - one[0]) / 2 / _SIGMAS for one in intervals if one is not None]
-    if len(errors) < len(runs):
+    launches_s = [launch_s for run in runs if (launch_s := _launch_s(run)) is not None]
+    if len(errors) < len(runs) or len(launches_s) < len(runs):
         return None
     values = np.array([metric.value(run) for run in runs], np.float64)
     within = float(np.mean(np.square(errors)))
     between = max(0.0, float(values.var(ddof=1)) - within)
     loop_s = float(np.median([run.spec.duration_s for run in runs]))
-    launch_s = float(np.median([_launch_s(run) for run in runs]))
+    launch_s = float(np.median(launches_s))  # the first run also checks its outputs
     total_s = len(runs) * (launch_s + loop_s)
     longest_s = total_s / MIN_RUNS - launch_s
     best_s = math.sqrt(launch_s * within * loop_s / between) if between else math.inf
@@ -209,14 +210,12 @@ _SHORTEST_LOOP_S = 0.5
 part of them."""
 
 
-def _launch_s(run: Run) -> float:
-    """Time that a run takes beside its timed loop, as far as it does not depend on the host."""
-    start = run.metrics.cold_start_ns
-    return (
-        (start.import_ + start.load + start.first_inference) / 1e9
-        + run.spec.warmup_duration_s
-        + 2 * run.spec.idle_duration_s
-    )
+def _launch_s(run: Run) -> float | None:
+    """Time that a run takes beside its timed loop, on the host's clock; None where nobody knows."""
+    clock, before, after = run.conditions.clock, run.conditions.before, run.conditions.after
+    if clock is None or not clock.span_ns or before is None or after is None:
+        return None
+    return max(0.0, (clock.span_ns - (after.monotonic_ns - before.monotonic_ns)) / 1e9)
 
 
 def _verdict(

@@ -39,7 +39,7 @@ class VarianceLevels:
     within_ratio: float
     """Standard deviation of one run's value by its own queries, over the median."""
     launch_s: float
-    """Cost of a launch: cold start, warm-up, and what a meter needs around the loop."""
+    """Time of a run beside its timed loop: cold start, warm-up, what a meter needs, transfers."""
     duration_s: float
     """Timed loop of a run, as it was."""
     best_count: int

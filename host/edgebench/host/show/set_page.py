@@ -23,11 +23,11 @@ from edgebench.host.show.tables import (
 )
 from edgebench.host.show.units import (
     ABSENT,
-    format_duration,
     format_half_width,
     format_metric,
     format_ns,
     format_ratio,
+    half_width_of,
 )
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns")
@@ -65,7 +65,7 @@ def _facts(one: RunSet) -> list[tuple[str, str]]:
         (
             "runs",
             f"{len(one.run_ids)} of {one.planned_count} count, each at least "
-            f"{format_duration(spec.duration_s)} and {spec.min_query_count} queries",
+            f"{format_ns(spec.duration_s * 1e9)} and {spec.min_query_count} queries",
         ),
     ]
     if one.variance is not None:
@@ -88,8 +88,8 @@ def variance_lines(found: VarianceLevels) -> list[str]:
     if found.gain_ratio < WORTHWHILE_RATIO:
         total_s = found.best_count * found.best_duration_s
         lines.append(
-            f"the same time is spent better with --runs {found.best_count} --duration "
-            f"{total_s:.3g}s: intervals of {found.gain_ratio:.0%} of the present width"
+            f"in the same time, --runs {found.best_count} --duration {total_s:.3g}s has intervals "
+            f"of {found.gain_ratio:.0%} of the present width"
         )
     return lines
 
@@ -105,7 +105,8 @@ def _metrics_table(one: RunSet) -> Table:
 
 def _cells(path: str, found: SetMetric) -> list[str]:
     metric, half_width = METRICS[path], found.half_width_ratio
-    numbers = [format_metric(metric, one) for one in (found.median, found.min, found.max)]
+    reach = half_width_of(found.ci95, found.median)
+    numbers = [format_metric(metric, one, reach) for one in (found.median, found.min, found.max)]
     shown = ABSENT if half_width is None else format_ratio(half_width)
     return [numbers[0], shown, *numbers[1:], str(found.count)]
 

@@ -20,6 +20,7 @@ from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.protocol.clock import ClockModel
 
 TRIALS = 4000
 SIGMA_POINTS = 100 * math.sqrt(0.95 * 0.05 / TRIALS)
@@ -36,11 +37,18 @@ FAILED = Finding(
 Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 
 
+LAUNCH_S = 1.5
+
+
 def one_run() -> Run:
-    """A run with its documents."""
+    """A run that took this long beside its timed loop."""
     worker = worker_record(latencies())
+    loop_ns = worker.after.monotonic_ns - worker.before.monotonic_ns
+    clock = ClockModel(
+        "host:a", "device:b", 0, 0.0, 0.0, 0.0, span_ns=loop_ns + int(LAUNCH_S * 1e9)
+    )
     return analyse_run(
-        run_record(worker), traces_of(latencies()), created_utc="2026-01-02", clock=None
+        run_record(worker), traces_of(latencies()), created_utc="2026-01-02", clock=clock
     )
 
 
@@ -247,6 +255,7 @@ def test_proposed_split_is_the_best_one(half_width_ns: int, spread_ns: int) -> N
     p50s = [100_000 + int(spread_ns * shift) for shift in (-1.2, -0.6, 0.0, 0.6, 1.2)] * 4
     found = find_set(runs_of(p50s, half_width_ns)).variance
     assert found is not None
+    assert found.launch_s == pytest.approx(LAUNCH_S)
     within, between = found.within_ratio**2, found.between_ratio**2
     assert within**0.5 == pytest.approx(half_width_ns / 1.96 / 100_000, rel=1e-3)
     total_s = len(p50s) * (found.launch_s + found.duration_s)
