@@ -183,7 +183,7 @@ def _in_every_run_since() -> dict[str, int]:
         (7, "metrics", "stability"),
         (7, "verdict", "unwatched"),
         (7, "verdict.rules", "precision_floor, precision, spread, block_stability"),
-        (7, "metrics.energy", "refused_by, phases.load.is_too_short"),
+        (7, "metrics.energy", "refused_by, trace, phases.load.is_too_short"),
         (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
         (7, "spec", "input_shapes, inputs_sha256"),
         (7, "conditions", "inputs_file"),
