@@ -197,9 +197,9 @@ DRIVERS: dict[str, Driver] = {
     "synthetic": Driver(
         synthetic_device.make_meter,
         synthetic_decoder.SyntheticDecoder,
-        "a computed waveform, for demos and tests; nothing is measured",
-        usage="[:constant][,power=1] | :square|ramp[,low=0][,high=1][,period=1][,duty=0.5]; each "
-        "[,rate=1000][,noise=W][,seed=0][,error=PPM]",
+        "a computed power, for demos and tests; nothing is measured",
+        usage="[:follow][,low=2][,high=4] | :constant[,power=1] | :square|ramp[,low=0][,high=1]"
+        "[,period=1][,duty=0.5]; each [,rate=1000][,noise=W][,seed=0][,error=PPM]",
         is_external=True,
     ),
 }
