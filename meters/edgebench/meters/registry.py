@@ -15,6 +15,7 @@ from edgebench.meters import (
     kasa,
     nvml,
     odpm,
+    otii,
     ptdaemon,
     rapl,
     rpi5,
@@ -99,6 +100,13 @@ DRIVERS: dict[str, Driver] = {
         "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "otii": Driver(
+        otii.make_meter,
+        otii.OtiiDecoder,
+        "Qoitech Otii Arc and Ace, through Otii's server",
+        usage="[:HOST[:1905]][,device=NAME]",
+        is_external=True,
     ),
     "ptdaemon": Driver(
         ptdaemon.make_meter,
