@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.host.analysis.energy.sync.choose import SYNTHETIC
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -75,7 +76,7 @@ def idle(evidence: Evidence) -> Ruling:
 
 
 def energy(evidence: Evidence) -> Ruling:
-    """There is a number, if one was asked for."""
+    """There is a number, if one was asked for, and somebody measured it."""
     found = evidence.energy
     if found is None:
         return not_applicable("no_meter")
@@ -84,4 +85,11 @@ def energy(evidence: Evidence) -> Ruling:
         return holds(False, "refused", facts={"why": found.refused})
     if gross_j <= 0:
         return holds(True, "not_positive", value=gross_j, unit="j")
-    return holds(True, value=gross_j, unit="j", facts={"u95_ratio": u95_j / gross_j})
+    is_made_up = found.boundary == SYNTHETIC
+    return holds(
+        not is_made_up,
+        "simulated" if is_made_up else None,
+        value=gross_j,
+        unit="j",
+        facts={"u95_ratio": u95_j / gross_j},
+    )
