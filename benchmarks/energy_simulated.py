@@ -132,7 +132,12 @@ def file_cases() -> Mapping[str, FileCase]:
             replace(meter, rate_hz=10.0),
             replace(days, jitter_s=5e-3),
         ),
+        "file: 10 S/s, smeared over 0.2 s": (slow, replace(meter, rate_hz=10.0, lag_s=0.2), days),
         "file: 10 S/s, smeared over 0.5 s": (slow, replace(meter, rate_hz=10.0, lag_s=0.5), days),
+        "file: 10 S/s, smeared over 1 s": (slow, replace(meter, rate_hz=10.0, lag_s=1.0), days),
+        "file: smeared over 5 ms": (device, replace(meter, lag_s=5e-3), days),
+        "file: 0.2 s, smeared over 5 ms": (short, replace(meter, lag_s=5e-3), days),
+        "file: smeared over 20 ms": (device, replace(meter, lag_s=0.02), days),
         "file: 10 S/s, short chips": (device, replace(meter, rate_hz=10.0), plain),
         "file: 2 % above idle": (faint, replace(meter, noise_w=1e-3), plain),
         "file: hum 100 Hz": (

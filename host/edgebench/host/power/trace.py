@@ -16,6 +16,7 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
 from edgebench.host.analysis.energy.sync.load_code import align_code
+from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
@@ -81,10 +82,15 @@ def placed(
         # A quarter of a chip tells the rate of its clock to 400 ppm in 12 s; the changes, to 10.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
+        smoothing_s = smear_s(codes, cumulative_j, line)
     except MeasurementError as exc:
         raise TraceRefused(f"{request.name}: {exc}") from exc
     return replace(
-        request, reference_ns=line.reference_ns, offset_ns=line.offset_ns, slope=line.slope
+        request,
+        reference_ns=line.reference_ns,
+        offset_ns=line.offset_ns,
+        slope=line.slope,
+        smoothing_s=smoothing_s,
     )
 
 

@@ -57,6 +57,8 @@ class TraceRequest:
     """File's clock less the device's at that place."""
     slope: float = 0.0
     """Rate of the file's clock relative to the device's, less 1."""
+    smoothing_s: float = 0.0
+    """Time constant by which the instrument smears changes, as its load codes show."""
 
     @property
     def folder(self) -> str:

@@ -45,6 +45,7 @@ def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
         sha256=trace.sha256,
         format=str(header.facts.get(FORMAT)),
         is_averaging=header.capability.is_averaging,
+        smoothing_s=header.capability.smoothing_s or 0.0,
         assumed=tuple(assumed),
     )
 
@@ -59,9 +60,10 @@ def instrument_header(imported: Header, trace: TraceRequest) -> Header:
     facts = {key: imported.facts.get(key) for key in ("supply_v", TOTAL, FORMAT, IS_ASSUMED)}
     capability = imported.capability
     is_uniform = capability.is_uniform or bool(imported.facts.get(IS_STEADY))
+    smoothing_s = max(capability.smoothing_s or 0.0, trace.smoothing_s) or None
     return replace(
         imported,
-        capability=replace(capability, is_uniform=is_uniform),
+        capability=replace(capability, is_uniform=is_uniform, smoothing_s=smoothing_s),
         info=MeterInfo(vendor="", model=name),
         uncertainty=imported.uncertainty or _terms(trace),
         facts={**facts, CALIBRATION_TOLD: False, "instrument": name},
