@@ -213,7 +213,7 @@ def simulate_file(
         trace = TraceRequest(name=path.name, sha256="", options=columns, gain_ratio=file.gain_ratio)
         try:
             write_trace(folder, path, trace)
-            trace = placed(folder, trace, tuple(played.codes), [])
+            trace = placed(folder, trace, played.record, [])
             write_trace(folder, path, trace)
         except EdgebenchError as exc:
             return str(exc)
@@ -256,7 +256,6 @@ class _Played:
     record: RunRecord
     worker: WorkerRecord
     timed: TimedQueries
-    codes: list[LoadCode]
     course: Course
     end_s: float
 
@@ -308,7 +307,7 @@ def _play(device: SimulatedDevice, chance: np.random.Generator) -> _Played:
     events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
     record = replace(run_record(worker), events=events)
     timed = TimedQueries(queries, warmup_count)
-    return _Played(device, record, worker, timed, made.codes, course, end_s)
+    return _Played(device, record, worker, timed, course, end_s)
 
 
 @dataclass(slots=True)

@@ -100,7 +100,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
         others = [code for other in _beside(store, record) for code in _codes_of(other)]
-        request = placed(scratch, request, codes, others)
+        request = placed(scratch, request, record, others)
         # Once more, now that the rate of its clock is known, which is an error of its seconds.
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))

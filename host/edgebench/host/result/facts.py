@@ -59,6 +59,8 @@ class TraceRequest:
     """Rate of the file's clock relative to the device's, less 1."""
     smoothing_s: float = 0.0
     """Time constant by which the instrument smears changes, as its load codes show."""
+    noise_w: float = 0.0
+    """Standard deviation of a sample, as successive ones show while the device is idle."""
 
     @property
     def folder(self) -> str:

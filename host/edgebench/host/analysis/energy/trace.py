@@ -14,7 +14,7 @@ from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFil
 from edgebench.host.result.facts import TraceRequest
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.rails import TOTAL
-from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, term
+from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
 
 TIMEBASE_RATIO = 1e-4
 """Error of a crystal; what the file's clock differs from the device's by is added."""
@@ -81,6 +81,18 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
         term(Kind.GAIN, gain, where, origin=origin),
         term(Kind.TIMEBASE, timebase, "crystals, and the rate by the load codes"),
     ]
+    if trace.noise_w:
+        terms.append(
+            UncertaintyTerm(
+                kind=Kind.NOISE,
+                value=trace.noise_w,
+                unit=Unit.WATT,
+                distribution=Distribution.NORMAL,
+                is_common=False,
+                origin=Origin.ASSUMED,
+                reference="scatter of its samples while the device is idle",
+            )
+        )
     if trace.offset is not None:
         terms.append(
             term(Kind.OFFSET, trace.offset, _STATED, trace.offset_unit, origin=Origin.DATASHEET)
