@@ -145,6 +145,18 @@ def file_cases() -> Mapping[str, FileCase]:
             meter,
             days,
         ),
+        "file: whole milliwatts of 10 idle": (device, meter, replace(days, step_w=1e-3)),
+        "file: 100 S/s, whole centiwatts": (
+            replace(device, chip_s=0.08, idle_w=0.013, work_w=0.116),
+            replace(meter, rate_hz=100.0),
+            replace(days, step_w=1e-2),
+        ),
+        "file: rate changes by 400 ppm": (device, replace(meter, rate_step_ppm=-400.0), days),
+        "file: 0.2 s, rate changes by 400 ppm": (
+            short,
+            replace(meter, rate_step_ppm=400.0),
+            days,
+        ),
         "file: code not seen": (replace(device, code_w=0.01), meter, plain),
         "file: wired elsewhere, 0.3 s": (device, replace(meter, elsewhere_s=0.3), plain),
         "file: wired elsewhere, 2 s": (device, replace(meter, elsewhere_s=2.0), plain),

@@ -31,6 +31,13 @@ from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
 """Fewest samples of a chip: with fewer, no chip is seen on its own."""
+STEP_SAMPLES = 1 << 16
+"""Samples that are looked at for the step of their values."""
+
+
+def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
+    """Load codes that a run played."""
+    return record.worker.sync.codes if record.worker is not None else ()
 
 
 def kept_path(directory: Path, request: TraceRequest) -> Path:
@@ -69,7 +76,7 @@ def placed(
         TraceRefused: the codes are not in it, or in several places.
     """
     power = PowerFile.open(directory)
-    codes = record.worker.sync.codes if record.worker else ()
+    codes = load_codes(record)
     try:
         channel = site_in(power).channels[0]
         first_ns, last_ns = power.span_ns(channel)
@@ -99,7 +106,18 @@ def placed(
         slope=line.slope,
         smoothing_s=smoothing_s,
         noise_w=_noise_w(directory, channel, line, idle_windows(record.events)),
+        resolution_w=_resolution_w(directory),
     )
+
+
+def _resolution_w(directory: Path) -> float:
+    """Step of the powers: the smallest difference between two of the first ones."""
+    with pq.ParquetFile(directory / POWER_FILE) as file:
+        power_w = file.read_row_group(0, ["watts_w"])["watts_w"].to_numpy()
+    steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
+    # Products of rounded numbers differ in their last digits by less than any step.
+    steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]
+    return float(steps_w.min(initial=np.inf)) if len(steps_w) else 0.0
 
 
 def _noise_w(
@@ -121,7 +139,7 @@ def _noise_w(
                 ("time_ns", "<=", last_ns),
             ],
         )
-        steps_w = np.diff(table["watts_w"].to_numpy())
+        steps_w: Floats = np.diff(table["watts_w"].to_numpy())
         squares.append(steps_w[np.isfinite(steps_w)] ** 2)
     every = np.concatenate([np.zeros(0), *squares])
     return float(np.sqrt(every.mean() / 2)) if len(every) else 0.0

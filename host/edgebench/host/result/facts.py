@@ -61,6 +61,8 @@ class TraceRequest:
     """Time constant by which the instrument smears changes, as its load codes show."""
     noise_w: float = 0.0
     """Standard deviation of a sample, as successive ones show while the device is idle."""
+    resolution_w: float = 0.0
+    """Smallest difference between two values of the power."""
 
     @property
     def folder(self) -> str:

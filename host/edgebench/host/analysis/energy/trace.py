@@ -93,6 +93,10 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
                 reference="scatter of its samples while the device is idle",
             )
         )
+    # Noise of half a step and more lets rounding average out; less leaves it as it is.
+    if trace.noise_w < trace.resolution_w / 2:
+        step = "smallest difference between its values"
+        terms.append(term(Kind.RESOLUTION, trace.resolution_w / 2, step, Unit.WATT))
     if trace.offset is not None:
         terms.append(
             term(Kind.OFFSET, trace.offset, _STATED, trace.offset_unit, origin=Origin.DATASHEET)

@@ -162,3 +162,19 @@ def test_filter_of_an_instrument_is_found_by_the_codes(lag_s: float) -> None:
     assert not isinstance(found, str)
     assert found.energy.trace is not None
     assert lag_s <= found.energy.trace.smoothing_s <= 1.5 * lag_s
+
+
+def test_values_that_are_rounded_are_uncertain_by_half_a_step() -> None:
+    """A plug that shows whole centiwatts is 5 % off at a device of a tenth of a watt."""
+    device = SimulatedDevice(chip_s=0.08, idle_w=0.013, work_w=0.116)
+    meter = SimulatedMeter(rate_hz=100.0)
+    coarse, fine = (
+        simulate_file(device, meter, SimulatedFile(step_w=step_w), 3) for step_w in (1e-2, 0.0)
+    )
+    assert not isinstance(coarse, str)
+    assert not isinstance(fine, str)
+    assert abs(coarse.off_ratio) > 2 * fine.u95_ratio
+    assert coarse.is_inside
+    assert fine.is_inside
+    assert fine.energy.components_j is not None
+    assert "resolution of the window" not in fine.energy.components_j
