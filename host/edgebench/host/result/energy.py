@@ -49,6 +49,8 @@ class TraceFile:
     """Kind of file, as `Otii CSV`."""
     is_averaging: bool
     """Samples are means over their intervals."""
+    smoothing_s: float = 0.0
+    """Time constant by which the instrument smears changes, as the load code shows; 0: none."""
     assumed: tuple[TraceAssumption, ...] = ()
 
 
