@@ -19,7 +19,7 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
-QUICK = ("--quick", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
 
     [run] = paired.lab.bench(
         "digits_int8.tflite",
+        runs=1,
         on=["board"],
         duration_s=0.5,
         min_query_count=10,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
+from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.collect import collect_waiting
 from edgebench.host.bench.plan import run_all
@@ -26,6 +27,7 @@ from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
@@ -120,6 +122,10 @@ class Lab:
         """
         return StoredRun(self.store, self.store.resolve(name))
 
+    def sets(self, runs: Sequence[StoredRun]) -> list[RunSet]:
+        """What runs of the same model show together, with the interval between them."""
+        return find_sets(run.result for run in runs)
+
     def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
         return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
@@ -152,6 +158,7 @@ class Lab:
         on: Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
+        runs: int | None = None,
         inputs: str | Path | None = None,
         accuracy: str | None = None,
         reference: str | Path | None = None,
@@ -159,6 +166,7 @@ class Lab:
         sync: str | None = None,
         battery_capacity_j: float | None = None,
         idle_duration_s: float | None = None,
+        trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
@@ -170,6 +178,8 @@ class Lab:
             on: Names of devices.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
+            runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
+                where the request is about one run. `sets` says what they show together.
             inputs: A .npz file of inputs by their names, first axis: samples; None: drawn by the
                 seed.
             accuracy: A labelled data set, a .npz file or "digits", that every model is judged by.
@@ -178,8 +188,11 @@ class Lab:
             meter: Energy meter that records beside each run, on this machine, or, as
                 `agent:NAME`, one that the device's agent serves.
             sync: How its clock is aligned with the device's; None: the best way that there is.
+                `coded_load` without a meter: the load code is played for an instrument that
+                edgebench does not drive.
             battery_capacity_j: Capacity of a charge, for an estimate of how long it lasts.
             idle_duration_s: Idle time before and after each run; None: as the meter needs it.
+            trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             watcher: Hears of every step; a failure is raised when there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
@@ -193,6 +206,7 @@ class Lab:
             on=on,
             runtime=runtime,
             preset=preset,
+            runs=runs,
             inputs=inputs,
             accuracy=accuracy,
             reference=reference,
@@ -200,6 +214,7 @@ class Lab:
             sync=sync,
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
+            trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
             **changes,
         )
@@ -221,6 +236,7 @@ class Lab:
         sync: str | None = None,
         battery_capacity_j: float | None = None,
         idle_duration_s: float | None = None,
+        trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
@@ -241,6 +257,7 @@ class Lab:
             sync: As for `bench`.
             battery_capacity_j: As for `bench`.
             idle_duration_s: As for `bench`.
+            trace_rate_hz: As for `bench`.
             ambient_c: As for `bench`.
             watcher: As for `bench`.
             **changes: Fields of `RunSpec`.
@@ -265,6 +282,7 @@ class Lab:
             sync=sync,
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
+            trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
             against=against,
             **changes,
@@ -286,6 +304,10 @@ class Lab:
             if meter:
                 is_fixed = request.is_duration_fixed
                 spec = meter.spec(request.spec, is_duration_fixed=is_fixed)
+                request = replace(request, spec=spec)
+            elif request.instrument:
+                is_fixed = request.is_duration_fixed
+                spec = request.instrument.spec(request.spec, is_duration_fixed=is_fixed)
                 request = replace(request, spec=spec)
             for device in request.devices:
                 with self.connect(device) as client:
@@ -309,13 +331,16 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named by id or a unique part of it; one result a metric.
+        """Compare stored runs, named by id, a unique part of it, or their set; one result a metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
-        sides = [[self.run(name).result for name in names] for names in (baseline, candidate)]
+        sides = [
+            [self.store.run(one) for name in names for one in index.runs_named(self.store, name)]
+            for names in (baseline, candidate)
+        ]
         return compare_groups(
             [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
         )

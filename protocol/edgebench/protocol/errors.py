@@ -8,6 +8,8 @@
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
+    │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
@@ -40,6 +42,8 @@
     │   └── RemoteProtocolError      they said something wrong
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
+    │   ├── TraceRefused         a file of power gives no energy of the run
+    │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunDamaged               a file of a stored run is missing or not readable
@@ -142,6 +146,14 @@ class MeterNotServed(UsageError):
 
 class FileRefused(UsageError):
     """A file to import is damaged, says too little, or is none of the known kinds."""
+
+
+class ColumnsUnknown(FileRefused):
+    """The columns of a table are not known by their names; the text lists them."""
+
+
+class NoLoadCode(UsageError):
+    """A run played no load code, by which the file of an instrument is aligned with it."""
 
 
 class NotComparable(UsageError):
@@ -324,6 +336,14 @@ class MeasurementError(EdgebenchError):
 
 class NotMetered(MeasurementError):
     """Energy is asked for of a run that was made without a meter."""
+
+
+class TraceRefused(MeasurementError):
+    """A file of power gives no energy of a run; nothing was stored."""
+
+
+class SamplesUnknown(TraceRefused):
+    """Samples of a file may be instants, of which there are too few; or means, and nobody said."""
 
 
 class WindowTooShort(MeasurementError):

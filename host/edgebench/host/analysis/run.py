@@ -63,6 +63,7 @@ def analyse_run(
         created_utc=created_utc,
         kind="profile" if record.spec.is_profiled else "measurement",
         pair=facts.pair,
+        member=facts.member,
         simulated=record.simulated,
         emulated=record.emulated,
         spec=record.spec,

@@ -10,6 +10,7 @@ from typing import Any
 
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.power.trace import trace_trouble
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
 from edgebench.host.result.run import SCHEMA_VERSION, Run
@@ -23,6 +24,7 @@ from edgebench.host.store.decode import (
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
+    read_facts,
     read_queries,
     read_record,
     read_traces,
@@ -63,6 +65,9 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
     spool = directory / RAW_DIRECTORY / METER_FILE
     if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
+        return [Difference("power.parquet", "as stored", trouble)]
+    energy = read_facts(directory).energy
+    if energy and energy.trace and (trouble := trace_trouble(directory, energy.trace)):
         return [Difference("power.parquet", "as stored", trouble)]
     try:
         run = _recomputed(directory, record, queries, created_utc(run_id) or _made_utc(document))

@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "show one run",
     "compare": "compare stored runs, baseline against candidate",
     "meters": "list, check and record energy meters",
+    "energy": "compute the energy of a stored run from the file of any instrument",
     "verify": "recompute a run from its raw files",
     "schema": "print the JSON Schema of run.json",
 }

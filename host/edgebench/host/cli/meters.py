@@ -9,7 +9,14 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import add_json, add_store, new_parser, seconds, volts
+from edgebench.host.cli.options import (
+    add_columns,
+    add_json,
+    add_store,
+    new_parser,
+    seconds,
+    volts,
+)
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
 
@@ -58,13 +65,17 @@ def parser() -> argparse.ArgumentParser:
     imported = "import a file as a recording, and print its energy"
     action = actions.add_parser("import", help=imported)
     action.description = (
-        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a log of PTDaemon "
-        "or of a PowerShield, Parquet (power.parquet of another run too), or a CSV with a header "
-        "line. Columns have their unit in the name: t_s or time_ms, with power_W, or current_mA "
-        "and voltage_V; a column named flags is read too."
+        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a log of PTDaemon, "
+        "of a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
+        "(power.parquet of another run too), or a CSV with a header line: of Monsoon, nRF "
+        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/meters.md). Other "
+        "columns have their unit in the name: t_s or time_ms, with power_W, or current_mA and "
+        "voltage_V; or are named by --time, --power, --current and --voltage."
     )
     action.add_argument("file", metavar="FILE", help="as in: trace.csv")
     action.add_argument("--supply", type=volts, metavar="V", help="voltage of a current-only file")
+    add_columns(action.add_argument)
+    action.add_argument("--voltage", metavar="COLUMN", help="column of the voltage")
     add_json(action)
     _add_output(action)
     made.set_defaults(json=False)
@@ -169,8 +180,18 @@ def _import(options: argparse.Namespace) -> ExitCode:
     from pathlib import Path
 
     from edgebench.host.power.imports.importer import import_file
+    from edgebench.host.result.facts import ImportOptions
 
-    return _print(import_file(Path(options.file), _directory(options), options.supply), options)
+    says = ImportOptions(
+        time=options.time,
+        power=options.power,
+        current=options.current,
+        voltage=options.voltage,
+        supply_v=options.supply,
+        rate_hz=options.rate,
+        is_averaging=None if options.samples is None else options.samples == "means",
+    )
+    return _print(import_file(Path(options.file), _directory(options), says), options)
 
 
 def _session(options: argparse.Namespace, directory: Path) -> StoredSession:

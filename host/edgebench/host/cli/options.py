@@ -57,6 +57,18 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_columns(add: Add) -> None:
+    """Options for what a file of power does not say itself."""
+    unit = "; with its unit, as in P:mW, where the name has none"
+    add("--time", metavar="COLUMN", help=f"column of the time{unit}")
+    add("--power", metavar="COLUMN", help="column of the power")
+    add("--current", metavar="COLUMN", help="column of the current")
+    add("--rate", type=hertz, metavar="HZ", help="samples per second of a file without times")
+    samples = "what a sample is: its interval's mean, or an instant (default: as the program's "
+    samples += "documentation says)"
+    add("--samples", choices=("means", "instants"), help=samples)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
@@ -131,6 +143,19 @@ def celsius(text: str) -> float:
     if match is None:
         raise argparse.ArgumentTypeError(f"not a temperature in °C: {text!r}; write 22")
     return float(match[1])
+
+
+def offset(text: str) -> tuple[float, str]:
+    """Offset of an instrument, with its unit: 30uA, 1.5mW.
+
+    >>> offset("1mA"), offset("1.5 mW")
+    ((0.001, 'A'), (0.0015, 'W'))
+    """
+    match = re.fullmatch(rf"({_NUMBER})\s*([munµ]?)([AW])", text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not an offset: {text!r}; write 30uA or 1mW")
+    parts = {"": 1.0, "m": 1e3, "u": 1e6, "µ": 1e6, "n": 1e9}
+    return float(match[1]) / parts[match[2]], match[3]
 
 
 def hertz(text: str) -> float:

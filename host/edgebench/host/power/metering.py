@@ -14,7 +14,7 @@ from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.power.session import open_meter
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest
-from edgebench.meters.base import Header, Meter
+from edgebench.meters.base import Capability, Header, Meter
 from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
@@ -34,6 +34,66 @@ _TYPICAL_RATE_HZ = 10.0
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
 """Samples of the meter in a chip: the change is in the middle of them."""
+MAX_TRACE_HZ = 1e8
+
+
+TRACE_RATE_HZ = 1000.0
+"""Rate of an instrument that edgebench does not drive, where nobody says another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherInstrument:
+    """Instrument that edgebench does not drive, and that records a run into a file of its own.
+
+    The device plays the load code for it, by which `edgebench energy` aligns the file with the run.
+    """
+
+    rate_hz: float = TRACE_RATE_HZ
+    """Samples a second; a slow instrument needs long chips."""
+    idle_duration_s: float | None = None
+    """Idle time before and after each run; None: as such a rate needs it."""
+
+    def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
+        """The specification with what the device does for the instrument.
+
+        Raises:
+            UsageError: no run has chips that long.
+        """
+        capability = Capability(
+            driver="other",
+            channels=(),
+            rate_hz=self.rate_hz,
+            is_averaging=True,
+            clock_domain="other",
+        )
+        return replace(
+            spec,
+            idle_duration_s=_idle_s(capability, self.idle_duration_s),
+            load_code_chip_s=_chip_s(capability),
+            duration_s=_duration_s(capability, spec, is_duration_fixed=is_duration_fixed),
+        )
+
+
+def other_instrument(
+    meter: str | None, *, sync: str | None, rate_hz: float | None, idle_duration_s: float | None
+) -> OtherInstrument | None:
+    """The instrument that `--sync coded_load` without a meter stands for; None: there is none.
+
+    Raises:
+        UsageError: a rate without such an instrument, or one that is not positive.
+    """
+    is_other = meter is None and sync == SyncMethod.CODED_LOAD.value
+    if rate_hz is not None:
+        if not is_other:
+            raise UsageError(
+                "--trace-rate is that of an instrument which edgebench does not drive: it needs "
+                "--sync coded_load, and no --meter"
+            )
+        if not 0 < rate_hz <= MAX_TRACE_HZ:
+            raise UsageError(f"--trace-rate must be above 0 and at most {MAX_TRACE_HZ:g} Hz")
+    if not is_other:
+        return None
+    return OtherInstrument(rate_hz=rate_hz or TRACE_RATE_HZ, idle_duration_s=idle_duration_s)
 
 
 def new_energy_request(
@@ -51,6 +111,8 @@ def new_energy_request(
             devices; or an option needs a meter.
     """
     if meter is None:
+        if sync == SyncMethod.CODED_LOAD.value:
+            sync = idle_duration_s = None  # for an instrument that edgebench does not drive
         given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
         for option, value in given.items():
             if value is not None:
@@ -142,9 +204,9 @@ class OpenMeter:
             UsageError: no run takes such an idle time, or such a code.
         """
         duration_s = spec.duration_s
-        may_be_longer = not is_duration_fixed and not spec.scenario.traits.is_scheduled
-        if may_be_longer and self.header is not None:
-            duration_s = max(duration_s, LOOP_WINDOWS * shortest_window_s(self.header.capability))
+        if self.header is not None:
+            capability = self.header.capability
+            duration_s = _duration_s(capability, spec, is_duration_fixed=is_duration_fixed)
         return replace(
             spec,
             meter=self.served_name,
@@ -154,14 +216,10 @@ class OpenMeter:
         )
 
     def _idle_s(self) -> float:
-        if self.request.idle_duration_s is not None:
-            return self.request.idle_duration_s
-        if self.header is None:
-            return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ)
-        capability = self.header.capability
-        # What is left of an idle window must not be shorter than the meter resolves.
-        shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
-        return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
+        asked_s = self.request.idle_duration_s
+        if self.header is not None:
+            return _idle_s(self.header.capability, asked_s)
+        return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if asked_s is None else asked_s
 
     def _is_code_wanted(self) -> bool:
         """Whether the meter has a clock of its own, and can see the code; others need none."""
@@ -178,8 +236,26 @@ class OpenMeter:
         return capability.clock_domain != HOST_CLOCK and is_seen
 
     def _chip_s(self) -> float:
-        if self.header is None:
-            return CHIP_S
-        capability = self.header.capability
-        smoothing_s = capability.smoothing_s or 0.0
-        return max(CHIP_S, CHIP_SAMPLES / capability.rate_hz, 4 * smoothing_s)
+        return CHIP_S if self.header is None else _chip_s(self.header.capability)
+
+
+def _duration_s(capability: Capability, spec: RunSpec, *, is_duration_fixed: bool) -> float:
+    """Length of the timed loop; a window that a meter resolves is longer than some presets."""
+    if is_duration_fixed or spec.scenario.traits.is_scheduled:
+        return spec.duration_s
+    return max(spec.duration_s, LOOP_WINDOWS * shortest_window_s(capability))
+
+
+def _idle_s(capability: Capability, asked_s: float | None) -> float:
+    """Length of an idle window: as it was asked for, or as the meter needs it."""
+    if asked_s is not None:
+        return asked_s
+    # What is left of an idle window must not be shorter than the meter resolves.
+    shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
+    return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
+
+
+def _chip_s(capability: Capability) -> float:
+    """Length of a chip of the load code that the meter can see."""
+    smoothing_s = capability.smoothing_s or 0.0
+    return max(CHIP_S, CHIP_SAMPLES / capability.rate_hz, 4 * smoothing_s)

@@ -23,6 +23,37 @@ class SyncMethod(Enum):
     """When the samples came to the host."""
 
 
+ASSUMED_GAIN = 0.15
+"""Gain error of an instrument of which nobody says one: the largest of those that we know, a PPK2
+in its highest range, typical; plugs have 1 to 5 %."""
+
+
+class TraceAssumption(Enum):
+    """Something that neither the file of an instrument nor its user said."""
+
+    GAIN = "gain"
+    """The gain error is the largest that a data sheet of such instruments has."""
+    OFFSET = "offset"
+    """The instrument has no offset."""
+    INSTANTS = "instants"
+    """Samples are instants, and no means over their intervals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFile:
+    """File of an instrument that edgebench did not drive, from which the energy was computed."""
+
+    name: str
+    sha256: str
+    format: str
+    """Kind of file, as `Otii CSV`."""
+    is_averaging: bool
+    """Samples are means over their intervals."""
+    smoothing_s: float = 0.0
+    """Time constant by which the instrument smears changes, as the load code shows; 0: none."""
+    assumed: tuple[TraceAssumption, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class MeterCheck:
     """One question about a recording."""
@@ -157,6 +188,8 @@ class EnergyResult:
     settings_sha256: str | None = None
     """Digest of the driver's own facts, calibration and settings: another one is another meter."""
     sync: EnergySync | None = None
+    trace: TraceFile | None = None
+    """File that the power was read from; None: edgebench drove the meter."""
     checks: tuple[MeterCheck, ...] = ()
     refused: str | None = None
     """Why there is no number, one line; None where there is one."""

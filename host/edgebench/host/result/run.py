@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from edgebench.host.result.energy import EnergyResult
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.keys import key
 from edgebench.host.result.latency import (
     EarlyStopping,
@@ -169,6 +169,8 @@ class Run:
     created_utc: str
     kind: Literal["measurement", "profile"] = "measurement"
     pair: Pair | None = None
+    member: SetMember | None = field(default=None, metadata=key("set"))
+    """Place in a set of runs; None for a run on its own, and in schema version 6 and older."""
     simulated: bool
     emulated: bool
     spec: RunSpec

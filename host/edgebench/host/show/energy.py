@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgebench.host.result.energy import (
+    ASSUMED_GAIN,
     BatteryLife,
     EnergyResult,
     EnergySync,
     PhaseEnergy,
     QueryEnergy,
+    TraceAssumption,
+    TraceFile,
 )
 from edgebench.host.show.units import (
     format_joules,
@@ -25,6 +28,11 @@ from edgebench.host.show.units import (
 
 _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
+_ASSUMED = {
+    TraceAssumption.GAIN: f"a gain error of {ASSUMED_GAIN:.0%}, as nobody stated one: --gain",
+    TraceAssumption.OFFSET: "no offset of the instrument, as nobody stated one: --offset",
+    TraceAssumption.INSTANTS: "samples are instants, as nobody said otherwise: --samples",
+}
 _MANY = 1e6
 """Smallest count of inferences that is shown rounded."""
 
@@ -51,6 +59,9 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     lines.append(("meter", f"{energy.meter}{supply}; boundary: {energy.boundary}"))
     if energy.sync is not None:
         lines.append(("clocks", _sync(energy.sync)))
+    if energy.trace is not None:
+        lines.append(("trace", _trace(energy.trace)))
+        lines += [("assumed", _ASSUMED[one]) for one in energy.trace.assumed]
     return lines
 
 
@@ -124,6 +135,14 @@ def _battery(life: BatteryLife) -> str:
     lasts = format_lasting(life.duration_s, ratio * life.duration_s)
     capacity, within = format_joules(life.capacity_j), format_ratio(ratio)
     return f"{shown} inferences or {lasts} ({within}) without a pause from {capacity}, as stated"
+
+
+def _trace(trace: TraceFile) -> str:
+    kind = "means over their intervals" if trace.is_averaging else "instants"
+    smear = (
+        f", changes smeared over {format_ns(1e9 * trace.smoothing_s)}" if trace.smoothing_s else ""
+    )
+    return f"{trace.name}, {trace.format}, SHA-256 {trace.sha256[:12]}…; samples are {kind}{smear}"
 
 
 def _sync(sync: EnergySync) -> str:

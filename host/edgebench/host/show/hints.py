@@ -14,6 +14,21 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "name it where that agent is started: edgebench-agent serve --meter {error.meter}, or in "
         "EDGEBENCH_METERS, or by edgebench deploy USER@HOST --meter {error.meter}",
     ),
+    (
+        e.ColumnsUnknown,
+        "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
+        "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
+    ),
+    (e.NoLoadCode, "make a run that plays it: edgebench bench MODEL --sync coded_load"),
+    (
+        e.SamplesUnknown,
+        "if its data sheet says so: edgebench energy RUN --trace FILE --samples means",
+    ),
+    (
+        e.TraceRefused,
+        "record the device's own supply from before the run until after it, and say how fast: "
+        "edgebench bench MODEL --sync coded_load --trace-rate HZ",
+    ),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
@@ -35,7 +50,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.MetersDiffer,
-        "measure both sides with one meter: edgebench bench A --against B --meter METER",
+        "measure both sides with one meter: edgebench bench A --against B --meter METER; files of "
+        "one instrument need its name: edgebench energy RUN --trace FILE --instrument NAME",
     ),
     (
         e.NotComparable,

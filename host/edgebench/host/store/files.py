@@ -148,7 +148,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
         queries,
         _read_arrays(raw / traces.ANSWERS_FILE),
         _read_arrays(raw / LABELS_FILE),
-        _read_facts(raw / HOST_FACTS_FILE),
+        read_facts(directory),
         log.read_text(errors="replace") if log.exists() else None,
         read_telemetry(directory, record.telemetry),
         PowerFile.open(directory) if (directory / POWER_FILE).exists() else None,
@@ -186,7 +186,13 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
         np.savez(raw / LABELS_FILE, **dict(labels))  # pyright: ignore[reportArgumentType]
 
 
-def _read_facts(path: Path) -> HostFacts:
+def read_facts(directory: Path) -> HostFacts:
+    """What only the host knows of a run.
+
+    Raises:
+        RunDamaged: it is not readable.
+    """
+    path = directory / RAW_DIRECTORY / HOST_FACTS_FILE
     if not path.exists():
         return HostFacts()
     try:

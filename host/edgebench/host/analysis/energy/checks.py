@@ -111,6 +111,8 @@ def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
 def _rate(header: Header, loss: LossReport) -> MeterCheck:
     if not header.capability.is_uniform:
         return MeterCheck("rate", None, "samples have times of their own")
+    if header.facts.get(CALIBRATION_TOLD, True) is False and loss.rate_error_ppm is None:
+        return MeterCheck("rate", None, "the file does not tell")
     if loss.rate_error_ppm is None or not loss.rate_span_s:
         return MeterCheck("rate", None, "too short to compare the meter's clock with the host's")
     limit_ppm = RATE_LIMIT_PPM + 1e6 * ARRIVAL_S / loss.rate_span_s

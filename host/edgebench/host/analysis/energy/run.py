@@ -34,6 +34,7 @@ from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
+from edgebench.host.analysis.energy.trace import trace_file, trace_line
 from edgebench.host.analysis.energy.uncertainty import (
     COVERAGE,
     EnergyWindow,
@@ -86,6 +87,7 @@ def find_energy(
         supply_v=facts.get("supply_v"),
         settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
         checks=check_recording(power.header, power.loss, power.flags),
+        trace=trace_file(request.trace, power.header) if request.trace else None,
     )
     if failed := [check for check in result.checks if check.is_passed is False]:
         reason = f"{failed[0].id}: {failed[0].detail}"
@@ -97,7 +99,8 @@ def find_energy(
         load_ns = phase_window(record.events, Phase.LOADING) or timed.window_ns
         times = [*load_ns, *timed.window_ns, *chain(*idle_windows(record.events))]
         span_ns, loop = (min(times), max(times)), loop_times(record.events, timed, worker.sync)
-        clocks = RunClocks(clock, record.metered is not None, span_ns, loop)
+        place = trace_line(request.trace) if request.trace else None
+        clocks = RunClocks(clock, record.metered is not None, span_ns, loop, place)
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
         result = replace(result, sync=sync.result)
         if sync.best is None:

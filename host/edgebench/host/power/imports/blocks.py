@@ -8,16 +8,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.columns import TableColumn, TableColumns
-from edgebench.host.power.imports.pace import GapFinder, Pace, pace_of
+from edgebench.host.power.imports.clock_times import clock_times_ns
+from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
+from edgebench.host.power.imports.known_tables import Samples
+from edgebench.host.power.imports.pace import GAP_STEPS, GapFinder, Pace, pace_of
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
 from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
-"""Values of a column: numbers, or the words that name a channel."""
+"""Values of a column: numbers, or words."""
 TIME_LIMIT_NS = 1 << 62
 _FLAG_LIMIT = 255
+FULL_RATIO = 0.9
+"""Share of an instrument's rate above which it is that rate, with a few samples lost."""
 
 
 @dataclass(slots=True)
@@ -51,12 +55,19 @@ class TableDecoder:
     supply_v: float | None
     place_of: Callable[[int], str]
     """Words for a row, counted from 0: its line."""
+    samples: Samples = Samples.INSTANTS
+    may_miss: bool = False
+    """Values that are no numbers are missing samples, as the program writes them."""
+    full_rate_hz: float | None = None
+    """Rate of the instrument, at which its program does not average."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
     """Pace of the first block: nothing else in a table tells the rate."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
+    _held: tuple[float, int] = (np.nan, int(Flag.MISSING))
+    """Power and flags of the last row of a file that writes changes only."""
 
     def loss(self) -> LossReport:
         """Samples that the table calls missing, and those that are missing by its times."""
@@ -74,9 +85,9 @@ class TableDecoder:
             FileRefused: a value is no number, or time does not ascend.
         """
         self._refuse_several(values)
-        flags = self._flags(values)
+        time_ns = self._time_ns(values)
+        flags = self._flags(values, len(time_ns))
         is_missing = (flags & int(Flag.MISSING)) != 0
-        time_ns = self._time_ns(values[self.columns.time.name])
         known = {
             name: self._known(column, values[column.name], is_missing)
             for name, column in self.columns.electrical.items()
@@ -93,11 +104,52 @@ class TableDecoder:
         self.tally.add(flags)
         if self.pace is None and len(time_ns) > 1:
             self.pace = pace_of(time_ns)
-        if self.pace is not None:
-            before_ns = time_ns[0] if self._last_ns is None else self._last_ns
+            if self.full_rate_hz and self.pace.rate_hz > FULL_RATIO * self.full_rate_hz:
+                self.samples = Samples.INSTANTS
+        before_ns = time_ns[0] if self._last_ns is None else self._last_ns
+        if self.pace is not None and self.samples is not Samples.HELD:
             self._gaps.look(self.pace, np.concatenate([[before_ns], time_ns]))
+        if self.samples is Samples.MEANS:
+            block = self._means(block, self._last_ns)
+        elif self.samples is Samples.HELD:
+            block = self._held_values(block, self._last_ns)
         self._last_ns = int(time_ns[-1])
         return block
+
+    def _means(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
+        """Samples with the intervals that they are means over.
+
+        Behind a gap, a mean is that of its own interval, and not of the gap.
+        """
+        if last_ns is None:
+            typical_ns = 1e9 / self.pace.rate_hz if self.pace else 1.0
+            last_ns = int(block.time_ns[0] - max(1.0, typical_ns))
+        begin_ns = np.concatenate([[last_ns], block.time_ns[:-1]])
+        if self.pace is not None and self.pace.is_steady:
+            step_ns = 1e9 / self.pace.rate_hz
+            is_gap = block.time_ns - begin_ns > GAP_STEPS * step_ns
+            begin_ns = np.where(is_gap, block.time_ns - round(step_ns), begin_ns)
+        return replace(block, begin_ns=begin_ns.astype(np.int64))
+
+    def _held_values(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
+        """Each value from its own row to the next; the first row of all ends nothing."""
+        first = 1 if last_ns is None else 0
+        times_ns = block.time_ns if first else np.concatenate([[last_ns or 0], block.time_ns])
+        power_w, flags = (
+            np.append(self._held[0], block.power_w),
+            np.append(self._held[1], block.flags),
+        )
+        self._held = float(power_w[-1]), int(flags[-1])
+        return replace(
+            block,
+            index0=max(0, block.index0 - 1),
+            begin_ns=times_ns[:-1],
+            time_ns=times_ns[1:],
+            power_w=power_w[first:-1],
+            flags=flags[first:-1].astype(np.uint8),
+            current_a=None,
+            voltage_v=None,
+        )
 
     def _refuse_several(self, values: Mapping[str, Values]) -> None:
         """Refuse a second channel: a table of several is neither one series nor one power."""
@@ -118,9 +170,9 @@ class TableDecoder:
         assert self.supply_v is not None, "find_columns has refused that"
         return known["current"] * self.supply_v
 
-    def _flags(self, values: Mapping[str, Values]) -> NDArray[np.uint8]:
+    def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
         """Flags of the table, and of values that an instrument writes for overrange or no value."""
-        flags = np.zeros(len(values[self.columns.time.name]), np.uint8)
+        flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
             is_wrong = ~((raw >= 0) & (raw <= _FLAG_LIMIT) & (raw == np.floor(raw)))
@@ -130,6 +182,8 @@ class TableDecoder:
             number = values[column.name].astype(np.float64)
             is_special = np.isfinite(number) & (np.abs(number) > SPECIAL)
             flags |= np.where(is_special, flags_of(number), 0)
+            if self.may_miss:
+                flags |= np.where(np.isnan(number), int(Flag.MISSING), 0).astype(np.uint8)
         return flags
 
     def _known(self, column: TableColumn, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
@@ -137,20 +191,62 @@ class TableDecoder:
         self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
         return np.where(is_missing, np.nan, raw * column.scale)
 
-    def _time_ns(self, raw: Values) -> NDArray[np.int64]:
+    def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
+        """Times of the rows: of a clock, by the number of the row, or as numbers."""
         column = self.columns.time
+        time_ns = self._plain_time_ns(values)
+        if (milliseconds := self.columns.millisecond) is not None:
+            time_ns = time_ns + np.rint(values[milliseconds.name] * milliseconds.scale).astype(
+                np.int64
+            )
+        before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
+        is_late = np.diff(time_ns, prepend=before_ns) <= 0
+        self._refuse_first(is_late, column, "not later than the sample before it")
+        return time_ns
+
+    def _plain_time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
+        column = self.columns.time
+        if column.name == ROWS:
+            count = len(next(iter(values.values())))
+            rows = np.arange(self.tally.count, self.tally.count + count)
+            numbered_ns: NDArray[np.int64] = np.rint(rows * column.scale).astype(np.int64)
+            return numbered_ns
+        raw = values[column.name]
+        if column.is_clock:
+            texts = [str(text) for text in raw]
+            if (date := self.columns.date) is not None:
+                texts = [
+                    f"{day} {text}" for day, text in zip(values[date.name], texts, strict=True)
+                ]
+            return clock_times_ns(texts, self._last_ns)
         limit = TIME_LIMIT_NS / column.scale
         self._refuse_first(~(np.abs(raw) < limit), column, "no time")  # also where it is NaN
         # Whole numbers stay whole: as floats, nanoseconds since 1970 are off by a hundred.
         scaled = raw * int(column.scale)
         rounded = scaled if scaled.dtype.kind == "i" else np.rint(scaled)
         time_ns: NDArray[np.int64] = rounded.astype(np.int64)
-        before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
-        is_late = np.diff(time_ns, prepend=before_ns) <= 0
-        self._refuse_first(is_late, column, "not later than the sample before it")
         return time_ns
 
     def _refuse_first(self, is_wrong: NDArray[np.bool_], column: TableColumn, why: str) -> None:
         if is_wrong.any():
             row = self.tally.count + int(np.argmax(is_wrong))
             raise FileRefused(f"{self.place_of(row)}, column {column.name!r}: {why}")
+
+
+def spread_ns(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Times of which several are the same, or step back, spread evenly up to the next, shape (n,).
+
+    A program that stamps a packet, or whole seconds, gives its samples one time.
+    """
+    time_ns = np.maximum.accumulate(time_ns)
+    is_first = np.concatenate([[True], np.diff(time_ns) > 0])
+    group = np.cumsum(is_first) - 1
+    starts = np.flatnonzero(is_first)
+    counts = np.diff(np.append(starts, len(time_ns)))
+    stamps_ns = time_ns[starts]
+    steps_ns = np.diff(stamps_ns)
+    last_ns = round(float(np.median(steps_ns / counts[:-1]))) * counts[-1] if len(steps_ns) else 1
+    lasting_ns = np.append(steps_ns, max(1, int(last_ns)))
+    place = np.arange(len(time_ns)) - starts[group]
+    spread: NDArray[np.int64] = stamps_ns[group] + (place * lasting_ns[group]) // counts[group]
+    return spread

@@ -1,10 +1,12 @@
 """Columns of a table of power: a quantity by its name, with the unit in the name.
 
     t_s  time_s  timestamp_ms  Timestamp(ms)     current_mA  Current(uA)  mA  amps_a
-    voltage_V  volts_v  V                        power_W  watts_w  mW  flags  channel
+    voltage_V  volts_v  V  Main Voltage (V)      power_W  watts_w  mW  flags  channel
 
 A unit is never guessed: nobody would see a factor of a thousand in the result. A column without a
-unit, as power_factor or time_utc, is ignored where another column has the quantity.
+unit, as power_factor or time_utc, is ignored where another column has the quantity. Two kinds of
+times need none: the time of a clock, as 2026-11-22T09:00:00.5Z, and seconds since 1970 (or ms, µs,
+ns), which are told apart by their size. Whoever knows better names the columns.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgebench.protocol.errors import FileRefused
+from edgebench.host.power.imports.clock_times import is_clock_time
+from edgebench.host.power.imports.known_tables import KnownTable
+from edgebench.host.result.facts import ImportOptions
+from edgebench.protocol.errors import ColumnsUnknown, FileRefused
 
 _QUANTITIES = {
     "time": ("t", "time", "timestamp"),
@@ -22,6 +27,8 @@ _QUANTITIES = {
     "power": ("p", "power", "watts"),
 }
 _QUANTITY_OF = {word: name for name, words in _QUANTITIES.items() for word in words}
+_SAME = ("main", "avg", "average", "mean", "dc")
+"""Words before a quantity that leave it what it is."""
 _UNITS: dict[str, dict[str, float]] = {
     "time": {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "µs": 1000, "ns": 1},
     "current": {"A": 1.0, "a": 1.0, "mA": 1e-3, "uA": 1e-6, "µA": 1e-6, "nA": 1e-9},
@@ -30,7 +37,14 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
 """A unit on its own names an electrical quantity."""
-_NAME = re.compile(r"([A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
+_NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
+_LAST_UNIT = re.compile(r".*?(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_\[\]()]+))\s*")
+_EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1.0))
+"""Least and greatest number of a time since 1970, from 2001 to 2096, and its unit in ns: seconds,
+milliseconds, microseconds and nanoseconds are a thousand apart."""
+ROWS = "#rows"
+"""Name of a time that is the number of the row over the rate."""
+SHOWN_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,8 @@ class TableColumn:
     index: int
     scale: float
     """Factor to SI units; for the time, to nanoseconds."""
+    is_clock: bool = False
+    """A time of a clock, written in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +65,10 @@ class TableColumns:
     """The columns that are used, by quantity."""
 
     time: TableColumn
+    date: TableColumn | None = None
+    """Date that belongs to the time."""
+    millisecond: TableColumn | None = None
+    """Milliseconds that belong to the time."""
     current: TableColumn | None = None
     voltage: TableColumn | None = None
     power: TableColumn | None = None
@@ -71,35 +91,123 @@ class TableColumns:
     @property
     def used(self) -> list[TableColumn]:
         """Columns of numbers, in the order of the file."""
-        every = (self.time, self.current, self.voltage, self.power, self.flags)
+        time = None if self.time.is_clock or self.time.name == ROWS else self.time
+        every = (time, self.millisecond, self.current, self.voltage, self.power, self.flags)
         return sorted((one for one in every if one is not None), key=lambda one: one.index)
 
+    @property
+    def words(self) -> list[TableColumn]:
+        """Columns of words."""
+        time = self.time if self.time.is_clock else None
+        return [one for one in (self.date, time, self.channel) if one is not None]
 
-def find_columns(names: Sequence[str], supply_v: float | None) -> TableColumns:
+
+def find_columns(
+    names: Sequence[str], options: ImportOptions, first_row: Sequence[str] = ()
+) -> TableColumns:
     """The columns by their names.
+
+    Args:
+        names: Names of all columns.
+        options: Columns that the user names, and what else the file does not say.
+        first_row: Values of the first row, which tell what kind of time it has.
 
     Raises:
         FileRefused: a unit is missing, two columns have one quantity, or there is no power.
     """
     columns: dict[str, TableColumn] = {}
     unknown_units: dict[str, str] = {}
+    for quantity, text in _named(options).items():
+        columns[quantity] = _column_of_user(names, first_row, quantity, text)
+    has_power = bool(columns.keys() & {"power", "current"})
     for index, name in enumerate(names):
         meaning = _meaning(name.strip())
         if meaning is None:
             continue
         quantity, scale = meaning
+        if quantity in _named(options) or (has_power and quantity in _BARE.values()):
+            continue  # the user knows better than the names
         if isinstance(scale, str):
-            unknown_units.setdefault(quantity, scale)
+            time = _time_without_unit(name, index, first_row) if quantity == "time" else None
+            if time is None:
+                unknown_units.setdefault(quantity, scale)
+            elif "time" not in columns:
+                columns["time"] = time
             continue
-        if quantity in columns:
-            raise FileRefused(f"two columns of {quantity}: {columns[quantity].name!r} and {name!r}")
+        known = columns.get(quantity)
+        if known is not None and not (quantity == "time" and known.is_clock):
+            raise FileRefused(f"two columns of {quantity}: {known.name!r} and {name!r}")
         columns[quantity] = TableColumn(name, index, scale)
+    if options.rate_hz is not None:
+        columns["time"] = TableColumn(ROWS, -1, 1e9 / options.rate_hz)
     for quantity, why in unknown_units.items():
         is_told = quantity in columns or (quantity != "time" and "power" in columns)
         if not is_told:
-            raise FileRefused(why)
-    _check(columns, supply_v)
+            raise ColumnsUnknown(f"{why}{_found(names)}")
+    _check(columns, names, options.supply_v)
     return TableColumns(**columns)
+
+
+def known_columns(
+    known: KnownTable, names: Sequence[str], options: ImportOptions, first_row: Sequence[str]
+) -> TableColumns:
+    """The columns of a table of a known kind.
+
+    Raises:
+        FileRefused: there is no power, or a voltage was given for a file that has one.
+    """
+    columns: dict[str, TableColumn] = {}
+    for quantity, choices in known.columns.items():
+        for name, scale in choices:
+            if name in names and quantity not in columns:
+                index = names.index(name)
+                columns[quantity] = TableColumn(name, index, scale or 1.0, scale is None)
+    time = columns.get("time")
+    if time is not None and not time.is_clock and _is_clock_at(first_row, time.index):
+        columns["time"] = TableColumn(time.name, time.index, 1.0, is_clock=True)
+    if options.rate_hz is not None:
+        columns["time"] = TableColumn(ROWS, -1, 1e9 / options.rate_hz)
+    if "power" in columns and options.supply_v is None:
+        columns.pop("current", None)
+        columns.pop("voltage", None)
+    _check(columns, names, options.supply_v)
+    return TableColumns(**columns)
+
+
+def _named(options: ImportOptions) -> dict[str, str]:
+    every = {
+        "time": options.time,
+        "power": options.power,
+        "current": options.current,
+        "voltage": options.voltage,
+    }
+    return {quantity: text for quantity, text in every.items() if text is not None}
+
+
+def _column_of_user(
+    names: Sequence[str], first_row: Sequence[str], quantity: str, text: str
+) -> TableColumn:
+    """A column that the user names, as `P` or, where its name has no unit, as `P:mW`.
+
+    Raises:
+        FileRefused: there is no such column, or it has no unit.
+    """
+    name, _, unit = (text, "", "") if text in names else text.rpartition(":")
+    if name not in names:
+        raise ColumnsUnknown(f"no column is named {name or text!r}{_found(names)}")
+    index, units = names.index(name), _UNITS[quantity]
+    if not unit:
+        match = _LAST_UNIT.fullmatch(name.replace("μ", "µ"))
+        unit = (match[1] or match[2]) if match else name
+    if unit in units:
+        return TableColumn(name, index, units[unit])
+    if quantity == "time" and (time := _time_without_unit(name, index, first_row)) is not None:
+        return time
+    choices = ", ".join(units)
+    raise ColumnsUnknown(
+        f"column {name!r} has no unit: {quantity} takes {choices}; write --{quantity} "
+        f"{name}:{next(iter(units))}"
+    )
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
@@ -110,8 +218,11 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
     if name in _BARE:
         return _BARE[name], _UNITS[_BARE[name]][name]
     match = _NAME.fullmatch(name)
-    quantity = _QUANTITY_OF.get(match[1].lower()) if match else None
-    if match is None or quantity is None:
+    if match is None:
+        return None
+    words = [word for word in match[1].lower().split() if word not in _SAME]
+    quantity = _QUANTITY_OF.get(words[0]) if len(words) == 1 else None
+    if quantity is None:
         return None
     unit = match[2] or match[3] or ""
     units = _UNITS[quantity]
@@ -121,15 +232,43 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
     return quantity, units[unit]
 
 
-def _check(columns: dict[str, TableColumn], supply_v: float | None) -> None:
+def _time_without_unit(name: str, index: int, first_row: Sequence[str]) -> TableColumn | None:
+    """A time that needs no unit: of a clock, or since 1970."""
+    if _is_clock_at(first_row, index):
+        return TableColumn(name, index, 1.0, is_clock=True)
+    try:
+        number = float(first_row[index])
+    except (IndexError, ValueError):
+        return None
+    scales = [scale for low, high, scale in _EPOCHS if low <= number <= high]
+    return TableColumn(name, index, scales[0]) if scales else None
+
+
+def _is_clock_at(first_row: Sequence[str], index: int) -> bool:
+    return index < len(first_row) and is_clock_time(first_row[index])
+
+
+def _check(columns: dict[str, TableColumn], names: Sequence[str], supply_v: float | None) -> None:
     if "time" not in columns:
-        raise FileRefused("no column of time: name one t_s, or time_ms, …")
+        raise ColumnsUnknown(
+            f"no column of time: name one t_s, or time_ms, …; or --time COLUMN{_found(names)}"
+        )
     if supply_v is not None and ("power" in columns or "voltage" in columns):
         known = columns.get("power") or columns["voltage"]
         raise FileRefused(f"--supply has no use: the file has {known.name!r}")
     if "power" in columns:
         return
     if "current" not in columns:
-        raise FileRefused("no column of power or current: name one power_W, or current_A, …")
+        raise ColumnsUnknown(
+            "no column of power or current: name one power_W, or current_A, …; or --power COLUMN, "
+            f"or --current COLUMN{_found(names)}"
+        )
     if "voltage" not in columns and supply_v is None:
         raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
+
+
+def _found(names: Sequence[str]) -> str:
+    """The columns that were found, for whoever has to name them."""
+    shown = [repr(name[:40]) for name in names[:SHOWN_COLUMNS]]
+    more = len(names) - len(shown)
+    return f"; columns found: {', '.join(shown)}" + (f" and {more} more" if more else "")

@@ -1,4 +1,4 @@
-"""CSV, block by block: separators `,` `;` and tab, lines of `#` before the header.
+"""CSV, block by block: separators `,` `;` tab and space, lines of anything before the header.
 
 pyarrow reads numbers fast, and says little of what it refuses; such a file is read again by
 Python's own reader, up to the first wrong value.
@@ -7,24 +7,41 @@ Python's own reader, up to the first wrong value.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv as pacsv
 
-from edgebench.host.power.imports.blocks import TableDecoder
-from edgebench.host.power.imports.columns import TableColumns, find_columns
+from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
+from edgebench.host.power.imports.clock_times import is_clock_time
+from edgebench.host.power.imports.columns import (
+    ROWS,
+    TableColumn,
+    TableColumns,
+    find_columns,
+    known_columns,
+)
+from edgebench.host.power.imports.known_tables import KnownTable, known_table
+from edgebench.host.result.facts import ImportOptions
 from edgebench.meters.base import SampleBlock
 from edgebench.protocol.errors import FileRefused
 
 BLOCK_BYTES = 1 << 22
 HEADER_LINES = 1000
 LINE_CHARACTERS = 1 << 16
-_SEPARATORS = (";", "\t", ",")
+_SEPARATORS = (";", "\t", ",", " ")
 _NO_VALUE = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "NA", "N/A", "n/a")
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
+_WITH_UNIT = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*[A-Za-zµ]*\s*")
+_REPEATING_ROWS = 1 << 16
+"""Rows of a block of a table that is read whole, because its times have to be spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +54,92 @@ class CsvLayout:
     skipped_count: int
     """Lines up to the header, and the header."""
     columns: TableColumns
+    encoding: str
+    decimal: str
+    """Decimal point or comma."""
+    known: KnownTable | None = None
+    """Program that wrote it; None for any other table."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Words that stand for no value."""
+        return _NO_VALUE + (self.known.missing if self.known else ())
 
 
-def read_layout(path: Path, supply_v: float | None) -> CsvLayout:
+def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
     """Find the header.
 
     Raises:
         FileRefused: there is no header, or not all that is needed.
         OSError: the file is not readable.
     """
+    encoding = _encoding_of(path)
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            lines = (file.readline(LINE_CHARACTERS) for _ in range(HEADER_LINES))
-            for number, line in enumerate(lines, 1):
-                if line.strip() and not line.startswith("#"):
-                    return _layout(path, line, number, supply_v)
+        with path.open(encoding=encoding) as file:
+            head = [file.readline(LINE_CHARACTERS) for _ in range(HEADER_LINES)]
     except UnicodeDecodeError as exc:
         raise FileRefused("neither a .ppk2, nor Parquet, nor a CSV as UTF-8 text") from exc
-    raise FileRefused("no header line with the names of columns")
+    lines = [(number, line) for number, line in enumerate(head, 1) if line.strip()]
+    first_error: FileRefused | None = None
+    # A line of # may be the header itself, where no other is.
+    for is_comment in (False, True):
+        for place, (number, line) in enumerate(lines):
+            if line.startswith("#") is not is_comment:
+                continue
+            following = next((one for _, one in lines[place + 1 :]), "")
+            text = line.lstrip("# ") if is_comment else line
+            try:
+                return _layout(path, text, number, following, encoding, options)
+            except FileRefused as exc:
+                # What the first line says counts, where no line behind it is a header.
+                first_error = first_error or exc
+    raise first_error or FileRefused("no header line with the names of columns")
 
 
-def _layout(path: Path, line: str, number: int, supply_v: float | None) -> CsvLayout:
-    separator = next((one for one in _SEPARATORS if one in line), ",")
-    names = tuple(name.strip() for name in next(csv.reader([line], delimiter=separator)))
+def _encoding_of(path: Path) -> str:
+    """Encoding by the first bytes: programs for Windows write UTF-16, or Latin 1."""
+    with path.open("rb") as file:
+        head = file.read(LINE_CHARACTERS)
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        # A text of one byte a letter has no control characters; anything else is no text.
+        is_text = exc.start < len(head) - 4 and not re.search(rb"[\x00-\x08\x0e-\x1f]", head)
+        return "latin-1" if is_text else "utf-8-sig"
+    return "utf-8-sig"
+
+
+def _layout(
+    path: Path, line: str, number: int, following: str, encoding: str, options: ImportOptions
+) -> CsvLayout:
+    separator = next((one for one in _SEPARATORS if one in line.strip()), ",")
+    names = tuple(
+        name.strip() for name in next(csv.reader([line.strip("\r\n")], delimiter=separator))
+    )
     twice = [name for name in names if name and names.count(name) > 1]
-    if twice:
+    first_row = next(csv.reader([following.strip("\r\n")], delimiter=separator), [])
+    first_row = [value.strip() for value in first_row]
+    known = known_table(names) if not _is_named(options) else None
+    if twice and known is None:
         raise FileRefused(f"two columns are named {twice[0]!r}")
     # A separator at the end of each line makes a column without a name.
-    named = tuple(name or f"#{index}" for index, name in enumerate(names))
-    return CsvLayout(path, named, separator, number, find_columns(named, supply_v))
+    named = tuple(
+        name if name and names.index(name) == index else f"#{index}"
+        for index, name in enumerate(names)
+    )
+    columns = (
+        known_columns(known, named, options, first_row)
+        if known
+        else find_columns(named, options, first_row)
+    )
+    decimal = "," if separator != "," and any(map(_DECIMAL_COMMA.fullmatch, first_row)) else "."
+    return CsvLayout(path, named, separator, number, columns, encoding, decimal, known)
+
+
+def _is_named(options: ImportOptions) -> bool:
+    return any((options.time, options.power, options.current, options.voltage))
 
 
 def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
@@ -74,9 +148,21 @@ def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
     Raises:
         FileRefused: a line or a value is wrong.
     """
-    kinds = {column.name: pa.float64() for column in layout.columns.used}
-    if layout.columns.channel is not None:
-        kinds[layout.columns.channel.name] = pa.string()
+    batches = _batches(layout)
+    if layout.known is not None and layout.known.may_repeat:
+        batches = _spread(layout, batches)
+    for values in batches:
+        yield table.block(values)
+
+
+def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
+    """Values of each column that is used, a block of text at a time."""
+    known = layout.known
+    is_text = known is not None and (known.has_units or known.has_footer)
+    kinds = {
+        column.name: pa.string() if is_text else pa.float64() for column in layout.columns.used
+    }
+    kinds |= {column.name: pa.string() for column in layout.columns.words}
     try:
         reader = pacsv.open_csv(
             layout.path,
@@ -85,20 +171,86 @@ def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
                 skip_rows=layout.skipped_count,
                 block_size=BLOCK_BYTES,
                 use_threads=False,
+                encoding="utf8" if layout.encoding == "utf-8-sig" else layout.encoding,
             ),
-            parse_options=pacsv.ParseOptions(delimiter=layout.separator),
+            parse_options=pacsv.ParseOptions(
+                delimiter=layout.separator,
+                invalid_row_handler=_skipped if known and known.has_footer else None,
+            ),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(kinds),
                 column_types=kinds,
-                null_values=list(_NO_VALUE),
+                null_values=list(layout.missing),
+                decimal_point=layout.decimal,
             ),
         )
         for batch in reader:
             if batch.num_rows:
-                values = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in kinds}
-                yield table.block(values)
+                values: dict[str, Values] = {
+                    name: batch.column(name).to_numpy(zero_copy_only=False) for name in kinds
+                }
+                if known is not None and known.has_footer:
+                    values = _without_footer(values, layout)
+                if is_text:
+                    for column in layout.columns.used:
+                        values[column.name] = _without_units(values[column.name], layout, column)
+                if len(next(iter(values.values()))):
+                    yield values
     except pa.ArrowException as exc:
         raise FileRefused(_first_wrong(layout) or str(exc).splitlines()[0]) from exc
+
+
+def _skipped(_: object) -> str:
+    """What pyarrow does with a line that has another number of columns."""
+    return "skip"
+
+
+def _without_footer(values: dict[str, Values], layout: CsvLayout) -> dict[str, Values]:
+    """The rows whose time is one: what follows the samples has other words in its place."""
+    time = layout.columns.time
+    if time.name == ROWS:
+        return values
+    is_time = is_clock_time if time.is_clock else _is_number
+    kept = np.array([text is not None and is_time(str(text)) for text in values[time.name]], bool)
+    return {name: column[kept] for name, column in values.items()}
+
+
+def _is_number(text: str) -> bool:
+    return _WITH_UNIT.fullmatch(text) is not None
+
+
+def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDArray[np.float64]:
+    """Numbers that have their unit behind them; NaN for those that are missing."""
+    numbers = np.full(len(texts), np.nan)
+    for row, text in enumerate(texts):
+        if text is None or str(text).strip() in layout.missing:
+            continue
+        if (match := _WITH_UNIT.fullmatch(str(text))) is None:
+            raise FileRefused(f"column {column.name!r}: no number: {str(text)[:40]!r}")
+        numbers[row] = float(match[1])
+    return numbers
+
+
+def _spread(
+    layout: CsvLayout, batches: Iterator[Mapping[str, Values]]
+) -> Iterator[dict[str, Values]]:
+    """The whole table, with rows of one time spread up to the next."""
+    every = list(batches)
+    if not every:
+        return
+    whole: dict[str, Values] = {}
+    for name in every[0]:
+        parts: list[Any] = [values[name] for values in every]
+        whole[name] = np.concatenate(parts)
+    time = layout.columns.time
+    times = whole[time.name].astype(np.float64) if time.name != ROWS else None
+    if times is not None and np.isfinite(times).all():
+        time_ns = np.rint(times * time.scale).astype(np.int64)
+        # In the column's own unit, as integers of nanoseconds over its scale.
+        whole[time.name] = spread_ns(time_ns) / time.scale
+    count = len(whole[next(iter(whole))])
+    for first in range(0, count, _REPEATING_ROWS):
+        yield {name: values[first : first + _REPEATING_ROWS] for name, values in whole.items()}
 
 
 def line_of(layout: CsvLayout, row: int) -> str:
@@ -109,7 +261,7 @@ def line_of(layout: CsvLayout, row: int) -> str:
 
 def _lines(layout: CsvLayout) -> Iterator[tuple[int, list[str]]]:
     """Number and fields of each line that is not empty."""
-    with layout.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+    with layout.path.open(encoding=layout.encoding, errors="replace", newline="") as file:
         for _ in range(layout.skipped_count):
             file.readline()
         reader = csv.reader(file, delimiter=layout.separator)
@@ -125,18 +277,18 @@ def _first_wrong(layout: CsvLayout) -> str | None:
                 expected = f"{len(layout.names)} columns, got {len(fields)}"
                 return f"line {number}: expected {expected}"
             for column in layout.columns.used:
-                if (why := _why_wrong(fields[column.index].strip())) is not None:
+                if (why := _why_wrong(fields[column.index].strip(), layout)) is not None:
                     return f"line {number}, column {column.name!r}: {why}"
     except csv.Error as exc:
         return f"not a CSV: {exc}"
     return None
 
 
-def _why_wrong(text: str) -> str | None:
+def _why_wrong(text: str, layout: CsvLayout) -> str | None:
     try:
-        float(text if text not in _NO_VALUE else "nan")
+        float(text.replace(layout.decimal, ".") if text not in layout.missing else "nan")
     except ValueError:
-        if "," in text:
+        if "," in text and layout.decimal == ".":
             return f"decimal comma in {text[:40]!r}: write numbers with a point"
         return f"no number: {text[:40]!r}"
     return None

@@ -7,12 +7,13 @@ losses, so that a recording that was refused is not trusted for having been impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
+from edgebench.host.analysis.energy.trace import FORMAT, IS_ASSUMED, IS_STEADY
 from edgebench.host.power.imports import (
     csv_file,
     jls_file,
@@ -20,11 +21,15 @@ from edgebench.host.power.imports import (
     parquet_file,
     ppk2_file,
     ptdaemon_file,
+    text_logs,
 )
 from edgebench.host.power.imports.blocks import SampleTally, TableDecoder
+from edgebench.host.power.imports.columns import TableColumns
+from edgebench.host.power.imports.known_tables import KnownTable, Samples
 from edgebench.host.power.session import new_recording
 from edgebench.host.power.stored import StoredSession, judge
-from edgebench.host.store.power import write_blocks
+from edgebench.host.result.facts import ImportOptions
+from edgebench.host.store.power import PowerFacts, write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.meters.rails import TOTAL
@@ -34,6 +39,7 @@ from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
+MAX_RATE_HZ = 1e8
 TOO_FEW = "fewer than two samples have no energy"
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
@@ -42,15 +48,15 @@ _HEAD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """A file to import, with the voltage that the user gave for it."""
+    """A file to import, with what the user says of it."""
 
     path: Path
     sha256: str
     size_bytes: int
-    supply_v: float | None
+    options: ImportOptions
 
     @classmethod
-    def of(cls, path: Path, supply_v: float | None) -> ImportFile:
+    def of(cls, path: Path, options: ImportOptions) -> ImportFile:
         """The file at a path.
 
         Raises:
@@ -61,19 +67,26 @@ class ImportFile:
             raise FileRefused("no such file" if not path.exists() else "not a regular file")
         with path.open("rb") as file:
             digest = sha256_of(file).hexdigest()
-        return cls(path, digest, path.stat().st_size, supply_v)
+        return cls(path, digest, path.stat().st_size, options)
+
+    @property
+    def supply_v(self) -> float | None:
+        """Voltage that the user gave for it."""
+        return self.options.supply_v
 
     @property
     def clock_domain(self) -> str:
         """Name of the clock of its samples, which no other is compared with."""
         return f"file:{self.sha256[:12]}"
 
-    def facts(self, **others: object) -> dict[str, object]:
+    def facts(self, others: Mapping[str, object]) -> dict[str, object]:
         """Facts of the file for the header of the recording; others replace its own."""
         own = {"file": self.path.name, "sha256": self.sha256, "size_bytes": self.size_bytes}
         return {**own, "supply_v": self.supply_v, **others}
 
-    def header(self, rate_hz: float, *, is_averaging: bool = False, **facts: object) -> Header:
+    def header(
+        self, rate_hz: float, facts: Mapping[str, object], *, is_averaging: bool = False
+    ) -> Header:
         """Header of a recording of one channel, of which only the file is known."""
         return Header(
             driver=DRIVER,
@@ -85,7 +98,7 @@ class ImportFile:
                 is_averaging=is_averaging,
                 clock_domain=self.clock_domain,
             ),
-            facts=self.facts(**facts) | {CALIBRATION_TOLD: False},
+            facts=self.facts(facts) | {CALIBRATION_TOLD: False},
         )
 
     def refuse_power_given(self, why: str) -> None:
@@ -117,33 +130,61 @@ class ImportSamples:
     loss: Callable[[], LossReport]
 
 
-def import_file(path: Path, directory: Path, supply_v: float | None = None) -> StoredSession:
+AS_IT_IS = ImportOptions()
+"""Options of a file that says everything itself."""
+
+
+def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) -> StoredSession:
     """Read a file into a session's directory.
 
     Raises:
         FileRefused: the file is damaged, states too little, or is of an unknown kind.
-        UsageError: the voltage is out of its limits.
+        UsageError: an option is out of its limits.
         StoreError: the directory cannot be written, or holds a recording.
     """
+    file, samples = open_file(path, options)
+    with new_recording(directory):
+        facts = write_samples(directory, file, samples)
+    return judge(directory, facts)
+
+
+def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSamples]:
+    """A file, and its samples as those of a meter.
+
+    Raises:
+        FileRefused: the file is damaged, states too little, or is of an unknown kind.
+        UsageError: an option is out of its limits.
+    """
     low, high = SUPPLY_LIMITS_V
+    supply_v, rate_hz = options.supply_v, options.rate_hz
     if supply_v is not None and not low < supply_v <= high:
         raise UsageError(
             f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}: write volts"
         )
+    if rate_hz is not None and not 0 < rate_hz <= MAX_RATE_HZ:
+        raise UsageError(f"--rate must be above 0 and at most {MAX_RATE_HZ:g} Hz, got {rate_hz:g}")
     try:
-        file = ImportFile.of(path, supply_v)
-        samples = _reader_of(path)(file)
+        file = ImportFile.of(path, options)
+        return file, _reader_of(path)(file)
     except FileRefused as exc:
-        raise FileRefused(f"{path}: {exc}") from exc
+        raise type(exc)(f"{path}: {exc}") from exc
     except OSError as exc:
         raise FileRefused(f"{path}: not readable: {exc.strerror or exc}") from exc
-    with new_recording(directory):
-        try:
-            facts = write_blocks(directory, samples.header, samples.blocks, samples.loss)
-            file.check_unchanged()
-        except FileRefused as exc:
-            raise FileRefused(f"{path}: {exc}") from exc
-    return judge(directory, facts)
+
+
+def write_samples(directory: Path, file: ImportFile, samples: ImportSamples) -> PowerFacts:
+    """Write the samples of a file into a directory.
+
+    Raises:
+        FileRefused: a value is wrong, or the file changed meanwhile.
+        OSError: the directory cannot be written.
+    """
+    try:
+        facts = write_blocks(directory, samples.header, samples.blocks, samples.loss)
+        file.check_unchanged()
+    except FileRefused as exc:
+        raise type(exc)(f"{file.path}: {exc}") from exc
+    return facts
 
 
 def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
@@ -161,7 +202,9 @@ def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
         raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
     if ptdaemon_file.FIRST_LINE.match(head):
         return _from_ptdaemon
-    return _from_log if lpm01a_log.IS_LOG.search(head) else _from_csv
+    if lpm01a_log.IS_LOG.search(head):
+        return _from_log
+    return _from_text_log if text_logs.log_of(head) else _from_csv
 
 
 def _from_ppk2(file: ImportFile) -> ImportSamples:
@@ -172,7 +215,8 @@ def _from_ppk2(file: ImportFile) -> ImportSamples:
         raise FileRefused("a .ppk2 has no voltage: say what it was, as in --supply 3.3")
     tally = SampleTally()
     blocks = ppk2_file.read_samples(content, file.supply_v, tally)
-    header = file.header(content.rate_hz, is_averaging=content.is_averaging)
+    facts = {FORMAT: "Power Profiler .ppk2"}
+    header = file.header(content.rate_hz, facts, is_averaging=content.is_averaging)
     capability = replace(header.capability, digital_count=ppk2_file.INPUT_COUNT)
     return ImportSamples(replace(header, capability=capability), blocks, tally.loss)
 
@@ -181,7 +225,8 @@ def _from_jls(file: ImportFile) -> ImportSamples:
     content = jls_file.read_jls(file.path, file.supply_v)
     tally = SampleTally()
     blocks = jls_file.read_samples(content, file.supply_v, tally)
-    header = file.header(content.rate_hz, utc_first=content.utc_first)
+    facts = {FORMAT: "Joulescope .jls", "utc_first": content.utc_first}
+    header = file.header(content.rate_hz, facts)
     has_inputs = any(instrument.inputs for instrument in content.instruments)
     capability = replace(
         header.capability,
@@ -197,7 +242,9 @@ def _from_log(file: ImportFile) -> ImportSamples:
     log = lpm01a_log.read_log(file.path, file.supply_v)
     decoder, told = log.decoder(), log.capability
     header = file.header(
-        told.rate_hz, is_averaging=told.is_averaging, supply_v=log.settings.supply_v
+        told.rate_hz,
+        {FORMAT: "PowerShield log", "supply_v": log.settings.supply_v},
+        is_averaging=told.is_averaging,
     )
     capability = replace(header.capability, is_uniform=True, loss_detection=told.loss_detection)
     blocks = lpm01a_log.read_samples(log, decoder)
@@ -207,29 +254,101 @@ def _from_log(file: ImportFile) -> ImportSamples:
 
 def _from_ptdaemon(file: ImportFile) -> ImportSamples:
     file.refuse_power_given("the file has its power")
-    table = TableDecoder(ptdaemon_file.COLUMNS, None, lambda row: f"sample {row + 1}")
-    return _from_table(file, ptdaemon_file.read_rows(file.path, table), table)
+    kind = _samples_of(file.options, None)
+    table = _table_decoder(ptdaemon_file.COLUMNS, file, lambda row: f"sample {row + 1}", kind)
+    blocks = ptdaemon_file.read_rows(file.path, table)
+    return _from_table(file, blocks, table, name="PTDaemon log", is_assumed=kind is None)
+
+
+def _from_text_log(file: ImportFile) -> ImportSamples:
+    file.refuse_power_given("the file has its power")
+    with file.path.open("rb") as content:
+        log = text_logs.log_of(content.read(_HEAD_BYTES))
+    assert log is not None, "_reader_of has seen it"
+    kind = _samples_of(file.options, log.samples)
+    table = TableDecoder(
+        text_logs.log_columns(file.options.rate_hz),
+        None,
+        lambda row: f"sample {row + 1}",
+        samples=kind or Samples.INSTANTS,
+    )
+    blocks = text_logs.read_log(file.path, log, table)
+    return _from_table(file, blocks, table, name=log.name, is_assumed=kind is None)
 
 
 def _from_csv(file: ImportFile) -> ImportSamples:
-    layout = csv_file.read_layout(file.path, file.supply_v)
-    table = TableDecoder(layout.columns, file.supply_v, lambda row: csv_file.line_of(layout, row))
-    return _from_table(file, csv_file.read_rows(layout, table), table)
+    layout = csv_file.read_layout(file.path, file.options)
+    known = layout.known
+    kind = _samples_of(file.options, known.samples if known else None)
+    table = _table_decoder(
+        layout.columns, file, lambda row: csv_file.line_of(layout, row), kind, known
+    )
+    return _from_table(
+        file,
+        csv_file.read_rows(layout, table),
+        table,
+        name=known.name if known else "CSV",
+        is_assumed=kind is None,
+        known=known,
+    )
+
+
+def _table_decoder(
+    columns: TableColumns,
+    file: ImportFile,
+    place_of: Callable[[int], str],
+    kind: Samples | None,
+    known: KnownTable | None = None,
+) -> TableDecoder:
+    return TableDecoder(
+        columns,
+        file.supply_v,
+        place_of,
+        samples=kind or Samples.INSTANTS,
+        may_miss=known is not None,
+        full_rate_hz=known.full_rate_hz if known and kind is known.samples else None,
+    )
+
+
+def _samples_of(options: ImportOptions, known: Samples | None) -> Samples | None:
+    """What samples are: as the user says, as the program is known for, or None."""
+    if options.is_averaging is None:
+        return known
+    return Samples.MEANS if options.is_averaging else Samples.INSTANTS
 
 
 def _from_parquet(file: ImportFile) -> ImportSamples:
-    columns = parquet_file.read_columns(file.path, file.supply_v)
-    table = TableDecoder(columns, file.supply_v, lambda row: f"row {row + 1}")
-    return _from_table(file, parquet_file.read_rows(file.path, table), table)
+    columns = parquet_file.read_columns(file.path, file.options)
+    kind = _samples_of(file.options, None)
+    table = _table_decoder(columns, file, lambda row: f"row {row + 1}", kind)
+    blocks = parquet_file.read_rows(file.path, table)
+    return _from_table(file, blocks, table, name="Parquet", is_assumed=kind is None)
 
 
 def _from_table(
-    file: ImportFile, blocks: Iterator[SampleBlock], table: TableDecoder
+    file: ImportFile,
+    blocks: Iterator[SampleBlock],
+    table: TableDecoder,
+    *,
+    name: str,
+    is_assumed: bool = False,
+    known: KnownTable | None = None,
 ) -> ImportSamples:
     first = next(blocks, None)
     if first is None or table.pace is None:
         raise FileRefused(TOO_FEW)
-    header = file.header(table.pace.rate_hz, columns=table.columns.facts)
+    header = file.header(
+        table.pace.rate_hz,
+        {
+            FORMAT: name,
+            IS_ASSUMED: is_assumed,
+            IS_STEADY: table.pace.is_steady,
+            "columns": table.columns.facts,
+        },
+        is_averaging=table.samples is not Samples.INSTANTS,
+    )
+    capability = replace(header.capability, smoothing_s=known.smoothing_s if known else None)
+    header = replace(header, capability=capability)
     return ImportSamples(header, chain([first], blocks), table.loss)
 
 
@@ -241,9 +360,9 @@ def _from_own(file: ImportFile) -> ImportSamples:
         raise FileRefused("damaged: what edgebench wrote of the meter is not readable") from exc
     header = recorded.header
     facts = file.facts(
-        **{key: header.facts.get(key) for key in ("supply_v", TOTAL)},
-        recorded_by=header.driver,
-        recorded=header.facts,
+        {key: header.facts.get(key) for key in ("supply_v", TOTAL)}
+        | {"recorded_by": header.driver, "recorded": header.facts}
+        | {FORMAT: "edgebench power.parquet"}
     )
     header = replace(
         header,

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from edgebench.host.power.imports.blocks import TableDecoder, Values
 from edgebench.host.power.imports.columns import TableColumns, find_columns
+from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.power import SCHEMA, PowerFacts
 from edgebench.meters.base import SampleBlock
 from edgebench.protocol.errors import FileRefused
@@ -36,14 +37,14 @@ def is_own(path: Path) -> bool:
         raise FileRefused(f"not a Parquet file: {one_line(exc)}") from exc
 
 
-def read_columns(path: Path, supply_v: float | None) -> TableColumns:
+def read_columns(path: Path, options: ImportOptions) -> TableColumns:
     """The columns of a plain table, by quantity.
 
     Raises:
         FileRefused: there is no power, or a column holds no numbers.
     """
     schema = pq.read_schema(path)
-    columns = find_columns(schema.names, supply_v)
+    columns = find_columns(schema.names, options)
     for column in columns.used:
         kind = schema.field(column.index).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

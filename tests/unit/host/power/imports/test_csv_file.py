@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from edgebench.host.power.imports import csv_file, pace
 from edgebench.host.power.imports.importer import import_file
 from edgebench.host.power.stored import StoredSession
+from edgebench.host.result.facts import ImportOptions
 from edgebench.meters.base import Flag
 from edgebench.protocol.errors import FileRefused, StoreError
 
@@ -24,7 +25,7 @@ def imported(folder: Path, text: str, supply_v: float | None = None) -> StoredSe
     """A CSV of this text."""
     path = folder / "trace.csv"
     path.write_text(text, encoding="utf-8")
-    return import_file(path, folder / "session", supply_v)
+    return import_file(path, folder / "session", ImportOptions(supply_v=supply_v))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def imported(folder: Path, text: str, supply_v: float | None = None) -> StoredSe
         ("t_s,power_W\n0,1\n1,1\n2,3\n", None, 3.0),
         ("# by hand\n#\n\ntime_ms;current_mA;voltage_V\n0;100;5\n1000;100;5\n", None, 0.5),
         ("timestamp_s\tcurrent_uA\n0\t1e6\n2\t1e6\n", 3.0, 6.0),
-        ("Timestamp(ms),Current(uA),D0-D7\n0.00,500000,00000001\n1000,500000,0\n", 2.0, 1.0),
+        ("Timestamp(ms),Current(uA),D0-D7\n0.00,500000,00000001\n1000,500000,0\n", 2.0, 2.0),
         ('"time [s]","mA","note"\r\n0,1000,"a, b"\r\n1,1000,x\r\n\r\n', 1.0, 1.0),
         ("time_ns,watts_w,current_A\n0,2,9\n500000000,2,9\n", None, 1.0),
         ("\ufefft_s,power_W,flags\n0,1,0\n1,nan,1\n2,,1\n3,1,0\n", None, None),

@@ -15,6 +15,7 @@ from support.jls_files import Parts, write_jls
 from support.joulescope import FakeDriver
 
 from edgebench.host.power.imports.importer import import_file
+from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.meters.base import Flag
 from edgebench.protocol.errors import EdgebenchError, FileRefused
@@ -76,11 +77,11 @@ def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
     path = write_jls(tmp_path / "a.jls", {"current": [(0, SECOND)]})
     with pytest.raises(FileRefused, match="current without a voltage"):
         import_file(path, tmp_path / "s")
-    [channel] = import_file(path, tmp_path / "s", 5.0).channels()
+    [channel] = import_file(path, tmp_path / "s", ImportOptions(supply_v=5.0)).channels()
     assert channel.power_w_mean == pytest.approx(0.5, rel=1e-6)
     whole = write_jls(tmp_path / "b.jls", power((0, SECOND)))
     with pytest.raises(FileRefused, match="--supply has no use"):
-        import_file(whole, tmp_path / "t", 5.0)
+        import_file(whole, tmp_path / "t", ImportOptions(supply_v=5.0))
 
 
 @pytest.mark.parametrize("ratio", [1, 20])

@@ -14,6 +14,7 @@ from support.tools import need_shared
 
 from edgebench.host.power.imports.importer import import_file
 from edgebench.host.power.stored import StoredSession
+from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag
@@ -49,7 +50,7 @@ def imported(folder: Path, log: bytes, supply_v: float | None = None) -> StoredS
     """A log of a PowerShield."""
     path = folder / "shield.log"
     path.write_bytes(log)
-    return import_file(path, folder / "session", supply_v)
+    return import_file(path, folder / "session", ImportOptions(supply_v=supply_v))
 
 
 def watts(folder: Path) -> Any:

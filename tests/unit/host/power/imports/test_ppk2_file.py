@@ -14,6 +14,7 @@ import pytest
 from support.ppk2_files import write_ppk2
 
 from edgebench.host.power.imports.importer import import_file
+from edgebench.host.result.facts import ImportOptions
 from edgebench.protocol.errors import EdgebenchError, FileRefused, UsageError
 
 SUPPLY_V = 3.3
@@ -22,7 +23,7 @@ SUPPLY_V = 3.3
 def test_energy_and_inputs_are_those_of_the_file(tmp_path: Path) -> None:
     """The unit is wrong by a million, the supply is forgotten, or inputs are read as pairs."""
     path = write_ppk2(tmp_path / "a.ppk2", [5000.0] * 100_001, high=(0, 7))
-    session = import_file(path, tmp_path / "session", SUPPLY_V)
+    session = import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
     [channel] = session.channels()
     assert channel.duration_s == pytest.approx(1.0)
     assert channel.energy_j == pytest.approx(5e-3 * SUPPLY_V, rel=1e-9)
@@ -34,7 +35,7 @@ def test_energy_and_inputs_are_those_of_the_file(tmp_path: Path) -> None:
 def test_averages_are_not_taken_for_instants(tmp_path: Path) -> None:
     """At 10 samples a second, half of the first and of the last sample is lost."""
     path = write_ppk2(tmp_path / "a.ppk2", [1000.0, 3000.0], rate=10)
-    [channel] = import_file(path, tmp_path / "session", 1.0).channels()
+    [channel] = import_file(path, tmp_path / "session", ImportOptions(supply_v=1.0)).channels()
     assert channel.duration_s == pytest.approx(0.2)
     assert channel.energy_j == pytest.approx(0.1e-3 + 0.3e-3)
 
@@ -43,7 +44,9 @@ def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
     """NaN becomes zero, or one sample makes the whole energy NaN."""
     values = [1000.0] * 10_000
     values[5] = float("nan")
-    session = import_file(write_ppk2(tmp_path / "a.ppk2", values), tmp_path / "s", 1.0)
+    session = import_file(
+        write_ppk2(tmp_path / "a.ppk2", values), tmp_path / "s", ImportOptions(supply_v=1.0)
+    )
     assert session.facts.loss.lost_count == 1
     [channel] = session.channels()
     assert channel.power_w_mean == pytest.approx(1e-3)
@@ -67,7 +70,7 @@ def test_file_that_is_not_whole_is_refused(
     """A recording of another program or version is read as numbers."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 10, **arguments)
     with pytest.raises(FileRefused, match=reason):
-        import_file(path, tmp_path / "session", SUPPLY_V)
+        import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
     assert not (tmp_path / "session/power.parquet").exists()
 
 
@@ -76,7 +79,7 @@ def test_too_few_samples_have_no_energy(tmp_path: Path, count: int) -> None:
     """One sample is an energy of zero, which a CSV of it is not."""
     path = write_ppk2(tmp_path / "a.ppk2", [1000.0] * count)
     with pytest.raises(FileRefused, match="fewer than two samples have no energy"):
-        import_file(path, tmp_path / "session", SUPPLY_V)
+        import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
 
 
 def test_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
@@ -87,7 +90,7 @@ def test_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     for length in range(0, len(whole), 501):
         path.write_bytes(whole[:length])
         with pytest.raises(FileRefused):
-            import_file(path, tmp_path / "session", SUPPLY_V)
+            import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
 
 
 def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
@@ -95,13 +98,13 @@ def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     noise = np.random.default_rng(2).uniform(0, 1e4, 500)
     path = write_ppk2(tmp_path / "a.ppk2", noise)
     whole = path.read_bytes()
-    [good] = import_file(path, tmp_path / "good", SUPPLY_V).channels()
+    [good] = import_file(path, tmp_path / "good", ImportOptions(supply_v=SUPPLY_V)).channels()
     for place in range(0, len(whole), 37):
         changed = bytearray(whole)
         changed[place] ^= 0x10
         path.write_bytes(changed)
         try:
-            session = import_file(path, tmp_path / f"s{place}", SUPPLY_V)
+            session = import_file(path, tmp_path / f"s{place}", ImportOptions(supply_v=SUPPLY_V))
         except EdgebenchError:
             continue
         assert session.channels()[0].energy_j == good.energy_j, place
@@ -115,7 +118,7 @@ def test_declared_size_is_not_believed(tmp_path: Path) -> None:
     struct.pack_into("<I", data, entry + 24, 0xFFFF_FFF0)
     path.write_bytes(data)
     with pytest.raises(FileRefused, match="declares 4294967280 bytes"):
-        import_file(path, tmp_path / "session", SUPPLY_V)
+        import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
 
 
 def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
                 file.write(sample * 100_000)
     tracemalloc.start()
     try:
-        session = import_file(path, tmp_path / "session", 1.0)
+        session = import_file(path, tmp_path / "session", ImportOptions(supply_v=1.0))
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -145,7 +148,7 @@ def test_wrong_supply_is_refused(tmp_path: Path, supply_v: float) -> None:
     """Every energy is zero, or negative."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 10)
     with pytest.raises(UsageError, match="--supply must be"):
-        import_file(path, tmp_path / "session", supply_v)
+        import_file(path, tmp_path / "session", ImportOptions(supply_v=supply_v))
 
 
 def test_supply_is_asked_for(tmp_path: Path) -> None:

@@ -30,7 +30,11 @@ from edgebench.host.analysis.energy.sync.alignment import (
     host_line,
 )
 from edgebench.host.analysis.energy.sync.edges import align_edges
-from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT, align_code
+from edgebench.host.analysis.energy.sync.load_code import (
+    ONE_CODE_DRIFT,
+    SEARCH_NS,
+    align_code,
+)
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes, align_loop
 from edgebench.host.result.energy import EnergySync, SyncAttempt, SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
@@ -95,6 +99,9 @@ class RunClocks:
     """First and last device time for which an error has to hold."""
     loop: LoopTimes | None = None
     """Start and end of the loop; None where the device was not quiet around it."""
+    place: ClockLine | None = None
+    """Where the load codes were found in a trace whose clock nobody else knows; None for a meter
+    that edgebench drove."""
 
 
 def find_sync(
@@ -195,7 +202,9 @@ class _Methods:
     def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
         """Methods that the meter can have at all."""
         capability = self.power.header.capability
-        if capability.clock_domain != HOST_CLOCK:
+        if self.clocks.place is not None:
+            pass  # a file does not tell when its samples came
+        elif capability.clock_domain != HOST_CLOCK:
             yield SyncMethod.ARRIVAL, self._arrival
         elif self.clocks.is_meter_beside_device:
             yield SyncMethod.SHARED_CLOCK, self._shared_clock
@@ -248,6 +257,8 @@ class _Methods:
 
     def _guess(self) -> ClockLine:
         """Line by the first method, which needs no mark."""
+        if self.clocks.place is not None:
+            return self.clocks.place
         _, align = next(self.all())
         return align().line
 
@@ -271,6 +282,8 @@ class _Methods:
             self._guess(),
             span_ns=self.clocks.span_ns,
             drift=self._drift,
+            # The codes of a file were found in it before, and other runs may be close by.
+            search_ns=SEARCH_NS if self.clocks.place is None else 0.0,
         )
         return self._blurred(alignment)
 

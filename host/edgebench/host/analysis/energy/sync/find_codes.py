@@ -1,0 +1,199 @@
+"""Both load codes of a run in a trace whose clock nobody knows: where they may be.
+
+Theory of operation. A file of another instrument has times of some clock: since 1970, since its
+first sample, by the wall. So each code is looked for in the whole file, by the correlation of its
+chips with the mean powers at every quarter of a chip. The two codes of a run are as far apart by
+the device's clock as in the file, but for the error of two clocks; a pair that is not is none of
+this run. What is left may be several places, as where a file has several runs of one kind: then
+the codes of the other runs decide, which have to be where the place says.
+
+The result is only the first guess of `align_code`, which judges it by its own limits.
+
+Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
+
+from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
+from edgebench.host.analysis.energy.sync.load_code import Cumulative
+from edgebench.host.analysis.energy.windows import CODES_OF_RUN, in_words
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import LoadCode
+
+STEPS_PER_CHIP = 4
+MAX_STEPS = 1 << 23
+"""Most places in a file: 11 h with chips of 20 ms. Each takes 40 bytes of memory."""
+RATE_LIMIT = 1e-3
+"""Most by which the file's clock and the device's may differ: crystals are within 2e-4, the clocks
+of computers that a time server sets are slewed by 5e-4 at most (adjtime, ntpd)."""
+MIN_EACH = 0.5
+MIN_MEAN = 0.75
+"""Least correlation of each code, and of both. By chance, 31 chips of noise have 0.18 (standard
+deviation), so both have 0.13: 0.75 is 5.9 of them, once in a hundred million places."""
+RIVAL_RATIO = 0.8
+"""Correlation of another place, over the best one, at which that one is a guess."""
+MAX_PLACES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlace:
+    """Place in the file where both codes of a run are seen."""
+
+    line: ClockLine
+    """Line from the device's clock to the file's, to about a quarter of a chip."""
+    correlation: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeSearch:
+    """Correlation of a trace with the load code of one length, at every quarter of a chip."""
+
+    first_ns: int
+    step_ns: int
+    correlation: Floats
+    """Shape (n,): correlation with a code that begins at first_ns + index · step_ns."""
+
+    @classmethod
+    def of(cls, code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> CodeSearch:
+        """Correlate a whole trace with a code.
+
+        Args:
+            code: The code as it was played; its chips are evenly spaced, but for stalls.
+            cumulative: Energy of the trace.
+            span_ns: First and last time of the trace.
+
+        Raises:
+            MeasurementError: the trace is shorter than the code, or far too long.
+        """
+        is_busy = np.array(code.is_busy, np.float64)
+        chip_ns = float(np.median(np.diff(code.edges_ns)))
+        step_ns = max(1, round(chip_ns / STEPS_PER_CHIP))
+        count = (span_ns[1] - span_ns[0]) // step_ns
+        span_s = (span_ns[1] - span_ns[0]) / 1e9
+        if count <= STEPS_PER_CHIP * len(is_busy):
+            raise MeasurementError(
+                f"the trace lasts {in_words(span_s)}, shorter than the load code of "
+                f"{in_words(chip_ns * len(is_busy) / 1e9)}"
+            )
+        if count > MAX_STEPS:
+            raise MeasurementError(
+                f"the trace lasts {span_s / 3600:.3g} h, too long to look for a code with chips of "
+                f"{in_words(chip_ns / 1e9)}: cut it to the run"
+            )
+        energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
+        chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
+        # Differences of a sum have its rounding: below that, the power stands still.
+        rounding_j = 16 * float(np.finfo(np.float64).eps * np.abs(energy_j).max())
+        return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
+
+    def at(self, begin_ns: float, within_ns: float) -> float:
+        """Highest correlation of a code that begins near a time; 0 outside the trace."""
+        first = max(0, int((begin_ns - within_ns - self.first_ns) / self.step_ns))
+        last = int((begin_ns + within_ns - self.first_ns) / self.step_ns) + 2
+        return float(self.correlation[first : max(0, last)].max(initial=0.0))
+
+
+def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) -> Floats:
+    """Correlation of the code with the chips from each place on, shape (n,)."""
+    count = len(chips_w) - STEPS_PER_CHIP * (len(is_busy) - 1)
+    product, total, square = np.zeros(count), np.zeros(count), np.zeros(count)
+    chips_w = chips_w - chips_w.mean()  # the squares keep their digits
+    for number, sign in enumerate(is_busy - is_busy.mean()):
+        first = number * STEPS_PER_CHIP
+        here = chips_w[first : first + count]
+        product += sign * here
+        total += here
+        square += here**2
+    variance = square - total**2 / len(is_busy)
+    scale = np.sqrt(np.maximum(variance, 0.0) * float(((is_busy - is_busy.mean()) ** 2).sum()))
+    correlation = np.zeros(count)
+    is_flat = variance <= len(is_busy) * least_w**2
+    np.divide(product, scale, out=correlation, where=~is_flat)
+    return correlation
+
+
+def find_codes(
+    codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
+) -> tuple[tuple[CodePlace, ...], CodeSearch]:
+    """Places where both codes are seen, the best first, and the search for more.
+
+    Args:
+        codes: Codes of the run: one before the warm-up, one behind the loop.
+        cumulative: Energy of the trace.
+        span_ns: First and last time of the trace.
+
+    Raises:
+        MeasurementError: there is no such place.
+    """
+    if len(codes) != CODES_OF_RUN:
+        raise MeasurementError(f"the run played {len(codes)} load codes, {CODES_OF_RUN} are needed")
+    search = CodeSearch.of(codes[0], cumulative, span_ns)
+    begins_ns = [code.edges_ns[0] for code in codes]
+    apart_ns = begins_ns[1] - begins_ns[0]
+    apart = round(apart_ns / search.step_ns)
+    reach = int(np.ceil(RATE_LIMIT * apart)) + 1
+    first = search.correlation
+    # The best second code within reach of where it should be, for each place of the first.
+    second = np.zeros(len(first))
+    if apart < len(first):
+        second[: len(first) - apart] = maximum_filter1d(first, 2 * reach + 1)[apart:]
+    both = np.where((first >= MIN_EACH) & (second >= MIN_EACH), (first + second) / 2, 0.0)
+    places: list[CodePlace] = []
+    while len(places) < MAX_PLACES and len(both):
+        best = int(np.argmax(both))
+        highest = float(both[best])
+        if highest < MIN_MEAN or (places and highest < RIVAL_RATIO * places[0].correlation):
+            break
+        low = max(0, best + apart - reach)
+        other = low + int(np.argmax(first[low : best + apart + reach + 1]))
+        slope = (other - best) * search.step_ns / apart_ns - 1
+        if abs(slope) * apart_ns < search.step_ns:
+            slope = 0.0  # less than the places tell
+        offset_ns = search.first_ns + best * search.step_ns - begins_ns[0]
+        places.append(CodePlace(ClockLine(begins_ns[0], offset_ns, slope), highest))
+        both[max(0, best - 2 * STEPS_PER_CHIP) : best + 2 * STEPS_PER_CHIP + 1] = 0.0
+    if not places:
+        highest = float(((first + second) / 2).max(initial=0.0))
+        raise MeasurementError(
+            f"the load code is not seen in the trace: correlation {highest:.2f}, limit {MIN_MEAN:g}"
+        )
+    return tuple(places), search
+
+
+def choose_place(
+    places: Sequence[CodePlace], search: CodeSearch, others: Sequence[LoadCode]
+) -> CodePlace:
+    """The place of this run, by the codes of other runs of the same device.
+
+    Raises:
+        MeasurementError: several places are as good.
+    """
+    if len(places) == 1:
+        return places[0]
+    counts = [sum(_is_seen(search, place.line, code) for code in others) for place in places]
+    best = max(counts)
+    if counts.count(best) > 1:
+        at_s = [
+            (place.line.to_meter(place.line.reference_ns) - search.first_ns) / 1e9
+            for place in places
+        ]
+        shown = ", ".join(f"{one:.4g} s" for one in sorted(map(float, at_s))[:4])
+        raise MeasurementError(
+            f"the load codes of such a run are seen in {len(places)} places of the trace, {shown} "
+            "from its first sample, and nothing tells which is this run: cut the trace to the run"
+        )
+    return places[counts.index(best)]
+
+
+def _is_seen(search: CodeSearch, line: ClockLine, code: LoadCode) -> bool:
+    far_ns = abs(code.edges_ns[0] - line.reference_ns)
+    within_ns = search.step_ns * STEPS_PER_CHIP / 2 + RATE_LIMIT * far_ns
+    return search.at(float(line.to_meter(code.edges_ns[0])), within_ns) >= MIN_MEAN

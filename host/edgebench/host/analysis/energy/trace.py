@@ -1,0 +1,104 @@
+"""What is known of an instrument that edgebench did not drive: its errors, and what is assumed.
+
+A file of power says what was read, and hardly ever how wrong that may be. So the user states the
+errors of the data sheet; without that, the largest usual ones are assumed, and the result says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
+from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFile
+from edgebench.host.result.facts import TraceRequest
+from edgebench.meters.base import Header, MeterInfo
+from edgebench.meters.rails import TOTAL
+from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
+
+TIMEBASE_RATIO = 1e-4
+"""Error of a crystal; what the file's clock differs from the device's by is added."""
+FORMAT = "format"
+"""Fact of a header: the kind of file."""
+IS_ASSUMED = "is_instants_assumed"
+"""Fact of a header: nobody said whether samples are instants."""
+IS_STEADY = "is_steady"
+"""Fact of a header: samples are evenly spaced, as those of an instrument with a clock are."""
+_STATED = "as the user states it"
+
+
+def trace_line(trace: TraceRequest) -> ClockLine:
+    """Line from the device's clock to the file's, by the place where the codes were found."""
+    return ClockLine(trace.reference_ns, trace.offset_ns, trace.slope)
+
+
+def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
+    """What a run keeps of the file."""
+    kinds = {one.kind for one in header.uncertainty if one.origin is Origin.ASSUMED}
+    assumed = [TraceAssumption.GAIN] if Kind.GAIN in kinds and trace.gain_ratio is None else []
+    if all(one.kind is not Kind.OFFSET for one in header.uncertainty):
+        assumed.append(TraceAssumption.OFFSET)
+    if header.facts.get(IS_ASSUMED):
+        assumed.append(TraceAssumption.INSTANTS)
+    return TraceFile(
+        name=trace.name,
+        sha256=trace.sha256,
+        format=str(header.facts.get(FORMAT)),
+        is_averaging=header.capability.is_averaging,
+        smoothing_s=header.capability.smoothing_s or 0.0,
+        assumed=tuple(assumed),
+    )
+
+
+def instrument_header(imported: Header, trace: TraceRequest) -> Header:
+    """Header of the instrument behind a file.
+
+    Its facts are those of the instrument: two files of one instrument have the same, so that their
+    runs can be compared; without a name for it, each file is an instrument of its own.
+    """
+    name = trace.instrument or f"instrument of {trace.name} ({trace.sha256[:8]})"
+    facts = {key: imported.facts.get(key) for key in ("supply_v", TOTAL, FORMAT, IS_ASSUMED)}
+    capability = imported.capability
+    is_uniform = capability.is_uniform or bool(imported.facts.get(IS_STEADY))
+    smoothing_s = max(capability.smoothing_s or 0.0, trace.smoothing_s) or None
+    return replace(
+        imported,
+        capability=replace(capability, is_uniform=is_uniform, smoothing_s=smoothing_s),
+        info=MeterInfo(vendor="", model=name),
+        uncertainty=imported.uncertainty or _terms(trace),
+        facts={**facts, CALIBRATION_TOLD: False, "instrument": name},
+    )
+
+
+def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
+    gain = ASSUMED_GAIN if trace.gain_ratio is None else trace.gain_ratio
+    is_stated = trace.gain_ratio is not None
+    origin = Origin.DATASHEET if is_stated else Origin.ASSUMED
+    where = _STATED if is_stated else "nobody stated it"
+    # A file whose clock differs from the device's by so much has seconds that are as wrong.
+    timebase = TIMEBASE_RATIO + abs(trace.slope)
+    terms = [
+        term(Kind.GAIN, gain, where, origin=origin),
+        term(Kind.TIMEBASE, timebase, "crystals, and the rate by the load codes"),
+    ]
+    if trace.noise_w:
+        terms.append(
+            UncertaintyTerm(
+                kind=Kind.NOISE,
+                value=trace.noise_w,
+                unit=Unit.WATT,
+                distribution=Distribution.NORMAL,
+                is_common=False,
+                origin=Origin.ASSUMED,
+                reference="scatter of its samples while the device is idle",
+            )
+        )
+    # Noise of half a step and more lets rounding average out; less leaves it as it is.
+    if trace.noise_w < trace.resolution_w / 2:
+        step = "smallest difference between its values"
+        terms.append(term(Kind.RESOLUTION, trace.resolution_w / 2, step, Unit.WATT))
+    if trace.offset is not None:
+        terms.append(
+            term(Kind.OFFSET, trace.offset, _STATED, trace.offset_unit, origin=Origin.DATASHEET)
+        )
+    return tuple(terms)

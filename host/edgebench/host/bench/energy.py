@@ -1,0 +1,266 @@
+"""Energy of a stored run, from a file that an instrument of its own recorded beside it.
+
+Found, analysed, stored: the samples become the run's power.parquet, the file is kept under raw/,
+and the run is computed anew from its raw files, as `edgebench verify` does it. What gives no energy
+is not stored, and the run stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
+from edgebench.host.analysis.energy.trace import IS_ASSUMED
+from edgebench.host.analysis.energy.windows import CODES_OF_RUN
+from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.power.imports.importer import ImportFile
+from edgebench.host.power.trace import kept_path, load_codes, placed, write_trace
+from edgebench.host.result.document import created_utc, to_document
+from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.facts import EnergyRequest, HostFacts, ImportOptions, TraceRequest
+from edgebench.host.result.run import Run
+from edgebench.host.show.sentences import described
+from edgebench.host.store.files import (
+    file_digests,
+    read_clock,
+    read_facts,
+    read_queries,
+    read_record,
+    read_traces,
+)
+from edgebench.host.store.layout import (
+    HOST_FACTS_FILE,
+    POWER_FILE,
+    RAW_DIRECTORY,
+    RUN_FILE,
+    Store,
+)
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.uncertainty import Unit
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.digests import sha256_of
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    FileRefused,
+    MeasurementError,
+    NoLoadCode,
+    RunDamaged,
+    SamplesUnknown,
+    StoreError,
+    TraceRefused,
+    UsageError,
+)
+from edgebench.protocol.record import RunRecord
+
+NEIGHBOURS = 100
+"""Runs before and after this one whose load codes may be in the same file."""
+MAX_GAIN_RATIO = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOptions:
+    """What the user says of a trace and of its instrument."""
+
+    columns: ImportOptions = field(default_factory=ImportOptions)
+    gain_ratio: float | None = None
+    offset: tuple[float, Unit] | None = None
+    instrument: str | None = None
+    battery_capacity_j: float | None = None
+
+
+def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> Run:
+    """Compute the energy of a stored run from a file, and store it with the run.
+
+    Raises:
+        NoLoadCode: the run played none.
+        TraceRefused: the file gives no energy of this run; nothing was stored.
+        FileRefused: the file is damaged, or says too little.
+        UsageError: the run has the energy of a meter of its own.
+        StoreError: the run cannot be read, or not be written.
+    """
+    directory = store.directory(run_id)
+    record, facts = read_record(directory), read_facts(directory)
+    count = len(load_codes(record))
+    if count < CODES_OF_RUN:
+        raise NoLoadCode(
+            f"run {run_id} played {count or 'no'} load code, of "
+            f"{CODES_OF_RUN} by which a file is aligned with it"
+        )
+    if record.spec.meter is not None or (facts.energy is not None and facts.energy.trace is None):
+        meter = record.spec.meter or (facts.energy.meter if facts.energy else "")
+        raise UsageError(
+            f"run {run_id} has the recording of a meter of its own, {meter}: a trace goes with a "
+            "run without one"
+        )
+    store.check_writable()
+    with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
+        scratch = Path(folder)
+        request, file = _read(scratch, path, options)
+        others = [code for other in _beside(store, record) for code in load_codes(other)]
+        request = placed(scratch, request, record, others)
+        # Once more, now that the rate of its clock is known, which is an error of its seconds.
+        write_trace(scratch, path, request)
+        facts = replace(facts, energy=_energy_request(request, options))
+        power = PowerFile.open(scratch)
+        _refuse_unknown_samples(power)
+        made_utc = created_utc(run_id) or str(store.document(run_id).get("created_utc"))
+        run = _analysed(directory, record, facts, power, made_utc)
+        energy = run.metrics.energy
+        assert energy is not None, "it was asked for"
+        if energy.refused is not None:
+            raise TraceRefused(f"{request.name}: {energy.refused}")
+        file.check_unchanged()
+        with _all_or_nothing(directory, scratch):
+            _keep(directory, path, scratch, request, facts)
+            run = replace(run, files=file_digests(directory))
+            _replace(directory / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
+    return run
+
+
+def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceRequest, ImportFile]:
+    """The samples of the file as power.parquet, and the request without a place."""
+    gain_ratio = options.gain_ratio
+    if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
+        raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
+    value, unit = options.offset or (None, Unit.WATT)
+    columns = options.columns
+    request = TraceRequest(
+        name=path.name,
+        sha256="",
+        options=columns,
+        gain_ratio=gain_ratio,
+        offset=value,
+        offset_unit=unit,
+        instrument=options.instrument,
+    )
+    try:
+        file = write_trace(scratch, path, request)
+    except FileRefused as exc:
+        # Here, a constant voltage is an argument of --voltage.
+        raise type(exc)(str(exc).replace("--supply", "--voltage")) from exc
+    return replace(request, sha256=file.sha256), file
+
+
+def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyRequest:
+    return EnergyRequest(
+        meter=f"trace:{request.name}",
+        sync=SyncMethod.CODED_LOAD,
+        battery_capacity_j=options.battery_capacity_j,
+        trace=request,
+    )
+
+
+def _refuse_unknown_samples(power: PowerFile) -> None:
+    """Refuse samples that may be instants, and would be too few.
+
+    Raises:
+        SamplesUnknown: nobody said that they are means.
+    """
+    try:
+        refuse_few_instants(power.header.capability)
+    except MeasurementError as exc:
+        if power.header.facts.get(IS_ASSUMED):
+            rate = power.header.capability.rate_hz
+            raise SamplesUnknown(
+                f"nothing says whether the {rate:.4g} samples per second are means over their "
+                f"intervals; as instants they would be too few, limit {MIN_INSTANTS_HZ:g}"
+            ) from exc
+
+
+def _analysed(
+    directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
+) -> Run:
+    """The run with the energy of a trace, from its raw files."""
+    try:
+        traces = read_traces(directory, record, read_queries(directory))
+        run = analyse_run(
+            record,
+            replace(traces, facts=facts, power=power),
+            created_utc=made_utc,
+            clock=fit_clock(read_clock(directory), record),
+        )
+        return replace(run, verdict=described(run.verdict))
+    except OSError as exc:
+        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
+
+
+def _beside(store: Store, record: RunRecord) -> Iterator[RunRecord]:
+    """Other runs of the device around this one: their load codes may be in the file as well."""
+    ids = store.run_ids()
+    place = ids.index(record.run_id)
+    for run_id in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
+        if run_id == record.run_id:
+            continue
+        with suppress(EdgebenchError):  # a damaged neighbour says nothing
+            other = read_record(store.directory(run_id))
+            if other.device.id == record.device.id:
+                yield other
+
+
+def _keep(
+    directory: Path, path: Path, scratch: Path, request: TraceRequest, facts: HostFacts
+) -> None:
+    """Put the file, its samples and the request into the run; its document comes last."""
+    kept = kept_path(directory, request)
+    kept.parent.mkdir(exist_ok=True)
+    if not kept.exists():
+        part = kept.with_name(f".{kept.name}.part")
+        shutil.copyfile(path, part)
+        _sync(part)
+        with part.open("rb") as file:
+            if sha256_of(file).hexdigest() != request.sha256:
+                raise FileRefused(f"{path}: the file changed while it was read")
+        part.replace(kept)
+    samples = directory / f".{POWER_FILE}.new"
+    shutil.copyfile(scratch / POWER_FILE, samples)
+    _sync(samples)
+    samples.replace(directory / POWER_FILE)
+    plain = json.dumps(to_plain(facts), indent=1) + "\n"
+    _replace(directory / RAW_DIRECTORY / HOST_FACTS_FILE, plain)
+
+
+@contextmanager
+def _all_or_nothing(directory: Path, scratch: Path) -> Iterator[None]:
+    """Leave a run as it was when the block fails."""
+    facts_path = directory / RAW_DIRECTORY / HOST_FACTS_FILE
+    before = facts_path.read_text() if facts_path.exists() else None
+    power_path = directory / POWER_FILE
+    earlier = scratch / f"earlier-{POWER_FILE}"
+    if power_path.exists():
+        os.link(power_path, earlier)
+    known = set(directory.rglob("*"))
+    try:
+        yield
+    except BaseException as exc:
+        with suppress(OSError):
+            for path in sorted(set(directory.rglob("*")) - known, reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+            if earlier.exists():
+                earlier.replace(power_path)
+            if before is not None:
+                facts_path.write_text(before)
+        if isinstance(exc, OSError):
+            raise StoreError(f"energy not stored: {exc.strerror}: {directory}") from exc
+        raise
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.new")
+    part.write_text(text)
+    _sync(part)
+    part.replace(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,140 @@
+"""`edgebench energy`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+
+from edgebench.host.cli.options import (
+    add_columns,
+    add_json,
+    add_store,
+    capacity,
+    new_parser,
+    offset,
+    percent,
+)
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.bench.energy import TraceOptions
+    from edgebench.host.result.run import Run
+
+_EXAMPLE = """\
+The run has to have played the load code, and the instrument to have recorded all of it:
+
+  edgebench bench model.tflite --sync coded_load
+  edgebench energy last --trace otii.csv --voltage 3.3 --gain 0.1% --samples means
+
+A file that is not recognised lists its columns:
+
+  edgebench energy last --trace log.csv --time t:s --power P:mW --gain 1%
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "energy", "Compute the energy of a stored run from what any instrument recorded in a file."
+    )
+    made.epilog, made.formatter_class = _EXAMPLE, argparse.RawDescriptionHelpFormatter
+    names = "id of a run, a unique part of it, or last; several that are in the same file"
+    made.add_argument("runs", nargs="+", metavar="RUN", help=names)
+    made.add_argument("--trace", required=True, metavar="FILE", help="file of the instrument")
+    sync = "how file and run are aligned: by the load code that the run played (default)"
+    made.add_argument("--sync", choices=("coded_load",), default="coded_load", help=sync)
+    add_store(made)
+    add_json(made)
+    columns = made.add_argument_group("columns of the file").add_argument
+    add_columns(columns)
+    voltage = "column of the voltage, or its value: 3.3"
+    columns("--voltage", metavar="COLUMN|V", help=voltage)
+    errors = made.add_argument_group("errors of the instrument").add_argument
+    gain = "largest error of its readings, as in its data sheet (default: 15%% is assumed)"
+    errors("--gain", type=percent, metavar="1%", help=gain)
+    zero = "largest offset, as in its data sheet: 30uA, 1mW (default: none is assumed)"
+    errors("--offset", type=offset, metavar="30uA", help=zero)
+    name = "its name: files of one name share its errors, so that their runs can be compared"
+    errors("--instrument", metavar="NAME", help=name)
+    charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
+    made.add_argument("--battery", type=capacity, metavar="CAPACITY", help=charge)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Compute and store; exit code 3 where a file gives no energy of a run."""
+    from pathlib import Path
+
+    from edgebench.host.bench.energy import add_energy
+    from edgebench.host.cli.failure import report_failure
+    from edgebench.host.show.hints import hint_for
+    from edgebench.host.store.layout import Store
+    from edgebench.protocol.errors import TraceRefused
+
+    store = Store(options.store)
+    says = _says(options)
+    run_ids = [store.resolve(name) for name in options.runs]
+    runs: list[Run] = []
+    refused: TraceRefused | None = None
+    for run_id in run_ids:
+        try:
+            runs.append(add_energy(store, run_id, Path(options.trace), says))
+        except TraceRefused as exc:
+            refused = exc
+            if len(run_ids) > 1:
+                print(f"error: run {run_id}: {exc}", file=sys.stderr)
+    if refused is not None and not runs:
+        as_json = options.json
+        hint = hint_for(refused, "energy")
+        return report_failure(str(refused), hint, ExitCode.INVALID, as_json=as_json)
+    _print(runs, options)
+    return ExitCode.INVALID if refused is not None else ExitCode.DONE
+
+
+def _says(options: argparse.Namespace) -> TraceOptions:
+    """What the options say of the file and its instrument."""
+    from edgebench.host.bench.energy import TraceOptions
+    from edgebench.host.result.facts import ImportOptions
+    from edgebench.meters.uncertainty import Unit
+
+    column, supply_v = options.voltage, None
+    try:
+        supply_v = float((options.voltage or "").removesuffix("V"))
+        column = None
+    except ValueError:
+        pass  # the name of a column
+    columns = ImportOptions(
+        time=options.time,
+        power=options.power,
+        current=options.current,
+        voltage=column,
+        supply_v=supply_v,
+        rate_hz=options.rate,
+        is_averaging=None if options.samples is None else options.samples == "means",
+    )
+    zero = (options.offset[0], Unit(options.offset[1])) if options.offset else None
+    return TraceOptions(
+        columns=columns,
+        gain_ratio=options.gain,
+        offset=zero,
+        instrument=options.instrument,
+        battery_capacity_j=options.battery,
+    )
+
+
+def _print(runs: list[Run], options: argparse.Namespace) -> None:
+    from edgebench.host.result.document import to_document
+    from edgebench.host.show.energy import energy_lines
+
+    if options.json:
+        print(json.dumps({"runs": [to_document(one) for one in runs]}, indent=1))
+        return
+    for one in runs:
+        print(f"run {one.run_id}: {one.verdict.label}")
+        for name, text in energy_lines(one.metrics.energy):
+            print(f"  {name:<13} {text}")
+    store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+    print(f"next: edgebench show {runs[-1].run_id}{store}", file=sys.stderr)

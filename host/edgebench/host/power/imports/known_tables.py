@@ -1,0 +1,194 @@
+"""Tables of programs whose columns are known by name, with what their samples are.
+
+A program's own names may lack a unit, or have a wrong one; its documentation says more than its
+header. Where the documentation does not say whether a sample is a mean over its interval, nobody
+knows, and the user is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+S, MS = 1_000_000_000.0, 1_000_000.0
+CLOCK = None
+"""Scale of a column that is the time of a clock."""
+Columns = dict[str, tuple[tuple[str, float | None], ...]]
+"""Names of a column and their scales, by quantity; the first that is there counts."""
+
+
+class Samples(Enum):
+    """What a sample stands for."""
+
+    MEANS = "means"
+    """Mean over the interval that ends with it."""
+    INSTANTS = "instants"
+    HELD = "held"
+    """Value that holds until the next one: only changes are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTable:
+    """Layout of the tables that one program writes."""
+
+    name: str
+    marks: frozenset[str]
+    """Columns by which it is recognised; all have to be there."""
+    columns: Columns
+    samples: Samples | None = None
+    """None: its documentation does not say."""
+    has_units: bool = False
+    """Values have their unit behind them."""
+    has_footer: bool = False
+    """Lines of anything else follow the last sample."""
+    may_repeat: bool = False
+    """Successive rows may have one time, or an earlier one: they are spread up to the next."""
+    full_rate_hz: float | None = None
+    """Rate at which samples are instants, and below which they are means; None: as `samples`."""
+    smoothing_s: float | None = None
+    """Time over which the instrument smears a change."""
+    missing: tuple[str, ...] = field(default=())
+    """Words that stand for a missing value."""
+
+
+KNOWN = (
+    # Monsoon Solutions, PowerTool manual, "Export": one row an interval, means and peaks.
+    KnownTable(
+        name="Monsoon PowerTool CSV",
+        marks=frozenset({"Time (s)", "Main Avg Power (mW)"}),
+        columns={"time": (("Time (s)", S),), "power": (("Main Avg Power (mW)", 1e-3),)},
+        samples=Samples.MEANS,
+    ),
+    KnownTable(
+        name="Monsoon PowerTool CSV",
+        marks=frozenset({"Time (s)", "Main Avg Current (mA)"}),
+        columns={
+            "time": (("Time (s)", S),),
+            "current": (("Main Avg Current (mA)", 1e-3),),
+            "voltage": (("Main Avg Voltage (V)", 1.0),),
+        },
+        samples=Samples.MEANS,
+    ),
+    # msoon/PyMonsoon, Monsoon/sampleEngine.py: time.time() - start, which is seconds, under the
+    # name "Time(ms)"; one time for each USB packet of up to three samples.
+    KnownTable(
+        name="Monsoon Python CSV",
+        marks=frozenset({"Main(mA)"}),
+        columns={
+            "time": (("Time(ms)", S), ("Time(s)", S)),
+            "current": (("Main(mA)", 1e-3),),
+            "voltage": (("Main Voltage(V)", 1.0),),
+        },
+        may_repeat=True,
+    ),
+    # Home Assistant, History panel, "Download data"; only changes are written.
+    KnownTable(
+        name="Home Assistant history",
+        marks=frozenset({"entity_id", "state", "last_changed"}),
+        columns={
+            "time": (("last_changed", CLOCK),),
+            "power": (("state", 1.0),),
+            "channel": (("entity_id", 1.0),),
+        },
+        samples=Samples.HELD,
+        missing=("unavailable", "unknown"),
+    ),
+    # NVIDIA, nvidia-smi manual: power.draw is the mean of one second since Ampere, and the last
+    # reading before; which one is not in the file.
+    *(
+        KnownTable(
+            name="nvidia-smi CSV",
+            marks=frozenset({"timestamp", f"{name} [W]"}),
+            columns={
+                "time": (("timestamp", CLOCK),),
+                "power": ((f"{name} [W]", 1.0),),
+                "channel": (("index", 1.0), ("uuid", 1.0), ("pci.bus_id", 1.0)),
+            },
+            samples=samples,
+            has_units=True,
+            missing=("[N/A]", "[Not Supported]", "N/A"),
+        )
+        for name, samples in (
+            ("power.draw.instant", Samples.INSTANTS),
+            ("power.draw.average", None),
+            ("power.draw", None),
+        )
+    ),
+    # Yokogawa WT300 series, stored by WTViewerFreePlus: means over the update period.
+    KnownTable(
+        name="Yokogawa WTViewer CSV",
+        marks=frozenset({"StoreNo", "Date", "Time", "P-1"}),
+        columns={
+            "date": (("Date", CLOCK),),
+            "time": (("Time", CLOCK),),
+            "millisecond": (("Millisecond", MS),),
+            "power": (("P-1", 1.0),),
+        },
+        samples=Samples.MEANS,
+    ),
+    # Intel Power Gadget, PowerLog: the power is the energy since the last row over its time; totals
+    # follow behind an empty line.
+    KnownTable(
+        name="Intel Power Gadget log",
+        marks=frozenset({"Elapsed Time (sec)", "Processor Power_0(Watt)"}),
+        columns={
+            "time": (("Elapsed Time (sec)", S),),
+            "power": (("Processor Power_0(Watt)", 1.0),),
+        },
+        samples=Samples.MEANS,
+        has_footer=True,
+    ),
+    # HWiNFO, "Logging start": Date as day.month.year, Time with milliseconds; the package power of
+    # a processor is the energy counted since the last row. The header is repeated at the end.
+    KnownTable(
+        name="HWiNFO log",
+        marks=frozenset({"Date", "Time", "CPU Package Power [W]"}),
+        columns={
+            "date": (("Date", CLOCK),),
+            "time": (("Time", CLOCK),),
+            "power": (("CPU Package Power [W]", 1.0),),
+        },
+        samples=Samples.MEANS,
+        has_footer=True,
+    ),
+    # baryluk/fnirsi-usb-power-data-logger, README: separated by spaces, seconds since 1970; the
+    # stamps of a packet of four samples are computed from its arrival, and may step back.
+    KnownTable(
+        name="FNIRSI logger",
+        marks=frozenset({"sample_in_packet", "voltage_V", "current_A"}),
+        columns={
+            "time": (("timestamp", S),),
+            "current": (("current_A", 1.0),),
+            "voltage": (("voltage_V", 1.0),),
+        },
+        samples=Samples.MEANS,
+        may_repeat=True,
+        smoothing_s=0.5,
+    ),
+    # CurrentRanger desktop app, "Workspaces and export": timestamp in seconds since 1970.
+    KnownTable(
+        name="CurrentRanger CSV",
+        marks=frozenset({"timestamp", "amps"}),
+        columns={
+            "time": (("timestamp", S),),
+            "current": (("amps", 1.0),),
+            "voltage": (("voltage_v", 1.0),),
+        },
+    ),
+    # nRF Connect Power Profiler: below 100 kS/s the app averages.
+    KnownTable(
+        name="nRF Connect Power Profiler CSV",
+        marks=frozenset({"Timestamp(ms)", "Current(uA)"}),
+        columns={"time": (("Timestamp(ms)", MS),), "current": (("Current(uA)", 1e-6),)},
+        samples=Samples.MEANS,
+        full_rate_hz=100_000.0,
+    ),
+)
+"""In this order: the first that fits."""
+
+
+def known_table(names: Sequence[str]) -> KnownTable | None:
+    """The known layout with these columns; None where there is none."""
+    present = set(names)
+    return next((one for one in KNOWN if one.marks <= present), None)

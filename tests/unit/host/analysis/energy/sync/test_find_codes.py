@@ -1,0 +1,127 @@
+"""Load codes of a run in a trace whose clock nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from support.energy import SECOND_NS
+
+from edgebench.agent.worker.load_code import IS_BUSY
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.sync import find_codes as finder
+from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
+from edgebench.host.analysis.energy.sync.load_code import Cumulative
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import LoadCode
+
+CHIP_NS = 20_000_000
+RATE_HZ = 1000.0
+
+
+def code(begin_s: float) -> LoadCode:
+    """As a worker plays it, at this second of the device's clock."""
+    first_ns = round(begin_s * SECOND_NS)
+    edges = tuple(first_ns + chip * CHIP_NS for chip in range(len(IS_BUSY) + 1))
+    return LoadCode(edges, IS_BUSY)
+
+
+def trace(
+    codes: Sequence[LoadCode],
+    length_s: float,
+    *,
+    zero_ns: int = 0,
+    drift: float = 0.0,
+    noise_w: float = 0.05,
+    work_w: float = 2.0,
+    seed: int = 1,
+) -> tuple[Cumulative, tuple[int, int]]:
+    """Energy of a device that is idle but for its codes, by the clock of a file."""
+    count = round(length_s * RATE_HZ)
+    grid_s = np.arange(count) / RATE_HZ
+    power_w = np.ones(count) + np.random.default_rng(seed).normal(0, noise_w, count)
+    for one in codes:
+        for edge_ns, is_busy in zip(one.edges_ns, one.is_busy, strict=False):
+            begin_s = edge_ns / 1e9 * (1 + drift)
+            inside = (grid_s >= begin_s) & (grid_s < begin_s + CHIP_NS / 1e9 * (1 + drift))
+            power_w[inside] += (work_w - 1.0) if is_busy else 0.0
+    energy_j = np.concatenate([[0.0], np.cumsum(power_w / RATE_HZ)])
+    times_ns = zero_ns + np.arange(count + 1) * round(1e9 / RATE_HZ)
+
+    def cumulative(at_ns: Nanoseconds) -> Floats:
+        return np.interp(at_ns - zero_ns, times_ns - zero_ns, energy_j)
+
+    return cumulative, (int(times_ns[0]), int(times_ns[-1]))
+
+
+@pytest.mark.parametrize("zero_ns", [0, -(10**12), 1_763_800_000 * SECOND_NS])
+@pytest.mark.parametrize("drift", [0.0, 2e-4, -8e-4])
+def test_codes_are_found_whatever_clock_a_file_has(zero_ns: int, drift: float) -> None:
+    """A file that begins in 1970, or whose clock is slow, has no energy of any run."""
+    codes = [code(40.0), code(100.0)]
+    cumulative, span_ns = trace(codes, 150.0, zero_ns=zero_ns, drift=drift)
+    places, _ = find_codes(codes, cumulative, span_ns)
+    assert len(places) == 1
+    for one in codes:
+        off_ns = int(places[0].line.to_meter(one.edges_ns[0])) - zero_ns
+        assert off_ns == pytest.approx(one.edges_ns[0] * (1 + drift), abs=CHIP_NS / 3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_is_no_code(seed: int) -> None:
+    """Ten minutes of somebody else's device are taken for the run."""
+    cumulative, span_ns = trace([], 600.0, noise_w=1.0, seed=seed)
+    with pytest.raises(MeasurementError, match="load code is not seen in the trace"):
+        find_codes([code(40.0), code(100.0)], cumulative, span_ns)
+
+
+def test_codes_that_are_further_apart_are_of_another_run() -> None:
+    """A run of 60 s is aligned with one of 61 s beside it."""
+    played = [code(40.0), code(101.0)]
+    cumulative, span_ns = trace(played, 150.0)
+    with pytest.raises(MeasurementError, match="load code is not seen in the trace"):
+        find_codes([code(40.0), code(100.0)], cumulative, span_ns)
+
+
+def test_place_among_runs_of_one_kind_follows_from_the_others() -> None:
+    """Five launches in one file: the energy of the second is that of the fourth."""
+    begins_s = (10.0, 31.2, 52.9, 74.1, 96.0)
+    runs = [[code(begin_s), code(begin_s + 12.0)] for begin_s in begins_s]
+    cumulative, span_ns = trace([one for run in runs for one in run], 120.0)
+    for number, run in enumerate(runs):
+        places, search = find_codes(run, cumulative, span_ns)
+        assert len(places) == len(runs)
+        others = [one for other in runs if other is not run for one in other]
+        line = choose_place(places, search, others).line
+        off_s = (int(line.to_meter(run[0].edges_ns[0])) - run[0].edges_ns[0]) / 1e9
+        assert abs(off_s) < CHIP_NS / 3e9, number
+        with pytest.raises(MeasurementError, match=r"in 5 places of the trace, 10 s, 31\.2 s"):
+            choose_place(places, search, [])
+
+
+def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day at 100 kS/s takes the host's memory, and a second says that there is no code."""
+    codes = [code(1.0), code(3.0)]
+    cumulative, span_ns = trace(codes, 6.0)
+    with pytest.raises(MeasurementError, match=r"the trace lasts 100 ms, shorter than the load"):
+        find_codes(codes, cumulative, (0, SECOND_NS // 10))
+    monkeypatch.setattr(finder, "MAX_STEPS", 1000)
+    with pytest.raises(
+        MeasurementError, match=r"too long to look for a code .*: cut it to the run"
+    ):
+        find_codes(codes, cumulative, span_ns)
+
+
+def test_a_single_code_is_not_enough() -> None:
+    """Nothing tells the rate of a file's clock, which may be off by a per cent."""
+    cumulative, span_ns = trace([code(1.0)], 6.0)
+    with pytest.raises(MeasurementError, match="played 1 load codes, 2 are needed"):
+        find_codes([code(1.0)], cumulative, span_ns)
+
+
+def test_power_that_stands_still_has_no_code() -> None:
+    """A division by the variance of nothing."""
+    cumulative, span_ns = trace([], 60.0, noise_w=0.0)
+    with pytest.raises(MeasurementError, match=r"correlation 0\.00"):
+        find_codes([code(10.0), code(30.0)], cumulative, span_ns)
