@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.agents import Host, end_local_agent
 from support.commands import METERED
 from support.nvml import fake_gpu
+from support.otii import OtiiEmulator
 from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.ptdaemon import PtdEmulator
 from support.scpi import Server, steady_supply
 from support.tools import need_runtime
+
+from edgebench.meters.synthetic.follow import WorkerTime
 
 pytestmark = pytest.mark.slow
 MODEL = "digits_int8.tflite"
@@ -86,6 +93,46 @@ def test_run_without_a_meter_looks_like_one_with_it_and_says_that_it_is_none(hos
     assert findings["energy"]["outcome"] == "fail"
     assert "simulated, not measured" in findings["energy"]["detail"]
     assert findings["energy_sync"]["outcome"] == "pass"
+
+
+class CpuTrace:
+    """Current of a device whose CPU time is watched while a block lasts: 0.1 A, and 0.2 A more."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._looks: list[tuple[float, float]] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> CpuTrace:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        cpu_time = WorkerTime()
+        while not self._over.wait(0.002):
+            self._looks.append((time.monotonic(), cpu_time() / 1e9))
+
+    def currents(self, edges_s: NDArray[np.float64]) -> list[float]:
+        """Means between these times, ampere."""
+        busy_s = np.interp(edges_s, *np.array(self._looks).T)
+        return [float(one) for one in 0.1 + 0.2 * np.diff(busy_s) / np.diff(edges_s)]
+
+
+@pytest.mark.alone
+def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> None:
+    """The energy of an Otii is not a number, or is that of another moment."""
+    with CpuTrace() as trace, OtiiEmulator(rate_hz=20_000, currents=trace.currents) as server:
+        energy = measured(host, f"otii:{server.address}")["metrics"]["energy"]
+    assert energy["refused"] is None
+    seen = {one["method"]: one["error_ns"] for one in energy["sync"]["tried"]}
+    assert seen["coded_load"] is not None, energy["sync"]
+    assert energy["power_w_idle"] == pytest.approx(0.1 * 3.7, rel=0.05)
+    assert energy["power_w_mean"] > 0.2 * 3.7
+    assert 0 < energy["net_j_per_inference"] < energy["gross_j_per_inference"]
 
 
 @pytest.mark.parametrize(

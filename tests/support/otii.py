@@ -10,6 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from support.threaded import Threaded
 
 DEVICE = "Arc512031204843494E3130393033313036"
@@ -25,6 +28,8 @@ class OtiiEmulator(Threaded):
 
     current_a: Callable[[int], float | None] = lambda index: 0.1
     """Of the sample with this number; None: a value that is none."""
+    currents: Callable[[NDArray[np.float64]], list[float]] | None = None
+    """Instead, of the samples between these times of the host's monotonic clock."""
     rate_hz: int = 50_000
     model: str = "Ace"
     is_main_on: bool = True
@@ -157,7 +162,11 @@ class OtiiEmulator(Threaded):
         return int(((self.ended_s or time.monotonic()) - self.began_s) * self.rate_hz)
 
     def _values(self, index: int, count: int) -> dict[str, Any]:
-        values = [self.current_a(at) for at in range(index, min(index + count, self._due()))]
+        places = range(index, min(index + count, self._due()))
+        values: list[Any] = [self.current_a(at) for at in places]
+        if self.currents is not None and self.began_s is not None:
+            edges = np.arange(places.start, places.stop + 1)
+            values = self.currents(self.began_s + edges / self.rate_hz)
         self._fetched += len(values)
         return {
             "data_type": "analog",

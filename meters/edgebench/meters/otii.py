@@ -62,7 +62,8 @@ _FETCH_COUNT = 40_000
 _LATE_S = 0.25
 """Assumed: what the server may hold back, and the time between two fetches."""
 _LIMIT_A = 5.0
-_VOLTAGE = "voltage_v"
+_VOLTAGE = "supply_v"
+"""Name of the fact that turns errors of a current into those of a power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
 _SHEET = "qoitech.com/?p=4659: of the low range"

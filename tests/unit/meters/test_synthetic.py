@@ -20,9 +20,10 @@ from edgebench.meters.options import Options
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.stream import StreamSession
+from edgebench.meters.synthetic import follow
 from edgebench.meters.synthetic.decoder import SyntheticDecoder
 from edgebench.meters.synthetic.device import Generator, Synthetic, make_meter
-from edgebench.meters.synthetic.follow import WORKER, Follower, WorkerTime
+from edgebench.meters.synthetic.follow import Follower, WorkerTime
 from edgebench.meters.synthetic.waveform import Waveform, settings_of
 from edgebench.protocol.errors import UsageError
 
@@ -193,6 +194,8 @@ print(time.process_time(), flush=True)
 time.sleep(60)
 """
 """A process that keeps a CPU busy in the middle of its life."""
+NAME = b"edgebench.made.up.worker"
+"""Module that no other test runs meanwhile."""
 
 
 def follower_of(text: str, busy_s: Callable[[float], float]) -> Callable[[float], Floats]:
@@ -231,11 +234,14 @@ def test_late_read_keeps_the_energy() -> None:
     assert power_w == pytest.approx(1.0)
 
 
-def test_worker_is_found_by_the_module_that_it_runs(tmp_path: Path) -> None:
+def test_worker_is_found_by_the_module_that_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any busy process is taken for the model, or the worker for none."""
+    monkeypatch.setattr(follow, "WORKER", NAME)
     others = [sys.executable, "-c", BUSY]
     with (
-        subprocess.Popen([*others, WORKER.decode()], stdout=subprocess.PIPE, text=True) as worker,
+        subprocess.Popen([*others, NAME.decode()], stdout=subprocess.PIPE, text=True) as worker,
         subprocess.Popen(others, stdout=subprocess.PIPE) as other,
     ):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.energy.sync.choose import SYNTHETIC
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -11,7 +10,7 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.energy import SYNTHETIC, SyncMethod
 
 IDLE_LIMIT_RATIO = 0.1
 """Share of the net power by which idle before and after may differ …"""
