@@ -170,7 +170,7 @@ def test_file_of_another_time_leaves_the_run_as_it_was(
     before = content(store.directory(RUN_ID))
     half = tmp_path / "half.csv"
     half.write_text("\n".join(text[: len(text) // 2]))
-    with pytest.raises(TraceRefused, match="load code is not seen in the trace"):
+    with pytest.raises(TraceRefused, match="load codes are not seen in the trace"):
         add_energy(store, RUN_ID, half, STATED)
     slow = tmp_path / "slow.csv"
     slow.write_text("\n".join(text[:1] + text[1::50]))
