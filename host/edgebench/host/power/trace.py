@@ -42,7 +42,8 @@ def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
 
 def kept_path(directory: Path, request: TraceRequest) -> Path:
     """Place of the original file in the directory of its run."""
-    return directory / RAW_DIRECTORY / request.folder / request.name
+    # Names only: a store that came from elsewhere may say anything.
+    return directory / RAW_DIRECTORY / Path(request.folder).name / Path(request.name).name
 
 
 def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFile:
