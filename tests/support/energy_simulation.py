@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from edgebench.agent.worker.marks import QUIET_S
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.power.trace import placed, write_trace
 from edgebench.host.result.energy import EnergyResult, SyncMethod
-from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.result.facts import EnergyRequest, ImportOptions, TraceRequest
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.arrival import ArrivalEnvelope
@@ -34,7 +36,8 @@ from edgebench.meters.base import (
 )
 from edgebench.meters.uncertainty import UncertaintyTerm
 from edgebench.protocol.clock import ClockModel
-from edgebench.protocol.record import Event, LoadCode, SyncFacts
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.record import Event, LoadCode, RunRecord, SyncFacts, WorkerRecord
 from support.energy import SECOND_NS
 from support.records import run_record, worker_record
 
@@ -70,6 +73,9 @@ class SimulatedDevice:
     """Period of something that the device does all the time, whatever it runs; 0: nothing."""
     tick_active_s: float = 0.0
     tick_w: float = 0.0
+    chip_s: float = CHIP_S
+    """Length of a chip of the load code."""
+    idle_s: float = IDLE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,24 @@ class SimulatedMeter:
     elsewhere_s: float = 0.0
     """It is wired to another device, which is active and idle for so long on average; 0: it is
     not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFile:
+    """How an instrument that edgebench does not drive writes its samples down."""
+
+    zero_s: float = 0.0
+    """Time of its clock at the first sample; None of it is the device's."""
+    begins_s: float = 0.0
+    """When it begins to record, on the device's clock."""
+    is_clock: bool = False
+    """Times are those of a clock, with the date."""
+    has_commas: bool = False
+    """Decimal commas, and semicolons between the columns."""
+    gain_ratio: float = 0.01
+    """Largest error of its gain, as its user states it; the true one is drawn."""
+    jitter_s: float = 0.0
+    """Error of the time of each sample: a program that asks, and is late now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +183,101 @@ def simulate(
 ) -> Outcome:
     """One run with its analysis; which part of a sample a change falls on is of the seed."""
     chance = np.random.default_rng(seed)
+    played = _play(device, chance)
+    with tempfile.TemporaryDirectory() as folder:
+        seen = played.course
+        if meter.elsewhere_s:
+            seen = _another(device, meter.elsewhere_s, played.end_s, chance)
+        power = _recorded(Path(folder), seen, played.end_s, meter, chance)
+        request = EnergyRequest(meter="simulated", sync=sync)
+        return played.outcome(power, request)
+
+
+def simulate_file(
+    device: SimulatedDevice, meter: SimulatedMeter, file: SimulatedFile, seed: int
+) -> Outcome | str:
+    """One run, and the file of an instrument beside it; its outcome, or why it was refused."""
+    chance = np.random.default_rng(seed)
+    played = _play(device, chance)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        seen = played.course
+        if meter.elsewhere_s:
+            seen = _another(device, meter.elsewhere_s, played.end_s, chance)
+        at_s, power_w = _sampled(seen, played.end_s, meter, chance)
+        kept = at_s >= file.begins_s
+        gain = 1 + float(chance.uniform(-file.gain_ratio, file.gain_ratio))
+        path = folder / "export.csv"
+        _write_csv(path, power_w[kept] * gain, meter, file, chance)
+        columns = ImportOptions(is_averaging=meter.is_averaging)
+        trace = TraceRequest(name=path.name, sha256="", options=columns, gain_ratio=file.gain_ratio)
+        try:
+            write_trace(folder, path, trace)
+            trace = placed(folder, trace, tuple(played.codes), [])
+            write_trace(folder, path, trace)
+        except EdgebenchError as exc:
+            return str(exc)
+        request = EnergyRequest(meter="trace", sync=SyncMethod.CODED_LOAD, trace=trace)
+        return played.outcome(PowerFile.open(folder), request)
+
+
+def _write_csv(
+    path: Path,
+    power_w: Floats,
+    meter: SimulatedMeter,
+    file: SimulatedFile,
+    chance: np.random.Generator,
+) -> None:
+    """Samples as a table, with times of the instrument's own clock."""
+    times_s = file.zero_s + (np.arange(len(power_w)) + 1) / meter.rate_hz
+    if file.jitter_s:
+        times_s = times_s + chance.exponential(file.jitter_s, len(times_s))
+    rows = zip(times_s.tolist(), (1e3 * power_w).tolist(), strict=True)
+    if file.is_clock:
+        text = "".join(f"{_clock_text(at_s)};{milliwatts:.7g}\n" for at_s, milliwatts in rows)
+    else:
+        text = "".join(f"{at_s:.6f};{milliwatts:.7g}\n" for at_s, milliwatts in rows)
+    text = text.replace(".", ",") if file.has_commas else text.replace(";", ",")
+    head = "time" if file.is_clock else "time_s"
+    path.write_text(f"{head}{';' if file.has_commas else ','}power_mW\n{text}")
+
+
+def _clock_text(at_s: float) -> str:
+    return (datetime(1970, 1, 1) + timedelta(microseconds=round(1e6 * at_s))).isoformat(
+        timespec="microseconds"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A run that was played, and what is true of it."""
+
+    device: SimulatedDevice
+    record: RunRecord
+    worker: WorkerRecord
+    timed: TimedQueries
+    codes: list[LoadCode]
+    course: Course
+    end_s: float
+
+    def outcome(self, power: PowerFile, request: EnergyRequest) -> Outcome:
+        """What is found in a recording."""
+        found = find_energy(self.record, self.worker, self.timed, power, SAME_CLOCK, request)
+        device, timed = self.device, self.timed
+        window_s = np.array(timed.window_ns) / SECOND_NS
+        begin_j, end_j = self.course.energy_j(window_s)
+        gross_j = float(end_j - begin_j) / timed.count
+        tick_w = device.tick_w * device.tick_active_s / device.tick_s if device.tick_s else 0.0
+        idle_j = (device.idle_w + tick_w) * float(window_s[1] - window_s[0]) / timed.count
+        return Outcome(found, gross_j, gross_j - idle_j)
+
+
+def _play(device: SimulatedDevice, chance: np.random.Generator) -> _Played:
+    """One run, step by step."""
     at_s = FIRST_S + float(chance.uniform(0, 0.1))
     made = _Run(device, chance)
     made.enter("idle", at_s)
-    at_s = made.stay(at_s, IDLE_S, device.idle_w)
+    at_s = made.stay(at_s, device.idle_s, device.idle_w)
     made.enter("idle_ended", at_s)
     made.enter("starting", at_s)
     at_s = made.stay(at_s, GAP_S, device.idle_w)
@@ -179,32 +294,21 @@ def simulate(
     made.enter("spooling", at_s)
     at_s = made.stay(at_s, LOADING_S, 0.5 * device.work_w)
     made.enter("idle", at_s)
-    at_s = made.stay(at_s, IDLE_S, device.idle_w)
+    at_s = made.stay(at_s, device.idle_s, device.idle_w)
     made.enter("idle_ended", at_s)
-    course, end_s = made.course(at_s + TAIL_S), at_s + TAIL_S
+    end_s = at_s + TAIL_S
+    course = made.course(end_s)
 
     starts_ns, ends_ns = made.queries_ns()
     samples = np.zeros(len(starts_ns), np.int64)
     queries = Queries(starts_ns, starts_ns, starts_ns, ends_ns, ends_ns, samples, warmup_count)
-    timed = TimedQueries(queries, warmup_count)
     worker = replace(
         worker_record(np.full(len(starts_ns), 1000)), sync=SyncFacts(codes=tuple(made.codes))
     )
     events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
     record = replace(run_record(worker), events=events)
-    with tempfile.TemporaryDirectory() as folder:
-        seen = course
-        if meter.elsewhere_s:
-            seen = _another(device, meter.elsewhere_s, end_s, chance)
-        power = _recorded(Path(folder), seen, end_s, meter, chance)
-        request = EnergyRequest(meter="simulated", sync=sync)
-        found = find_energy(record, worker, timed, power, SAME_CLOCK, request)
-    window_s = np.array(timed.window_ns) / SECOND_NS
-    begin_j, end_j = course.energy_j(window_s)
-    gross_j = float(end_j - begin_j) / timed.count
-    tick_w = device.tick_w * device.tick_active_s / device.tick_s if device.tick_s else 0.0
-    idle_j = (device.idle_w + tick_w) * float(window_s[1] - window_s[0]) / timed.count
-    return Outcome(found, gross_j, gross_j - idle_j)
+    timed = TimedQueries(queries, warmup_count)
+    return _Played(device, record, worker, timed, made.codes, course, end_s)
 
 
 @dataclass(slots=True)
@@ -231,15 +335,15 @@ class _Run:
         """A quiet time, and the code with an idle chip before and after it."""
         device = self.device
         self.enter("syncing", at_s)
-        at_s += QUIET_S + CHIP_S
-        edges_s = at_s + CHIP_S * np.arange(len(IS_BUSY) + 1)
+        at_s += QUIET_S + device.chip_s
+        edges_s = at_s + device.chip_s * np.arange(len(IS_BUSY) + 1)
         busy_w = device.work_w if device.code_w is None else device.code_w
         for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], IS_BUSY, strict=False):
             if is_busy:
                 self.stay(float(begin_s), float(end_s - begin_s), busy_w)
         edges_ns = np.rint(edges_s * SECOND_NS).astype(np.int64).tolist()
         self.codes.append(LoadCode(tuple(edges_ns), IS_BUSY))
-        return float(edges_s[-1]) + CHIP_S
+        return float(edges_s[-1]) + device.chip_s
 
     def loop(self, at_s: float, duration_s: float) -> float:
         device = self.device
@@ -295,14 +399,10 @@ def _another(
     return Course(edges_s, np.where(is_busy, device.work_w, device.idle_w))
 
 
-def _recorded(
-    directory: Path,
-    course: Course,
-    end_s: float,
-    meter: SimulatedMeter,
-    chance: np.random.Generator,
-) -> PowerFile:
-    """What the meter makes of a course."""
+def _sampled(
+    course: Course, end_s: float, meter: SimulatedMeter, chance: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Times on the device's clock, and powers, of what the meter makes of a course."""
     interval_s = 1 / meter.rate_hz / (1 + meter.drift_ppm * 1e-6)
     phase_s = float(chance.uniform(0, interval_s))
     at_s = np.arange(phase_s + interval_s, end_s, interval_s)
@@ -314,7 +414,18 @@ def _recorded(
         kept = float(np.exp(-interval_s / meter.lag_s))
         for index in range(1, len(power_w)):
             power_w[index] = kept * power_w[index - 1] + (1 - kept) * power_w[index]
-    power_w = power_w + chance.normal(0, meter.noise_w, len(power_w))
+    return at_s, power_w + chance.normal(0, meter.noise_w, len(power_w))
+
+
+def _recorded(
+    directory: Path,
+    course: Course,
+    end_s: float,
+    meter: SimulatedMeter,
+    chance: np.random.Generator,
+) -> PowerFile:
+    """What the meter makes of a course."""
+    at_s, power_w = _sampled(course, end_s, meter, chance)
     # The meter counts its own intervals, from some zero of its own.
     ends_ns = np.rint((np.arange(len(at_s)) + 1) * (SECOND_NS / meter.rate_hz)).astype(np.int64)
     begins_ns = ends_ns - round(SECOND_NS / meter.rate_hz)

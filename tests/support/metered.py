@@ -143,3 +143,45 @@ def probe(device_ns: int) -> ClockProbe:
     """Of the device's clock, when it showed this."""
     host_ns = device_ns - HOST_LATE_NS
     return ClockProbe(host_ns - 100, device_ns - 50, device_ns + 50, host_ns + 100)
+
+
+def store_coded_run(store: Store, run_id: str = RUN_ID, *, later_s: float = 0.0) -> Path:
+    """Store a run that played the load code and had no meter; its directory.
+
+    Args:
+        store: Where.
+        run_id: Its id.
+        later_s: By which all of it is later on the device's clock.
+    """
+    latency_ns, later_ns = latencies(COUNT), round(later_s * SECOND_NS)
+    codes = tuple(
+        replace(one, edges_ns=tuple(edge + later_ns for edge in one.edges_ns)) for one in CODES
+    )
+    moved = tuple(replace(event, time_ns=event.time_ns + later_ns) for event in EVENTS)
+    worker = replace(worker_record(latency_ns), sync=SyncFacts(codes=codes))
+    return put_into_store(
+        store,
+        replace(run_record(worker, run_id), events=moved),
+        latency_ns,
+        facts=HostFacts(),
+        probes=[[probe(BEGIN_NS + later_ns)], [probe(END_NS + later_ns)]],
+        begin_ns=QUERIES_NS + later_ns,
+    )
+
+
+def write_trace_csv(
+    path: Path, *, work_w: float = WORK_W, runs: int = 1, gap_s: float = 0.0
+) -> None:
+    """What an instrument of its own recorded of coded runs, one after another, as a file.
+
+    Args:
+        path: Of the file.
+        work_w: Power while the model runs.
+        runs: Number of runs in it.
+        gap_s: Idle time between the end of one recording and the next.
+    """
+    gap_w = np.full(round(gap_s * RATE_HZ), IDLE_W)
+    one_w = samples(int(latencies(COUNT).sum()), work_w)
+    powers_w = np.concatenate([np.append(one_w, gap_w) for _ in range(runs)])
+    rows = (f"{(row + 1) / RATE_HZ:.3f},{1e3 * one:.4f}" for row, one in enumerate(powers_w))
+    path.write_text("time_s,power_mW\n" + "\n".join(rows) + "\n")

@@ -54,6 +54,9 @@ class ScenarioTraits:
     """A query has `samples_per_query` inferences."""
     is_scheduled: bool = False
     """Queries arrive by a schedule, whether the previous one is complete or not."""
+    settings: tuple[str, ...] = ()
+    """Fields of `RunSpec` that only such scenarios have, numbers that change the results: `show`
+    prints them, and runs that differ in them are not compared."""
     is_one_query: bool = False
     """All samples are one query: there is a throughput, and no latency of queries."""
 
@@ -70,12 +73,14 @@ SCENARIOS: dict[Scenario, ScenarioTraits] = {
         compared="end_to_end_ns.p50",
         loadgen_name="MultiStream",
         is_grouped=True,
+        settings=("samples_per_query",),
     ),
     Scenario.SERVER: ScenarioTraits(
         headline="end_to_end_ns",
         compared="end_to_end_ns.p99",
         loadgen_name="Server",
         is_scheduled=True,
+        settings=("target_qps",),
     ),
     Scenario.OFFLINE: ScenarioTraits(
         headline="end_to_end_ns",

@@ -148,8 +148,8 @@ def celsius(text: str) -> float:
 def offset(text: str) -> tuple[float, str]:
     """Offset of an instrument, with its unit: 30uA, 1.5mW.
 
-    >>> offset("30uA"), offset("1.5 mW")
-    ((3e-05, 'A'), (0.0015, 'W'))
+    >>> offset("1mA"), offset("1.5 mW")
+    ((0.001, 'A'), (0.0015, 'W'))
     """
     match = re.fullmatch(rf"({_NUMBER})\s*([munµ]?)([AW])", text.strip())
     if match is None:

@@ -23,6 +23,11 @@ class SyncMethod(Enum):
     """When the samples came to the host."""
 
 
+ASSUMED_GAIN = 0.15
+"""Gain error of an instrument of which nobody says one: the largest of those that we know, a PPK2
+in its highest range, typical; plugs have 1 to 5 %."""
+
+
 class TraceAssumption(Enum):
     """Something that neither the file of an instrument nor its user said."""
 

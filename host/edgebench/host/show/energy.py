@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgebench.host.analysis.energy.trace import ASSUMED_GAIN
 from edgebench.host.result.energy import (
+    ASSUMED_GAIN,
     BatteryLife,
     EnergyResult,
     EnergySync,

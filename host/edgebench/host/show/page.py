@@ -156,10 +156,8 @@ def _scenario(spec: RunSpec) -> str:
         f"preset {spec.preset}",
         f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
-    if spec.scenario.traits.is_grouped:
-        parts.append(f"{spec.samples_per_query} samples per query")
-    if spec.target_qps is not None:
-        parts.append(f"{spec.target_qps:g} arrivals per second")
+    settings = spec.scenario.traits.settings
+    parts += [f"{name.replace('_', ' ')} {getattr(spec, name):g}" for name in settings]
     if spec.target_latency_s is not None:
         parts.append(f"target latency {format_ns(spec.target_latency_s * 1e9)}")
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])

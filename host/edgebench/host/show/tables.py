@@ -36,12 +36,14 @@ FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
+SET_WIDTH = 13
+"""Columns of the id of a set."""
 SYNTHETIC = "synthetic"
 """Boundary of a meter that measures nothing."""
 REFUSED = "refused"
+"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNWATCHED = "*"
 """Mark behind a valid run of which nobody could see clock, heat or load."""
-"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 Interval = tuple[float, float]
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
@@ -106,9 +108,13 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     is_metered = any(
         row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
     )
-    is_wide = width - (ENERGY_WIDTH if is_metered else 0) >= RUNS_WIDTH
+    room = width - (ENERGY_WIDTH if is_metered else 0)
+    is_wide = room >= RUNS_WIDTH
+    has_sets = room >= RUNS_WIDTH + SET_WIDTH and any(row.set_id for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
+    if has_sets:
+        table.add_column("set", no_wrap=True)
     narrow_names = ("model",) if is_metered else ("model", "runtime")
     for name in _RUN_NAMES if is_wide else narrow_names:
         table.add_column(name, overflow="fold")
@@ -122,6 +128,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
         names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
             text(row.run_id),
+            *([text(row.set_id or ABSENT)] if has_sets else []),
             *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
             _refused() if row.verdict == INVALID else format_ns(numbers[0]),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),

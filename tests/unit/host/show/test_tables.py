@@ -289,7 +289,7 @@ def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> Non
     spec = RunSpec("tflite", scenario=Scenario.SERVER, target_qps=50.0, target_latency_s=0.04)
     made = replace(run(), spec=spec)
     text = printed(run_page(made))
-    for expected in ("50 arrivals per second", "target latency 40.0 ms", "preset", "seed 0"):
+    for expected in ("target qps 50", "target latency 40.0 ms", "preset", "seed 0"):
         assert expected in text
     for expected in ("import ", "load ", "first inference ", "peak 40.0 MiB", "inferences/s"):
         assert expected in text

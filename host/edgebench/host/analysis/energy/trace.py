@@ -10,15 +10,12 @@ from dataclasses import replace
 
 from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
-from edgebench.host.result.energy import TraceAssumption, TraceFile
+from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFile
 from edgebench.host.result.facts import TraceRequest
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.rails import TOTAL
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, term
 
-ASSUMED_GAIN = 0.15
-"""Largest gain error that a data sheet of an instrument we know has: a PPK2 in its highest range,
-typical. Clamps and plugs have 1 to 5 %."""
 TIMEBASE_RATIO = 1e-4
 """Error of a crystal; what the file's clock differs from the device's by is added."""
 FORMAT = "format"

@@ -100,11 +100,11 @@ def steady_state(evidence: Evidence) -> Ruling:
             value=first,
             unit="count",
             facts={
-                "low_ms": levels.low_ns / 1e6,
-                "high_ms": levels.high_ns / 1e6,
+                "low_ns": levels.low_ns,
+                "high_ns": levels.high_ns,
                 "high_ratio": levels.high_ratio,
-                "low_dwell_ms": levels.low_dwell_s * 1e3,
-                "high_dwell_ms": levels.high_dwell_s * 1e3,
+                "low_dwell_s": levels.low_dwell_s,
+                "high_dwell_s": levels.high_dwell_s,
             },
         )
     is_steady = steady.steady_class in (SteadyClass.FLAT, SteadyClass.WARMUP)
@@ -183,7 +183,7 @@ def keeps_up(evidence: Evidence) -> Ruling:
         value=share,
         limit=1.0,
         unit="ratio",
-        facts={"mean_us": mean_ns / 1e3, "qps": spec.target_qps},
+        facts={"mean_ns": mean_ns, "qps": spec.target_qps},
     )
 
 
@@ -198,7 +198,7 @@ def latency_target(evidence: Evidence) -> Ruling:
     facts: dict[str, Fact] = {
         "count": count,
         "target_s": spec.target_latency_s,
-        "percentile": 100 * spec.target_percentile,
+        "target_percentile": spec.target_percentile,
     }
     if found.is_target_met:
         return holds(True, value=over, unit="count", facts=facts)
@@ -212,7 +212,7 @@ def latency_target(evidence: Evidence) -> Ruling:
         value=over,
         unit="count",
         facts={
-            "p99_ms": latency.p99 / 1e6 if latency and latency.p99 else None,
+            "p99_ns": latency.p99 if latency else None,
             "per_s": count / evidence.loop_s if evidence.loop_s > 0 else 0.0,
             "qps": spec.target_qps,
             **facts,

@@ -91,7 +91,7 @@ class CodeSearch:
         energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
         chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
         # Differences of a sum have its rounding: below that, the power stands still.
-        rounding_j = 16 * float(np.finfo(np.float64).eps) * float(np.abs(energy_j).max())
+        rounding_j = 16 * float(np.finfo(np.float64).eps * np.abs(energy_j).max())
         return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
 
     def at(self, begin_ns: float, within_ns: float) -> float:

@@ -1,0 +1,103 @@
+"""bench --sync coded_load without a meter, and edgebench energy for what was recorded beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.agents import Host, end_local_agent
+from support.commands import Measured, Run
+from support.instrument_files import course_of, sampled, truth_j
+from support.tools import need_runtime
+
+from edgebench.host.store.layout import Store
+
+MODEL = "digits_int8.tflite"
+SHORT = (
+    *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "50"),
+    *("--warmup", "2", "--no-check", "--cooldown", "0s"),
+)
+
+
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """One run of this machine that played the load code; its local agent is ended afterwards."""
+    need_runtime("ai-edge-litert")
+    host = Host(tmp_path_factory.mktemp("coded"))
+    result = host.run("bench", MODEL, *SHORT, "--sync", "coded_load", "--json")
+    yield Measured(host, result.stdout, result.stderr, result.returncode)
+    end_local_agent(host)
+
+
+@pytest.fixture
+def recording(coded: Measured, tmp_path: Path) -> Path:
+    """What an instrument recorded beside it, as a spreadsheet in Europe writes it."""
+    directory = Store(coded.host.folder / "data" / "edgebench").directory(coded.run_id)
+    samples = sampled(
+        course_of(directory), rate_hz=2000.0, zero_s=1e6, drift_ppm=120.0, noise_w=0.02
+    )
+    path = tmp_path / "export.csv"
+    rows = zip(samples.time_s, samples.power_w, strict=True)
+    text = "".join(f"{at_s:.4f};{1e3 * power_w:.3f}\n" for at_s, power_w in rows)
+    path.write_text("Zeit;Leistung\n" + text.replace(".", ","))
+    return path
+
+
+def test_run_plays_the_code_and_is_idle_around_it(coded: Measured) -> None:
+    """An instrument's file cannot be aligned, or there is no idle power for a net energy."""
+    assert coded.code == 0, coded.err
+    document = coded.document
+    assert document["spec"]["load_code_chip_s"] == pytest.approx(0.02)
+    assert document["spec"]["idle_duration_s"] == pytest.approx(2.0)
+    assert len(document["conditions"]["marks"]["codes"]) == 2
+    assert document["metrics"]["energy"] is None
+
+
+def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) -> None:
+    """The one command for every instrument that edgebench does not drive."""
+    host, run_id = coded.host, coded.run_id
+    words = ("energy", run_id, "--trace", str(recording))
+    refused = host.run(*words)
+    assert refused.returncode == 2
+    assert "columns found: 'Zeit', 'Leistung'" in refused.stderr
+    assert "hint: name its columns" in refused.stderr
+    columns = ("--time", "Zeit:s", "--power", "Leistung:mW")
+    unsure = host.run(*words, *columns)
+    assert unsure.returncode == 3
+    assert "hint: if its data sheet says so" in unsure.stderr
+    said = host.run(*words, *columns, "--samples", "means", "--gain", "0.5%")
+    assert said.returncode == 0, said.stderr
+    assert "coded_load, within" in said.stdout
+    document = json.loads(host.run("show", run_id, "--json").stdout)
+    energy = document["metrics"]["energy"]
+    directory = Store(host.folder / "data" / "edgebench").directory(run_id)
+    off_j = abs(energy["gross_j_per_inference"] - truth_j(directory))
+    assert off_j <= energy["u95_absolute_j"]
+    assert energy["net_j_per_inference"] == pytest.approx(0.75 * truth_j(directory), rel=0.01)
+    assert host.run("verify", run_id).returncode == 0
+    page = host.run("show", run_id).stdout
+    assert "export.csv, CSV, SHA-256" in page
+    assert "no offset of the instrument" in page
+    assert re.search(r"J ±0\.\d+ %", host.run("runs").stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--trace-rate", "10"), "--trace-rate is that of an instrument which edgebench does not"),
+        (("--sync", "probes"), "--sync needs a meter: --meter METER"),
+        (("--sync", "coded_load", "--trace-rate", "0"), "--trace-rate must be above 0"),
+        (("--sync", "coded_load", "--trace-rate", "0.1"), "chip"),
+        (("--idle", "1s"), "--idle needs a meter"),
+    ],
+)
+def test_option_that_makes_no_sense_is_refused(
+    edgebench: Run, words: tuple[str, ...], reason: str
+) -> None:
+    """A run of ten minutes whose file cannot be aligned with it."""
+    said = edgebench("bench", MODEL, *words)
+    assert said.code == 2, said.err
+    assert reason in said.err.splitlines()[0]

@@ -1,0 +1,296 @@
+"""Energy of a stored run from a file that an instrument of its own recorded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.metered import (
+    IDLE_W,
+    WORK_W,
+    store_coded_run,
+    store_metered_run,
+    write_trace_csv,
+)
+from support.records import RUN_ID, latencies, put_into_store, run_record, worker_record
+
+from edgebench.host.bench import energy as attaching
+from edgebench.host.bench.energy import TraceOptions, add_energy
+from edgebench.host.bench.verify import rejudge, verify
+from edgebench.host.result.energy import SyncMethod, TraceAssumption
+from edgebench.host.result.facts import HostFacts, ImportOptions
+from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.meters.uncertainty import Unit
+from edgebench.protocol.digests import sha256_of
+from edgebench.protocol.errors import (
+    ColumnsUnknown,
+    FileRefused,
+    NoLoadCode,
+    SamplesUnknown,
+    StoreError,
+    TraceRefused,
+    UsageError,
+)
+
+MEANS = ImportOptions(is_averaging=True)
+STATED = TraceOptions(columns=MEANS, gain_ratio=0.01)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one run that played the load code."""
+    made = Store(tmp_path / "store")
+    store_coded_run(made)
+    return made
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """What an instrument recorded beside it."""
+    path = tmp_path / "trace.csv"
+    write_trace_csv(path)
+    return path
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """Every file of a directory."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_energy_of_a_file_is_that_of_a_driven_meter(
+    store: Store, trace: Path, tmp_path: Path
+) -> None:
+    """A second implementation of energy, which is another one, or another verdict."""
+    run = add_energy(store, RUN_ID, trace, STATED)
+    beside = Store(tmp_path / "metered")
+    store_metered_run(beside, sync=SyncMethod.CODED_LOAD)
+    driven, found = beside.run(RUN_ID).metrics.energy, run.metrics.energy
+    assert driven is not None
+    assert found is not None
+    assert found.gross_j_per_inference == pytest.approx(driven.gross_j_per_inference, rel=1e-4)
+    assert found.net_j_per_inference == pytest.approx(driven.net_j_per_inference, rel=1e-4)
+    assert found.sync is not None
+    assert found.sync.method is SyncMethod.CODED_LOAD
+    # Twice the gain as a standard uncertainty, with hardly anything beside it.
+    assert found.gross_j_per_inference is not None
+    assert found.u95_absolute_j is not None
+    ratio = found.u95_absolute_j / found.gross_j_per_inference
+    assert 2 * 0.01 / 3**0.5 <= ratio < 0.013
+    rules = {rule.id: rule.outcome.value for rule in run.verdict.rules}
+    names = ("meter", "energy_sync", "energy_idle", "energy")
+    assert {rules[name] for name in names} == {"pass"}
+
+
+def test_run_keeps_the_file_and_verifies(store: Store, trace: Path) -> None:
+    """The file is somewhere else the next year, and nobody can compute the energy again."""
+    before = content(store.directory(RUN_ID))
+    run = add_energy(store, RUN_ID, trace, STATED)
+    after = content(store.directory(RUN_ID))
+    assert store.run(RUN_ID) == run
+    assert verify(store, RUN_ID) == []
+    assert rejudge(store, RUN_ID).metrics.energy == run.metrics.energy
+    energy = run.metrics.energy
+    assert energy is not None
+    assert energy.trace is not None
+    with trace.open("rb") as file:
+        assert energy.trace.sha256 == sha256_of(file).hexdigest()
+    kept = f"raw/trace-{energy.trace.sha256[:12]}/trace.csv"
+    assert after[kept] == trace.read_bytes()
+    changed = {name for name, data in before.items() if after[name] != data}
+    assert changed == {RUN_FILE, "raw/host.json"}
+    assert after.keys() - before.keys() == {kept, "power.parquet"}
+
+
+@pytest.mark.parametrize("name", ["power.parquet", "trace"])
+def test_trace_that_was_changed_does_not_verify(store: Store, trace: Path, name: str) -> None:
+    """Somebody corrects a number in the file, or in its samples."""
+    add_energy(store, RUN_ID, trace, STATED)
+    directory = store.directory(RUN_ID)
+    [kept] = directory.glob("raw/trace-*/trace.csv")
+    if name == "trace":
+        kept.write_text(kept.read_text().replace("2000.0", "2500.0"))
+    else:
+        write_trace_csv(trace, work_w=1.5)
+        other = Store(store.root.parent / "other")
+        store_coded_run(other)
+        add_energy(other, RUN_ID, trace, STATED)
+        shutil.copy(other.directory(RUN_ID) / name, directory / name)
+    [difference] = verify(store, RUN_ID)
+    assert difference.key == "power.parquet"
+    assert "trace-" in str(difference.computed)
+    kept.unlink()
+    [difference] = verify(store, RUN_ID)
+    assert "is missing" in str(difference.computed)
+
+
+def test_what_nobody_said_is_assumed_and_told(store: Store, trace: Path) -> None:
+    """An energy of ±0.1 % is printed from a file whose gain nobody knows."""
+    run = add_energy(store, RUN_ID, trace, TraceOptions(columns=MEANS))
+    energy = run.metrics.energy
+    assert energy is not None
+    assert energy.trace is not None
+    assert energy.trace.assumed == (TraceAssumption.GAIN, TraceAssumption.OFFSET)
+    assert energy.gross_j_per_inference is not None
+    assert energy.u95_absolute_j is not None
+    assert energy.u95_absolute_j / energy.gross_j_per_inference > 0.17
+    told = TraceOptions(columns=MEANS, gain_ratio=0.001, offset=(0.1, Unit.WATT))
+    energy = add_energy(store, RUN_ID, trace, told).metrics.energy
+    assert energy is not None
+    assert energy.trace is not None
+    assert energy.trace.assumed == ()
+    assert energy.components_j is not None
+    assert energy.components_j["offset"] > 10 * energy.components_j["gain"]
+
+
+@pytest.mark.parametrize("columns", [ImportOptions(), ImportOptions(is_averaging=False)])
+def test_samples_that_may_be_instants_are_refused(
+    store: Store, trace: Path, columns: ImportOptions
+) -> None:
+    """A thousand instants per second are in step with a tick, and 150 % off."""
+    before = content(store.directory(RUN_ID))
+    is_said = columns.is_averaging is not None
+    with pytest.raises(TraceRefused, match="instant") as caught:
+        add_energy(store, RUN_ID, trace, TraceOptions(columns=columns))
+    assert isinstance(caught.value, SamplesUnknown) is not is_said
+    assert content(store.directory(RUN_ID)) == before
+
+
+def test_file_of_another_time_leaves_the_run_as_it_was(
+    store: Store, trace: Path, tmp_path: Path
+) -> None:
+    """Another run's file gives an energy; or a refused one costs the run what it had."""
+    text = trace.read_text().splitlines()
+    before = content(store.directory(RUN_ID))
+    half = tmp_path / "half.csv"
+    half.write_text("\n".join(text[: len(text) // 2]))
+    with pytest.raises(TraceRefused, match="load code is not seen in the trace"):
+        add_energy(store, RUN_ID, half, STATED)
+    slow = tmp_path / "slow.csv"
+    slow.write_text("\n".join(text[:1] + text[1::50]))
+    with pytest.raises(TraceRefused, match=r"20 samples per second, too few .* chips of 20 ms"):
+        add_energy(store, RUN_ID, slow, STATED)
+    late = tmp_path / "late.csv"  # begins right before the code: there is no idle time before
+    late.write_text("\n".join(text[:1] + text[1950:]))
+    assert content(store.directory(RUN_ID)) == before
+    energy = add_energy(store, RUN_ID, late, STATED).metrics.energy
+    assert energy is not None
+    assert energy.gross_j_per_inference is not None
+    assert energy.net_j_per_inference is None
+    assert energy.net_refused is not None
+
+
+def test_second_file_replaces_the_energy_and_keeps_the_first(
+    store: Store, trace: Path, tmp_path: Path
+) -> None:
+    """The better instrument's file costs what the other one recorded."""
+    add_energy(store, RUN_ID, trace, STATED)
+    other = tmp_path / "other.csv"
+    write_trace_csv(other, work_w=1.5)
+    run = add_energy(store, RUN_ID, other, STATED)
+    energy = run.metrics.energy
+    assert energy is not None
+    assert energy.power_w_mean == pytest.approx(1.5, rel=0.02)
+    assert verify(store, RUN_ID) == []
+    kept = {path.name for path in store.directory(RUN_ID).glob("raw/trace-*/*")}
+    assert kept == {"trace.csv", "other.csv"}
+
+
+def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: Path) -> None:
+    """Launches of a set are in one file, and each gets the energy of another."""
+    ids = [RUN_ID]
+    for number in (1, 2):
+        ids.append(RUN_ID[:-1] + str(number))
+        store_coded_run(store, ids[-1], later_s=number * 7.5)
+    path = tmp_path / "set.csv"
+    write_trace_csv(path, runs=3, gap_s=1.5)
+    for number, run_id in enumerate(ids):
+        energy = add_energy(store, run_id, path, STATED).metrics.energy
+        assert energy is not None
+        assert energy.sync is not None
+        # File and device differ by the same time in all of them.
+        assert energy.sync.offset_ns == pytest.approx(-1e9, abs=1e6), number
+        assert verify(store, run_id) == []
+
+
+def test_run_without_a_code_names_the_next_step(tmp_path: Path, trace: Path) -> None:
+    """A run of last week gets an energy by nothing."""
+    store = Store(tmp_path / "plain")
+    latency_ns = latencies(2000)
+    put_into_store(store, run_record(worker_record(latency_ns)), latency_ns, facts=HostFacts())
+    with pytest.raises(NoLoadCode, match="played no load code"):
+        add_energy(store, RUN_ID, trace, STATED)
+
+
+def test_run_with_a_meter_keeps_its_energy(tmp_path: Path, trace: Path) -> None:
+    """A plug's log replaces what a power analyser measured."""
+    store = Store(tmp_path / "metered")
+    store_metered_run(store)
+    with pytest.raises(UsageError, match="has the recording of a meter of its own, synthetic:"):
+        add_energy(store, RUN_ID, trace, STATED)
+
+
+def test_wrong_file_or_gain_is_the_users(store: Store, trace: Path, tmp_path: Path) -> None:
+    """A file without known columns, and a gain of 200 %, change a run."""
+    before = content(store.directory(RUN_ID))
+    unknown = tmp_path / "unknown.csv"
+    unknown.write_text("a,b\n1,2\n")
+    with pytest.raises(ColumnsUnknown, match="columns found: 'a', 'b'"):
+        add_energy(store, RUN_ID, unknown, STATED)
+    current = tmp_path / "current.csv"
+    current.write_text("t_s,mA\n1,2\n2,3\n")
+    with pytest.raises(FileRefused, match=r"as in --voltage 3\.3"):
+        add_energy(store, RUN_ID, current, STATED)
+    with pytest.raises(UsageError, match="--gain must be above 0 and at most 100 %"):
+        add_energy(store, RUN_ID, trace, replace(STATED, gain_ratio=2.0))
+    assert content(store.directory(RUN_ID)) == before
+
+
+def test_disk_that_fails_leaves_the_run_as_it_was(
+    store: Store, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with half of a trace does not verify, and its energy is gone."""
+    add_energy(store, RUN_ID, trace, STATED)
+    before = content(store.directory(RUN_ID))
+    other = tmp_path / "other.csv"
+    write_trace_csv(other, work_w=1.5)
+
+    def full(path: Path, text: str) -> None:
+        if path.name == RUN_FILE:
+            raise OSError(28, "No space left on device")
+        path.write_text(text)
+
+    monkeypatch.setattr(attaching, "_replace", full)
+    with pytest.raises(StoreError, match="energy not stored: No space left"):
+        add_energy(store, RUN_ID, other, STATED)
+    assert content(store.directory(RUN_ID)) == before
+    assert verify(store, RUN_ID) == []
+
+
+def test_errors_of_one_instrument_are_shared_by_its_name(
+    store: Store, trace: Path, tmp_path: Path
+) -> None:
+    """Two files of one Otii cannot be compared; or two instruments' gains cancel."""
+    other = tmp_path / "other.csv"
+    write_trace_csv(other, work_w=1.5)
+    found: dict[str, tuple[str, str | None]] = {}
+    for name, path, instrument in (
+        ("a", trace, None),
+        ("b", other, None),
+        ("c", trace, "otii 1"),
+        ("d", other, "otii 1"),
+    ):
+        energy = add_energy(store, RUN_ID, path, replace(STATED, instrument=instrument)).metrics
+        assert energy.energy is not None
+        found[name] = energy.energy.meter, energy.energy.settings_sha256
+    assert found["a"] != found["b"]
+    assert found["c"] == found["d"]
+    document = json.loads((store.directory(RUN_ID) / RUN_FILE).read_text())
+    assert document["metrics"]["energy"]["meter"] == "otii 1"
+    assert IDLE_W < WORK_W
