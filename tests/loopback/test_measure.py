@@ -54,6 +54,10 @@ def test_paired_host_measures_on_each_runtime(
     assert len(counted) == document["metrics"]["latency_ns"]["count"] > 0
     assert counted["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
     assert verify(paired.lab.store, document["run_id"]) == []
+    binding = document["metrics"]["harness_ns"]["binding"]
+    assert 0 < binding["p50"] < 1_000_000
+    assert (binding["added"] is None) == (binding["unavailable"] is not None)
+    assert "one addition takes" in paired.run("show", document["run_id"]).stdout
 
 
 @pytest.mark.parametrize(

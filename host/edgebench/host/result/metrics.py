@@ -161,6 +161,7 @@ _ALL = (
     Metric("memory_bytes.peak_rss", Quantity.SIZE_BYTES, Better.LOWER, column="peak_rss_bytes"),
     *_lower(Quantity.SIZE_BYTES, "memory_bytes", "steady_rss", "steady_pss", "model", "arena"),
     *_lower(Quantity.DURATION_NS, "harness_ns", "p50", "per_query", "end_to_end_p50"),
+    *_lower(Quantity.DURATION_NS, "harness_ns.binding", "p50", "c_p50", "added"),
     *_lower(Quantity.DURATION_NS, "loadgen", "p50_ns", "p90_ns", "p99_ns"),
     *_lower(Quantity.DURATION_NS, "loadgen", "early_stopping_p90_ns", "early_stopping_p99_ns"),
     Metric("loadgen.samples_per_s", Quantity.RATE, Better.HIGHER),

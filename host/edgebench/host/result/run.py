@@ -75,12 +75,28 @@ class MemoryBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class BindingNs:
+    """Invocation of a model of one addition through the runtime's Python binding, nanoseconds."""
+
+    p50: int | None
+    """Median through the binding, as the timed loop reports it."""
+    c_p50: int | None
+    """Median of the same model by the C function of the same library."""
+    added: int | None
+    """What loop and binding add to an invocation: the difference of the two."""
+    unavailable: str | None
+    """Why there is no median."""
+
+
+@dataclass(frozen=True, slots=True)
 class HarnessNs:
     """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
     p50: int
     per_query: float
     end_to_end_p50: int = 0
+    binding: BindingNs | None = None
+    """None where it was not measured: by older agents, and in runs that were stopped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import Conditions, Metrics, ProfileResult, Run
+from edgebench.host.result.run import BindingNs, Conditions, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
@@ -199,6 +199,8 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
             f"resident, of which {format_bytes(memory.model)} for the model",
         ),
     ]
+    if (binding := metrics.harness_ns.binding) is not None:
+        facts.append(("binding", _binding(binding)))
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:
@@ -207,6 +209,19 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         facts.append(("accuracy", _accuracy(metrics.accuracy)))
     facts += [("thermal", line) for line in heat_lines(metrics.thermal)]
     return facts + energy_lines(metrics.energy)
+
+
+def _binding(found: BindingNs) -> str:
+    """What the Python binding adds to an invocation; nothing is subtracted for it."""
+    if found.p50 is None:
+        return found.unavailable or "not measured"
+    through = f"one addition takes {format_ns(found.p50)} through the Python binding"
+    if found.added is None:
+        return f"{through}; in C unknown: {found.unavailable}"
+    return (
+        f"{through}, {format_ns(found.c_p50)} in C: {format_ns(found.added)} of each latency is "
+        "not the model's"
+    )
 
 
 def heat_lines(thermal: ThermalResult | None) -> list[str]:

@@ -122,6 +122,14 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "harness_dominates": _HARNESS,
     "harness_share": _HARNESS,
+    "binding_share": {
+        "": "loop and Python binding add {value:.2%} to the median latency, limit {limit:.0%}",
+        "bound": "loop and Python binding add at most {value:.2%} to the median latency, limit "
+        "{limit:.0%}",
+        "no_c": "how much of the latency is the Python binding's is not known: {why}",
+        "why": "{why}",
+        "not_measured": "not measured",
+    },
     "steady_state": {
         "flat": "flat: steady after the worker's warm-up of {value:.0f} inferences",
         "warmup": "warmup: steady after a warm-up of {value:.0f} inferences",

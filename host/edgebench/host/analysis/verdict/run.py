@@ -39,6 +39,9 @@ BLOCK_LIMIT_RATIO = 0.10
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
 HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
+BINDING_LIMIT_RATIO = 0.05
+"""Share of the median that loop and binding may add: as far as the median itself may be uncertain,
+see PRECISION_SUSPECT_RATIO."""
 
 
 def complete(evidence: Evidence) -> Ruling:
@@ -253,6 +256,23 @@ def _harness(evidence: Evidence, limit: float) -> Ruling:
         own_ns = harness.end_to_end_p50_ns * samples_per_query(spec)
         median_ns, what = float(np.median(measured.query_ns)), "query"
     return at_most(own_ns / max(median_ns, 1.0), limit, "ratio", facts={"what": what})
+
+
+def binding_share(evidence: Evidence) -> Ruling:
+    """The runtime's Python binding costs little of what was measured."""
+    binding = evidence.worker.harness.binding
+    if binding is None or binding.p50_ns is None:
+        why = None if binding is None else binding.reason
+        return unknown("why" if why else "not_measured", facts={"why": why})
+    median_ns = max(float(np.median(evidence.measured.invoke_ns)), 1.0)
+    if binding.c_p50_ns is not None:
+        added_ns = binding.p50_ns - binding.c_p50_ns
+        return at_most(added_ns / median_ns, BINDING_LIMIT_RATIO, "ratio")
+    # The binding takes no longer than a model does with it.
+    most = binding.p50_ns / median_ns
+    if most > BINDING_LIMIT_RATIO:
+        return unknown("no_c", facts={"why": binding.reason})
+    return at_most(most, BINDING_LIMIT_RATIO, "ratio", "bound")
 
 
 def profiled(evidence: Evidence) -> Ruling:
