@@ -10,8 +10,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
-BENCHMARKS := push harness_overhead observer_effect ab_calibration coverage meter_decode meter_streams \
-	meter_hour energy_truth energy_simulated startup idle_agent
+BENCHMARKS := push harness_overhead binding_cost observer_effect ab_calibration coverage meter_decode \
+	meter_streams meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
 
 .PHONY: bench benchmarks test check lint format clean
@@ -19,7 +19,7 @@ BENCHMARK_OPTIONS ?= --short
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
 
-# One after another on a machine that does nothing else: about seven minutes with --short.
+# One after another on a machine that does nothing else: about eight minutes with --short.
 benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done

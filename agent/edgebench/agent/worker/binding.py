@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 
 from edgebench.agent.runtimes.c_calls import NotExported, c_call, nothing
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
+from edgebench.agent.worker.limits import die_with
 from edgebench.agent.worker.loop import Calls, run_closed
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import BindingFacts, TensorSpec
@@ -54,12 +55,13 @@ def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingF
 
 def _in_a_child(measure: Callable[[], BindingFacts]) -> BindingFacts:
     reading, writing = os.pipe()
+    parent_pid = os.getpid()
     with warnings.catch_warnings():
         # Python warns of locks that other threads hold; the child ends in time all the same.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _answer(measure, writing)
+        _answer(measure, writing, parent_pid)
     os.close(writing)
     with open(reading, "rb") as pipe:
         answer = pipe.read()
@@ -70,9 +72,10 @@ def _in_a_child(measure: Callable[[], BindingFacts]) -> BindingFacts:
         return BindingFacts(reason=f"the trivial model ended its process with status {status}")
 
 
-def _answer(measure: Callable[[], BindingFacts], pipe: int) -> None:
+def _answer(measure: Callable[[], BindingFacts], pipe: int, parent_pid: int) -> None:
     """Life of the child; it never returns, not even by an exception."""
     try:
+        die_with(parent_pid)
         for number in (signal.SIGTERM, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
         signal.alarm(TIMEOUT_S)

@@ -47,10 +47,15 @@ def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) ->
     _limit(resource.RLIMIT_DATA, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, LOG_BYTES + trace_bytes)
     _limit(resource.RLIMIT_CORE, 0)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != daemon_pid:  # it died before the line above took effect
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_with(daemon_pid)
     _prefer_as_victim()
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the line above took effect
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _limit(kind: int, value: int) -> None:
