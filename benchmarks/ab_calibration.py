@@ -227,7 +227,7 @@ def lab_run(folder: Path) -> Callable[[], float]:
 
     def measure() -> float:
         (run,) = lab.bench(
-            MODEL, runtime=RUNTIME, preset="quick", duration_s=DURATION_S, is_checked=False
+            MODEL, runs=1, runtime=RUNTIME, preset="quick", duration_s=DURATION_S, is_checked=False
         )
         return float(METRICS["latency_ns.p50"].value(run.result) or 0)
 

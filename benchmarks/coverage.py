@@ -4,6 +4,9 @@ Series of latencies whose percentiles are known: independent, autoregressive, he
 alternating between two levels. For each kind and length: the share of intervals that hold the true
 percentile, and in brackets the share of runs that have an interval at all. Nominal is 95 %.
 
+The second table is about sets of runs: launches that differ from each other, or that are short
+beside the levels of their latency. There the true value is the median of such launches.
+
     python benchmarks/coverage.py [--trials 2000 | --short]
 """
 
@@ -22,6 +25,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.analysis.run_set import median_interval
 
 Floats = NDArray[np.float64]
 COUNTS = (300, 1000, 3000, 10_000)
@@ -92,6 +96,57 @@ PROCESSES = (
 )
 
 
+@dataclass(frozen=True)
+class Launches:
+    """A kind of launches; values are logarithms of their medians."""
+
+    name: str
+    draw: Callable[[np.random.Generator, tuple[int, int]], Floats]
+    """Launches of many sets, shape (sets, runs)."""
+
+
+def medians_of(process: Process, count: int) -> Launches:
+    """Launches of so many queries each, which differ by their queries alone."""
+
+    def draw(random: np.random.Generator, size: tuple[int, int]) -> Floats:
+        medians = [np.median(process.draw(random, count)) for _ in range(size[0] * size[1])]
+        return np.array(medians).reshape(size)
+
+    return Launches(f"{process.name}, {count} queries each", draw)
+
+
+LAUNCHES = (
+    Launches("normal, 3 %", lambda r, size: 0.03 * r.standard_normal(size)),
+    Launches("heavy tail", lambda r, size: 0.03 * r.standard_t(2, size)),
+    Launches(
+        "two layouts, 10 % apart",
+        lambda r, size: 0.005 * r.standard_normal(size) + 0.1 * (r.random(size) < 0.3),
+    ),
+    Launches(
+        "1 of 10 beside a neighbour",
+        lambda r, size: (
+            0.01 * r.standard_normal(size) + (r.random(size) < 0.1) * r.exponential(0.3, size)
+        ),
+    ),
+    medians_of(autoregressive(0.99), 300),
+    medians_of(levels(0.2, 300), 1000),
+    medians_of(levels(0.5, 300), 1000),
+)
+RUN_COUNTS = (5, 6, 8, 10, 20, 50)
+TRUTH_LAUNCHES = 20_000
+
+
+def set_cells(launches: Launches, trials: int) -> list[str]:
+    """Coverage of the interval between runs, for each number of runs."""
+    random = np.random.default_rng([*launches.name.encode()])
+    truth = float(np.median(launches.draw(random, (1, TRUTH_LAUNCHES))))
+    found = []
+    for count in RUN_COUNTS:
+        bounds = filter(None, map(median_interval, launches.draw(random, (trials, count))))
+        found.append(f"{np.mean([low <= truth <= high for low, high in bounds]):.1%}")
+    return found
+
+
 def cells(process: Process, count: int, trials: int) -> list[str]:
     """Coverage, and in brackets how many have an interval, for each percentile."""
     random = np.random.default_rng([count, *process.name.encode()])
@@ -122,7 +177,11 @@ def main() -> None:
         for process in PROCESSES
         for count in COUNTS
     ]
-    lines = [table(("series", "queries", *PERCENTILES), rows)]
+    sets = [(one.name, *set_cells(one, options.trials)) for one in LAUNCHES]
+    lines = [
+        table(("series", "queries", *PERCENTILES), rows),
+        table(("launches", *(f"{count} runs" for count in RUN_COUNTS)), sets),
+    ]
     report(f"Coverage of 95 % intervals, {options.trials} trials", lines, began)
 
 

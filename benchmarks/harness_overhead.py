@@ -130,6 +130,7 @@ class Case:
         """The latency that a host gets from an agent."""
         (run,) = lab.bench(
             self.model,
+            runs=1,
             on=[NAME],
             runtime=self.runtime,
             threads=self.threads,

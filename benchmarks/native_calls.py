@@ -1,85 +1,72 @@
-"""One inference as a call of a C function, for each runtime whose wheel exports one.
+"""One inference as a call of a C function, as the C loop of native_loop.c makes it.
 
-tflite-runtime exports its C++ methods, so the interpreter that Python created is called. LiteRT
-hides its interpreter, but `libLiteRt.so` has a C API with a class of its own, the compiled model.
-ONNX Runtime's wheel has a second library next to its Python module, `libonnxruntime.so`, with the C
-API, so a second session is created. Threads and inputs are those of the other loops.
+The calls are those that a run measures its binding with (agent/runtimes/c_calls.py), and one more:
+LiteRT hides its interpreter, but `libLiteRt.so` has a C API with a class of its own, the compiled
+model. Threads and inputs are those of the other loops.
 
-None of the wheels has the headers; the declarations are from the sources named below.
+The wheel has no headers; the declarations are from the source named below.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import math
 from collections.abc import Sequence
-from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
-from dataclasses import dataclass, field
+from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from edgebench.agent.runtimes.c_calls import (
+    CCall,
+    CFunctions,
+    NotExported,
+    address_of,
+    c_call,
+    load_library,
+)
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import LoadedModel, Tensor
 
-INVOKE = "_ZN6tflite4impl11Interpreter6InvokeEv"
-"""`tflite::impl::Interpreter::Invoke()` in the name mangling of the Itanium C++ ABI."""
 WORDS = 6
 """Arguments that native_loop.c passes to a function."""
+LITERT_SIZES = range(2, 10)
+"""Words of a `LiteRtRankedTensorType` that are sizes; litert_model_types.h, litert_layout.h."""
 
 
-class NotExported(Exception):
-    """No C function can be called; the text says why."""
+def words_of(call: CCall) -> ctypes.Array[Any]:
+    """Arguments as machine words, padded with zeros."""
+    values = [getattr(word, "value", word) or 0 for word in call.arguments]
+    return (ctypes.c_ssize_t * WORDS)(*values)
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCall:
-    """Function, its arguments, and the objects that must outlive the calls."""
-
-    function: c_void_p
-    arguments: Sequence[Any]
-    alive: list[Any] = field(default_factory=list)
-
-    def words(self) -> ctypes.Array[Any]:
-        """Arguments as machine words, padded with zeros."""
-        values = [getattr(word, "value", word) or 0 for word in self.arguments]
-        return (ctypes.c_ssize_t * WORDS)(*values)
-
-
-def nothing(loop: ctypes.CDLL) -> NativeCall:
+def nothing(loop: ctypes.CDLL) -> CCall:
     """A function that does nothing."""
-    return NativeCall(_address(loop, "do_nothing"), [])
+    return CCall(address_of(loop, "do_nothing"), [], bytes)
 
 
 def native_call(
     runtime: str, model: LoadedModel, path: str, threads: int, values: Sequence[Tensor]
-) -> NativeCall:
+) -> CCall:
     """One inference.
 
     Raises:
         NotExported: the wheel has no such function, or not for this model.
     """
+    if runtime != "litert":
+        return c_call(runtime, model, path, threads, values[0])
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise NotExported("only models of one input and one output are called")
-    makers = {"tflite": _tflite, "litert": _litert, "onnx": _onnx}
-    return makers[runtime](model, path, threads, values[0])
+    return _litert(model, path, threads, values[0])
 
 
-def _tflite(model: Any, _path: str, _threads: int, _value: Tensor) -> NativeCall:
-    module = importlib.import_module("tflite_runtime._pywrap_tensorflow_interpreter_wrapper")
-    library = ctypes.CDLL(str(module.__file__))
-    # Inputs and threads are those of the interpreter, which is the driver's own.
-    handle = model._interpreter._native_handle()
-    return NativeCall(_address(library, INVOKE), [handle], [model])
-
-
-def _litert(model: LoadedModel, path: str, threads: int, value: Tensor) -> NativeCall:
+def _litert(model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
     """Source: google-ai-edge/LiteRT, litert/c/*.h at 2.3."""
     package = importlib.import_module("ai_edge_litert")
     file = Path(str(package.__file__)).with_name("libLiteRt.so")
-    library = _load(file)
-    function = _address(library, "LiteRtRunCompiledModel")
-    call = _Api(lambda name: getattr(library, f"LiteRt{name}"))
+    library = load_library(file)
+    function = address_of(library, "LiteRtRunCompiledModel")
+    call = CFunctions(lambda name: getattr(library, f"LiteRt{name}"))
     environment = call.make("CreateEnvironment", 0, None)
     document = call.make("CreateModelFromFile", environment, path.encode())
     compiled = call.make("CreateCompiledModel", environment, document, _options(call, threads))
@@ -93,10 +80,10 @@ def _litert(model: LoadedModel, path: str, threads: int, value: Tensor) -> Nativ
     call("UnlockTensorBuffer", buffers[0])
     arrays = [(c_void_p * 1)(buffer.value) for buffer in buffers]
     words = [compiled, 0, 1, ctypes.addressof(arrays[0]), 1, ctypes.addressof(arrays[1])]
-    return NativeCall(function, words, [library, arrays, model])
+    return CCall(function, words, bytes, (library, arrays, model))
 
 
-def _options(call: _Api, threads: int) -> c_void_p:
+def _options(call: CFunctions, threads: int) -> c_void_p:
     options = call.make("CreateOptions")
     call("SetOptionsHardwareAccelerators", options, c_uint64(1))  # 1: the CPU
     c = ctypes.CDLL(None)
@@ -108,7 +95,7 @@ def _options(call: _Api, threads: int) -> c_void_p:
 
 
 def _buffer(
-    call: _Api,
+    call: CFunctions,
     environment: c_void_p,
     compiled: c_void_p,
     signature: c_void_p,
@@ -129,102 +116,3 @@ def _buffer(
     if expected_bytes is not None and size.value != expected_bytes:
         raise NotExported(f"LiteRT's input takes {size.value} bytes, not {expected_bytes}")
     return buffer
-
-
-LITERT_SIZES = range(2, 10)
-"""Words of a `LiteRtRankedTensorType` that are sizes; litert_model_types.h, litert_layout.h."""
-ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3}
-"""`ONNXTensorElementDataType`."""
-ONNX_FUNCTIONS = {
-    "CreateEnv": 3,
-    "CreateSession": 7,
-    "CreateSessionOptions": 10,
-    "SetIntraOpNumThreads": 24,
-    "SetInterOpNumThreads": 25,
-    "CreateTensorWithDataAsOrtValue": 49,
-    "CreateCpuMemoryInfo": 69,
-    "RunWithBinding": 133,
-    "CreateIoBinding": 134,
-    "BindInput": 136,
-    "BindOutput": 137,
-}
-"""Places in `OrtApi`, whose functions keep their places for ever.
-
-Source: microsoft/onnxruntime, include/onnxruntime/core/session/onnxruntime_c_api.h."""
-ONNX_API_VERSION = 14
-
-
-def _onnx(model: LoadedModel, path: str, threads: int, value: Tensor) -> NativeCall:
-    folder = Path(str(importlib.import_module("onnxruntime.capi").__file__)).parent
-    files = sorted(folder.glob("libonnxruntime.so*"))
-    if not files:
-        raise NotExported("the wheel has no libonnxruntime.so")
-    functions = _onnx_functions(_load(files[0]))
-    call = _Api(lambda name: ctypes.CFUNCTYPE(c_void_p)(functions[ONNX_FUNCTIONS[name]]))
-    environment = call.make("CreateEnv", 3, b"edgebench")
-    options = call.make("CreateSessionOptions")
-    call("SetIntraOpNumThreads", options, threads)
-    call("SetInterOpNumThreads", options, 1)
-    session = call.make("CreateSession", environment, path.encode(), options)
-    memory = call.make("CreateCpuMemoryInfo", 0, 0)
-    binding = call.make("CreateIoBinding", session)
-    alive: list[Any] = [model, functions]
-    for name, spec, content in (
-        ("BindInput", model.inputs[0], value.tobytes()),
-        ("BindOutput", model.outputs[0], None),
-    ):
-        shape = (c_int64 * len(spec.shape))(*spec.shape)
-        size = math.prod(spec.shape) * (4 if spec.dtype == "float32" else 1)
-        data = ctypes.create_string_buffer(content or size, size)
-        kind = ONNX_TYPES[spec.dtype]
-        words = (memory, data, c_size_t(size), shape, c_size_t(len(shape)), kind)
-        bound = call.make("CreateTensorWithDataAsOrtValue", *words)
-        call(name, binding, spec.name.encode(), bound)
-        alive += [shape, data]
-    function = c_void_p(functions[ONNX_FUNCTIONS["RunWithBinding"]])
-    return NativeCall(function, [session, None, binding], alive)
-
-
-def _onnx_functions(library: ctypes.CDLL) -> Any:
-    try:
-        base = library.OrtGetApiBase
-    except AttributeError as exc:
-        raise NotExported("no OrtGetApiBase in libonnxruntime.so") from exc
-    base.restype = ctypes.POINTER(c_void_p)
-    get = ctypes.CFUNCTYPE(c_void_p, ctypes.c_uint32)(base()[0])
-    return ctypes.cast(get(ONNX_API_VERSION), ctypes.POINTER(c_void_p))
-
-
-class _Api:
-    """Functions that answer 0 or a null pointer when they did what they were asked."""
-
-    def __init__(self, find: Any) -> None:
-        self._find = find
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        try:
-            function = self._find(name)
-        except AttributeError as exc:
-            raise NotExported(f"no function {name}") from exc
-        if status := function(*arguments):
-            raise NotExported(f"{name} answers {status}")
-
-    def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
-        """Call a function that puts a handle where its last argument points."""
-        made = c_void_p()
-        self(name, *arguments, byref(made), *before)
-        return made
-
-
-def _load(file: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(file))
-    except OSError as exc:
-        raise NotExported(f"{file.name} does not load: {exc}") from exc
-
-
-def _address(library: ctypes.CDLL, name: str) -> c_void_p:
-    try:
-        return ctypes.cast(getattr(library, name), c_void_p)
-    except AttributeError as exc:
-        raise NotExported(f"no symbol {name}") from exc

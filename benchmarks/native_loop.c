@@ -31,3 +31,15 @@ int64_t run_loop(function call, const intptr_t *words, int64_t duration_ns, int6
     }
     return count;
 }
+
+static const void *onnx_base;
+
+/* ONNX Runtime calls this in a library of custom operators. It is how the C interface of the library
+ * inside of its Python module is found, which exports nothing. */
+void *RegisterCustomOps(void *options, const void *base) {
+    (void)options;
+    onnx_base = base;
+    return 0;
+}
+
+const void *onnx_api_base(void) { return onnx_base; }

@@ -72,6 +72,7 @@ def paired(folder: Path, pairs: int, duration_s: float, patience_s: float) -> Co
     def measure(rate_hz: float) -> float:
         (run,) = lab.bench(
             MODEL,
+            runs=1,
             runtime=RUNTIME,
             duration_s=duration_s,
             min_query_count=64,

@@ -25,8 +25,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from native_calls import NativeCall, NotExported, native_call, nothing
+from native_calls import native_call, nothing, words_of
 
+from edgebench.agent.runtimes.c_calls import CCall, NotExported
 from edgebench.agent.runtimes.registry import find_runtime
 from edgebench.agent.worker.inputs import make_inputs
 from edgebench.agent.worker.loop import Calls, run_closed
@@ -134,12 +135,12 @@ def run_c(job: Job) -> SideResult:
 
 
 def _run_native(
-    library: ctypes.CDLL, native: NativeCall, duration_s: float
+    library: ctypes.CDLL, native: CCall, duration_s: float
 ) -> tuple[array[int], array[int]]:
     begins, ends = _zeros(MAX_QUERIES), _zeros(MAX_QUERIES)
     places = [(ctypes.c_int64 * MAX_QUERIES).from_buffer(values) for values in (begins, ends)]
     limits = (ctypes.c_int64(int(duration_s * NS_PER_S)), ctypes.c_int64(MAX_QUERIES))
-    count = library.run_loop(native.function, native.words(), *limits, *places)
+    count = library.run_loop(native.function, words_of(native), *limits, *places)
     del places
     if count < 2:
         raise NotExported("the function fails")

@@ -348,7 +348,7 @@ def test_script_that_reads_json_gets_the_error(
 def test_bench_that_measures_nothing_prints_no_runs(edgebench: Run, words: tuple[str, ...]) -> None:
     """A wrong option gives a script other output than a wrong meter does."""
     said = edgebench("bench", "digits_int8.tflite", *words, "--json")
-    assert (said.code, json.loads(said.out)) == (2, {"runs": []})
+    assert (said.code, json.loads(said.out)) == (2, {"runs": [], "sets": []})
     assert_is_usage_error(said.err, words[0])
 
 

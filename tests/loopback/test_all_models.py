@@ -51,7 +51,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def measured(host: Host, path: Path, runtime: str) -> dict[str, Any] | str:
     """The document of a run, or the one line that refused it."""
     try:
-        [run] = host.lab.bench(path, on=["board"], runtime=runtime, **SETTINGS)
+        [run] = host.lab.bench(path, runs=1, on=["board"], runtime=runtime, **SETTINGS)
     except EdgebenchError as exc:
         return str(exc)
     assert verify(host.lab.store, run.id) == []

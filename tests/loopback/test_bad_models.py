@@ -70,7 +70,13 @@ class Bench:
         limits = Limits(load_timeout_s=LOAD_TIMEOUT_S)
         with ProgressWatcher() as watcher:
             self.host.lab.bench(
-                *models, on=["board"], runtime="all", limits=limits, watcher=watcher, **QUICK
+                *models,
+                runs=1,
+                on=["board"],
+                runtime="all",
+                limits=limits,
+                watcher=watcher,
+                **QUICK,
             )
         ended = {
             what: Ending(line=f"error: {what}: {error}", error=error)
@@ -218,7 +224,8 @@ def test_command_line_says_what_failed_and_what_to_do(
     path = need_shared("models/bad") / name
     result = bench.host.run(
         *("bench", str(path), "--on", "board", "--runtime", runtime, "--timeout", "4s"),
-        *("--quick", "--duration", "0.1s", "--min-queries", "20", "--warmup", "1", "--json"),
+        *("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "20"),
+        *("--warmup", "1", "--json"),
     )
     assert result.returncode == 1, result.stderr
     lines = result.stderr.splitlines()
@@ -238,7 +245,7 @@ def test_names_inside_a_model_cannot_reach_the_terminal(bench: Bench, name: str)
     """A model file clears the screen, or types for the user."""
     path = need_shared("models/bad/odd_but_valid") / name
     result = bench.host.run(
-        *("bench", str(path), "--on", "board", "--quick", "--duration", "0.1s"),
+        *("bench", str(path), "--on", "board", "--quick", "--runs=1", "--duration", "0.1s"),
         *("--min-queries", "20", "--warmup", "1", "--timeout", "10s"),
     )
     shown = bench.host.run("show", "last")

@@ -18,8 +18,8 @@ from edgebench.protocol.errors import LinkLost, NoSpace, TransportError
 from edgebench.protocol.record import Phase
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--quick", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
-LONG = ("--quick", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
+SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
 
 
 def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
@@ -40,7 +40,9 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
-    command = paired.popen("bench", MODEL, "--on", "board", "--quick", "--duration", "5s")
+    command = paired.popen(
+        "bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"
+    )
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
@@ -151,7 +153,13 @@ def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
         fillers: list[Path] = []
         with pytest.raises(NoSpace, match="run not spooled: No space left on device"):
             host.lab.bench(
-                MODEL, on=["board"], preset="quick", duration_s=1.0, is_checked=False, watcher=full
+                MODEL,
+                runs=1,
+                on=["board"],
+                preset="quick",
+                duration_s=1.0,
+                is_checked=False,
+                watcher=full,
             )
         assert agent.status().running is None
         agent.kill()

@@ -65,7 +65,9 @@ class Board:
     def bench(self, **settings: Any) -> StoredRun:
         """One run, which `verify` computes again."""
         name = "imx8mp-evk-simulated"
-        [run] = self.host.lab.bench(MODEL, on=[name], runtime="litert", **(SETTINGS | settings))
+        [run] = self.host.lab.bench(
+            MODEL, runs=1, on=[name], runtime="litert", **(SETTINGS | settings)
+        )
         assert verify(self.host.lab.store, run.id) == []
         return run
 

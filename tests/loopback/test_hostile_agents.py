@@ -82,7 +82,7 @@ def collected(host: Host, answers: Mapping[type[m.Message], Answer]) -> list[Edg
         m.Acquire: m.Granted(30.0),
     }
     with agent(host, {**described, **answers}), pytest.raises(RuntimeUnavailable):
-        host.lab.bench("digits_int8.tflite", watcher=watcher)
+        host.lab.bench("digits_int8.tflite", runs=1, watcher=watcher)
     return watcher.doubts
 
 

@@ -24,8 +24,8 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--quick", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
-LONG = ("--quick", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
+SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,9 @@ def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: H
 def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, paired: Host) -> None:
     """A device that throttles to a third of its speed loses a run of an hour."""
     limits = Limits(measure_timeout_s=2.0)
-    [run] = paired.lab.bench(MODEL, on=["board"], preset="quick", duration_s=60.0, limits=limits)
+    [run] = paired.lab.bench(
+        MODEL, runs=1, on=["board"], preset="quick", duration_s=60.0, limits=limits
+    )
     assert run.verdict == "invalid"
     assert run.document["verdict"]["rules"][0]["detail"] == "run interrupted"
     assert run.document["metrics"]["latency_ns"]["count"] > 20
@@ -62,7 +64,8 @@ def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, pai
 def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, paired: Host) -> None:
     """A laptop that dies costs the run that the device finished without it."""
     command = paired.popen(
-        "bench", MODEL, "--on", "board", "--quick", "--duration", "5s", "--accuracy", "digits"
+        *("bench", MODEL, "--on", "board", "--quick", "--runs=1"),
+        *("--duration", "5s", "--accuracy", "digits"),
     )
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
@@ -128,7 +131,7 @@ def test_full_store_leaves_the_run_on_the_device(
     host.lab.pair(agent.pairing_string())
     with small_disk(tmp_path / "store", 64 * 2**20) as store:
         command = host.popen(
-            *("bench", MODEL, "--on", "board", "--quick", "--duration", "5s"),
+            *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"),
             *("--store", str(store)),
         )
         wait_until(lambda: agent.status().running is not None, "device runs")
@@ -191,4 +194,6 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
                 os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(WorkerDied):
-        paired.lab.bench(MODEL, on=["board"], preset="quick", duration_s=60.0, watcher=Killer())
+        paired.lab.bench(
+            MODEL, runs=1, on=["board"], preset="quick", duration_s=60.0, watcher=Killer()
+        )

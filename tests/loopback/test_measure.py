@@ -19,7 +19,7 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
-QUICK = ("--quick", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,10 @@ def test_paired_host_measures_on_each_runtime(
     assert len(counted) == document["metrics"]["latency_ns"]["count"] > 0
     assert counted["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
     assert verify(paired.lab.store, document["run_id"]) == []
+    binding = document["metrics"]["harness_ns"]["binding"]
+    assert 0 < binding["p50"] < 1_000_000
+    assert (binding["added"] is None) == (binding["unavailable"] is not None)
+    assert "one addition takes" in paired.run("show", document["run_id"]).stdout
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
 
     [run] = paired.lab.bench(
         "digits_int8.tflite",
+        runs=1,
         on=["board"],
         duration_s=0.5,
         min_query_count=10,

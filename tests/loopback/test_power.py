@@ -147,6 +147,7 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
         for _ in range(2):
             [run] = paired.lab.bench(
                 "digits_int8.tflite",
+                runs=1,
                 on=["board"],
                 runtime="litert",
                 duration_s=0.5,

@@ -59,7 +59,7 @@ def paired(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Hos
 def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[StoredRun]:
     """Measure on the paired agent; every run must be one that `verify` computes again."""
     need_runtime(PACKAGES[runtime])
-    runs = host.lab.bench(model, on=["board"], runtime=runtime, **(SHORT | settings))
+    runs = host.lab.bench(model, runs=1, on=["board"], runtime=runtime, **(SHORT | settings))
     for run in runs:
         assert verify(host.lab.store, run.id) == []
     return runs
@@ -181,7 +181,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     result = paired.run(
         *("bench", str(path), "--on", "board", "--runtime", "litert", "--json"),
         *("--accuracy", "digits", "--reference", "digits_fp32.tflite"),
-        *("--quick", "--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
+        *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
     )
     assert result.returncode == 3, result.stderr
     reference, damaged = json.loads(result.stdout)["runs"]

@@ -96,14 +96,14 @@ def test_governor_is_set_for_the_run_alone(start: Start) -> None:
         "cooldown_timeout_s": 0.0,
     }
     [run] = host.lab.bench(
-        MODEL, on=["imx8mp-evk-simulated"], governor="powersave", watcher=at, **settings
+        MODEL, runs=1, on=["imx8mp-evk-simulated"], governor="powersave", watcher=at, **settings
     )
     assert (seen, path.read_text().strip()) == (["powersave"], "performance")
     assert run.document["spec"]["governor"] == "powersave"
     assert run.document["conditions"]["before"]["governors"] == ["powersave"]
     assert set(run.document["conditions"]["before"]["freq_hz"]) == {1_800_000_000}
     with pytest.raises(GovernorRefused, match="governor turbo is not offered: there are conserv"):
-        host.lab.bench(MODEL, on=["imx8mp-evk-simulated"], governor="turbo", **settings)
+        host.lab.bench(MODEL, runs=1, on=["imx8mp-evk-simulated"], governor="turbo", **settings)
     assert agent.status().running is None
 
 
@@ -113,7 +113,9 @@ def test_clock_that_was_only_asked_for_is_not_shown_meanwhile(start: Start) -> N
     (agent.state / "simulated/usr/bin/vcgencmd").unlink()
     heard = Heard()
     settings: dict[str, Any] = {"duration_s": 1.5, "cooldown_timeout_s": 0.0, "watcher": heard}
-    host.lab.bench(MODEL, on=["raspberry-pi-5-bare-simulated"], is_checked=False, **settings)
+    host.lab.bench(
+        MODEL, runs=1, on=["raspberry-pi-5-bare-simulated"], is_checked=False, **settings
+    )
     assert heard.clocks
     assert set(heard.clocks) == {None}
 

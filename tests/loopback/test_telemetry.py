@@ -54,7 +54,7 @@ def rule(run: StoredRun, name: str) -> tuple[str, str]:
 
 def bench(host: Host, **settings: Any) -> StoredRun:
     """One run, which `verify` computes again."""
-    [run] = host.lab.bench(MODEL, on=["board"], runtime="litert", **(SETTINGS | settings))
+    [run] = host.lab.bench(MODEL, runs=1, on=["board"], runtime="litert", **(SETTINGS | settings))
     assert verify(host.lab.store, run.id) == []
     return run
 

@@ -10,11 +10,11 @@ from typing import Any
 from support.agents import Host
 
 METERED = (
-    *("--quick", "--runtime", "litert", "--duration", "0.5s", "--min-queries", "50"),
+    *("--quick", "--runs=1", "--runtime", "litert", "--duration", "0.5s", "--min-queries", "50"),
     *("--warmup", "2", "--no-check", "--cooldown", "0s", "--idle", "0.5s"),
 )
 """A short run for a meter, on whatever device."""
-QUICK = ("--quick", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2")
+QUICK = ("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2")
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class Bench:
         with unit:
             [run] = self.host.lab.bench(
                 chance.choice(MODELS),
+                runs=1,
                 on=[DEVICE],
                 duration_s=chance.uniform(0.6, 1.2),
                 min_query_count=10,

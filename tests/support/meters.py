@@ -15,9 +15,13 @@ from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
+from support.nvml import fake_gpu
+from support.otii import OtiiEmulator
+from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.ppk2 import Ppk2Emulator
+from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
-from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter
+from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter, steady_supply
 from support.um25c import Um25cEmulator
 from support.usb_bus import UsbBus
 
@@ -98,6 +102,34 @@ def _scpi(make: Callable[[], Model], options: str = "") -> Bench:
 
 
 @contextmanager
+def _ptdaemon(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with PtdEmulator() as daemon:
+        yield find_meter(f"ptdaemon:{daemon.address}"), wait
+
+
+@contextmanager
+def _nvml(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with fake_gpu(root):
+        yield find_meter("nvml"), wait
+
+
+def _plug(make: Callable[[], ShellyEmulator | TasmotaEmulator | KasaEmulator]) -> Bench:
+    @contextmanager
+    def bench(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+        with make() as plug:
+            name = type(plug).__name__.removesuffix("Emulator").lower()
+            yield find_meter(f"{name}:{plug.address},rate=5"), wait
+
+    return bench
+
+
+@contextmanager
+def _otii(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with OtiiEmulator() as server:
+        yield find_meter(f"otii:{server.address}"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -123,6 +155,13 @@ BENCHES: dict[str, Bench] = {
     "scpi power meter": _scpi(WattMeter),
     "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3,rate=2"),
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
+    "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
+    "otii": _otii,
+    "ptdaemon": _ptdaemon,
+    "nvml": _nvml,
+    "shelly": _plug(ShellyEmulator),
+    "tasmota": _plug(TasmotaEmulator),
+    "kasa": _plug(KasaEmulator),
     "rapl": _on_board("x86_laptop", "rapl:{root}"),
     "hwmon": _on_board("jetson_orin_nano", "hwmon:{root}"),
     "iio": _on_board("jetson_nano", "iio:{root}"),

@@ -77,7 +77,7 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         outputs=(r.TensorSpec("out", (1, 10), "int8", 0.5, 0),),
         cold_start=r.ColdStart(50_000_000, 2_000_000, 300_000),
         memory=r.MemoryFacts(40 * 2**20, 2**20),
-        harness=r.HarnessFacts(60, 110.5),
+        harness=r.HarnessFacts(60, 110.5, binding=r.BindingFacts(1_300, 1_000)),
         output=r.OutputFacts("cd" * 32, is_finite=True),
         warmup_query_count=WARMUP_COUNT,
         query_count=len(latency_ns),

@@ -18,7 +18,7 @@ from support.site import Site, fresh_site, need_machines
 from edgebench.host.devices.files import HostFiles, KnownDevice
 
 MODEL = "digits_int8.onnx"
-QUICK = ("--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 METER = "synthetic:constant,power=1"
 ABSENT = "um25c:/dev/rfcomm-of-nobody"
 """A meter on a serial port, which is not there; its library has to be."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
+from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.collect import collect_waiting
 from edgebench.host.bench.plan import run_all
@@ -26,6 +27,7 @@ from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
@@ -120,6 +122,10 @@ class Lab:
         """
         return StoredRun(self.store, self.store.resolve(name))
 
+    def sets(self, runs: Sequence[StoredRun]) -> list[RunSet]:
+        """What runs of the same model show together, with the interval between them."""
+        return find_sets(run.result for run in runs)
+
     def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
         return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
@@ -152,6 +158,7 @@ class Lab:
         on: Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
+        runs: int | None = None,
         inputs: str | Path | None = None,
         accuracy: str | None = None,
         reference: str | Path | None = None,
@@ -171,6 +178,8 @@ class Lab:
             on: Names of devices.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
+            runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
+                where the request is about one run. `sets` says what they show together.
             inputs: A .npz file of inputs by their names, first axis: samples; None: drawn by the
                 seed.
             accuracy: A labelled data set, a .npz file or "digits", that every model is judged by.
@@ -197,6 +206,7 @@ class Lab:
             on=on,
             runtime=runtime,
             preset=preset,
+            runs=runs,
             inputs=inputs,
             accuracy=accuracy,
             reference=reference,
@@ -321,13 +331,16 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named by id or a unique part of it; one result a metric.
+        """Compare stored runs, named by id, a unique part of it, or their set; one result a metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
-        sides = [[self.run(name).result for name in names] for names in (baseline, candidate)]
+        sides = [
+            [self.store.run(one) for name in names for one in index.runs_named(self.store, name)]
+            for names in (baseline, candidate)
+        ]
         return compare_groups(
             [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
         )

@@ -8,7 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgebench.meters import battery, hwmon, iio, odpm, rapl, rpi5, um25c
+from edgebench.meters import (
+    battery,
+    hwmon,
+    iio,
+    kasa,
+    nvml,
+    odpm,
+    otii,
+    ptdaemon,
+    rapl,
+    rpi5,
+    shelly,
+    tasmota,
+    um25c,
+)
 from edgebench.meters.base import Decoder, Header, Meter
 from edgebench.meters.fnirsi import decoder as fnirsi_decoder
 from edgebench.meters.fnirsi import device as fnirsi_device
@@ -81,9 +95,46 @@ DRIVERS: dict[str, Driver] = {
         scpi_device.make_meter,
         scpi_decoder.make_decoder,
         "bench supplies, power meters and multimeters, by SCPI",
-        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3]",
+        usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3] | :VISA-ADDRESS,"
+        "query=MEAS:POW?[,answer=power|current|voltage+current][,rate=10][,mean=S][,supply=3.3]"
+        "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "otii": Driver(
+        otii.make_meter,
+        otii.OtiiDecoder,
+        "Qoitech Otii Arc and Ace, through Otii's server",
+        usage="[:HOST[:1905]][,device=NAME]",
+        is_external=True,
+    ),
+    "ptdaemon": Driver(
+        ptdaemon.make_meter,
+        ptdaemon.PtDaemonDecoder,
+        "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
+        usage=":HOST[:8888]",
+        is_external=True,
+    ),
+    "shelly": Driver(
+        shelly.make_meter,
+        shelly.ShellyDecoder,
+        "Shelly plugs and power meters, by their web server",
+        usage=":HOST[,channel=0][,rate=1]",
+        is_external=True,
+    ),
+    "tasmota": Driver(
+        tasmota.make_meter,
+        tasmota.TasmotaDecoder,
+        "plugs with Tasmota, by their web server",
+        usage=":HOST[,rate=1]",
+        is_external=True,
+    ),
+    "kasa": Driver(
+        kasa.make_meter,
+        kasa.KasaDecoder,
+        "TP-Link Kasa plugs HS110, HS300, KP115 and alike, without an account",
+        usage=":HOST[,channel=0][,rate=1]",
+        is_external=True,
     ),
     "fnirsi": Driver(
         fnirsi_device.make_meter,
@@ -113,6 +164,13 @@ DRIVERS: dict[str, Driver] = {
         rapl.RaplDecoder,
         "energy counters of Intel and AMD processors",
         usage="[:ROOT]",
+    ),
+    "nvml": Driver(
+        nvml.make_meter,
+        nvml.NvmlDecoder,
+        "energy counter of an NVIDIA GPU",
+        usage="[:NUMBER|UUID]",
+        extra="nvml",
     ),
     "hwmon": Driver(
         hwmon.make_meter,
@@ -147,9 +205,9 @@ DRIVERS: dict[str, Driver] = {
     "synthetic": Driver(
         synthetic_device.make_meter,
         synthetic_decoder.SyntheticDecoder,
-        "a computed waveform, for demos and tests; nothing is measured",
-        usage="[:constant][,power=1] | :square|ramp[,low=0][,high=1][,period=1][,duty=0.5]; each "
-        "[,rate=1000][,noise=W][,seed=0][,error=PPM]",
+        "a computed power, for demos and tests; nothing is measured",
+        usage="[:follow][,low=2][,high=4] | :constant[,power=1] | :square|ramp[,low=0][,high=1]"
+        "[,period=1][,duty=0.5]; each [,rate=1000][,noise=W][,seed=0][,error=PPM]",
         is_external=True,
     ),
 }

@@ -1,4 +1,4 @@
-"""Byte streams to instruments: a serial port, or what a test puts in its place.
+"""Byte streams to instruments: a serial port, a socket, or what a test puts in their place.
 
 read   waits at most its timeout for the first byte, then gives what is there; b"" after that
 write  all of it
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import re
+import select
+import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -22,6 +24,7 @@ READ_BYTES = 1 << 16
 _QUIET_S = 0.1
 """Nothing comes for so long: nothing is on its way."""
 _HEARD_MAX_BYTES = 1 << 20
+_CONNECT_S = 3.0
 DENIED = frozenset({errno.EACCES, errno.EPERM})
 """Errors of the system that a permission would mend."""
 _REFUSALS = {
@@ -102,6 +105,51 @@ class SerialTransport:
         self._port.close()
 
 
+class TcpTransport:
+    """Socket of an instrument, or of a program that has one."""
+
+    def __init__(self, host: str, port: int, what: str) -> None:
+        """Connect.
+
+        Args:
+            host: Name or address of the other machine.
+            port: Number of its port.
+            what: Who should be there, for people.
+
+        Raises:
+            TargetError: nobody answers there.
+        """
+        self._name = f"{what} at {host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), _CONNECT_S)
+        except OSError as exc:
+            reason = one_line(exc.strerror or exc)
+            raise TargetError(f"no {self._name}: {reason}") from exc
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def read(self, timeout_s: float) -> bytes:
+        """Bytes that have arrived."""
+        try:
+            readable, _, _ = select.select([self._socket], [], [], max(0.0, timeout_s))
+            data = self._socket.recv(READ_BYTES) if readable else None
+        except (OSError, ValueError) as exc:  # ValueError: closed by another thread
+            raise TargetError(f"the {self._name} is gone") from exc
+        if data == b"":
+            raise TargetError(f"the {self._name} has closed the connection")
+        return data or b""
+
+    def write(self, data: bytes) -> None:
+        """Send in one piece."""
+        try:
+            self._socket.sendall(data)
+        except OSError as exc:
+            raise TargetError(f"the {self._name} is gone") from exc
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
 class Dialog:
     """ByteStream with an instrument's protocol on top; what it does not override goes through."""
 
@@ -141,6 +189,24 @@ def run_dry(transport: ByteStream, complaint: str, limit_s: float) -> None:
     while transport.read(_QUIET_S):
         if time.monotonic() > deadline_s:
             raise TargetError(complaint)
+
+
+def split_address(address: str, default_port: int) -> tuple[str, int]:
+    """Host and port of an address on the network.
+
+    >>> split_address("lab-pc", 8888), split_address("[::1]:4000", 8888)
+    (('lab-pc', 8888), ('::1', 4000))
+
+    Raises:
+        UsageError: the port is no number of one.
+    """
+    host, _, port = address.partition("]:" if address.startswith("[") else ":")
+    host = host.strip("[]")
+    if not port:
+        return host, default_port
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise UsageError(f"an address is HOST or HOST:PORT, got {address!r}")
+    return host, int(port)
 
 
 def find_port(vendor: int, product: int) -> str:

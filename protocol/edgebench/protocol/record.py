@@ -116,6 +116,18 @@ class MemoryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BindingFacts:
+    """Invocation of a model of one addition, through the runtime's Python binding and in C."""
+
+    p50_ns: int | None = None
+    """Median through the binding, as the loop reports it."""
+    c_p50_ns: int | None = None
+    """Median of the same model by the C function of the same library."""
+    reason: str | None = None
+    """Why a median is None, one line of text."""
+
+
+@dataclass(frozen=True, slots=True)
 class HarnessFacts:
     """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
@@ -125,6 +137,8 @@ class HarnessFacts:
     """Wall time of the loop per query of calls that do nothing."""
     end_to_end_p50_ns: int = 0
     """Median time from start to end of such a query, as the loop reports it."""
+    binding: BindingFacts | None = None
+    """None in runs of agents that did not measure it, and in runs that were stopped."""
 
 
 @dataclass(frozen=True, slots=True)

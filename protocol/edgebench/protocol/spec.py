@@ -54,6 +54,9 @@ class ScenarioTraits:
     """A query has `samples_per_query` inferences."""
     is_scheduled: bool = False
     """Queries arrive by a schedule, whether the previous one is complete or not."""
+    settings: tuple[str, ...] = ()
+    """Fields of `RunSpec` that only such scenarios have, numbers that change the results: `show`
+    prints them, and runs that differ in them are not compared."""
     is_one_query: bool = False
     """All samples are one query: there is a throughput, and no latency of queries."""
 
@@ -70,12 +73,14 @@ SCENARIOS: dict[Scenario, ScenarioTraits] = {
         compared="end_to_end_ns.p50",
         loadgen_name="MultiStream",
         is_grouped=True,
+        settings=("samples_per_query",),
     ),
     Scenario.SERVER: ScenarioTraits(
         headline="end_to_end_ns",
         compared="end_to_end_ns.p99",
         loadgen_name="Server",
         is_scheduled=True,
+        settings=("target_qps",),
     ),
     Scenario.OFFLINE: ScenarioTraits(
         headline="end_to_end_ns",
@@ -230,7 +235,7 @@ class RunSpec:
             self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
             f"governor must be a name as performance, got {self.governor!r}",
         )
-        _require(0 <= self.seed < 2**63, f"seed must be 0..2^63-1, got {self.seed}")
+        _require(0 <= self.seed < MAX_SEED, f"seed must be 0..2^63-1, got {self.seed}")
 
     def _check_lengths(self) -> None:
         _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
@@ -323,6 +328,8 @@ class RunSpec:
 
 
 MAX_WARMUP_QUERIES = 2**40
+MAX_SEED = 2**63
+"""First number that is no seed any more."""
 MAX_THREADS = 256
 """More threads than this is a typing mistake on any device in scope."""
 

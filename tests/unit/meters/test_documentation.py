@@ -83,7 +83,7 @@ def test_commands_of_the_page_name_meters_that_can_be_made() -> None:
 @pytest.mark.parametrize("name", registry.DRIVERS)
 def test_help_names_the_options_that_there_are(name: str) -> None:
     """An option is in no help, or one of the help is refused."""
-    shapes = ("", ":square") if name == "synthetic" else ("",)
+    shapes = ("", ":constant", ":square") if name == "synthetic" else ("",)
     known: set[str] = set()
     for shape in shapes:
         with pytest.raises(WrongMeterOption, match="has no option 'nonsense'") as refused:
@@ -114,9 +114,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for one in EXAMPLES:
         for name, content in one.files.items():
             (root / name).write_text(content)
-        line = r"^(from edgebench\.meters import .*)$"
+        listed = r"^(from edgebench\.meters import \([^)]*)\)$"
         text = registry_file.read_text()
-        text = re.sub(line, rf"\1, {one.name}", text, count=1, flags=re.MULTILINE)
+        text = re.sub(listed, rf"\1    {one.name},\n)", text, count=1, flags=re.MULTILINE)
         registry_file.write_text(text)
         behind(registry_file, "DRIVERS: ", one.entry)
         text = bench_file.read_text()

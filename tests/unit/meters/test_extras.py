@@ -11,7 +11,7 @@ import pytest
 
 from edgebench.agent.runtimes import onnx
 from edgebench.host.power.imports import jls_file
-from edgebench.meters import bulk
+from edgebench.meters import bulk, nvml
 from edgebench.meters.base import AbsentMeter
 from edgebench.meters.joulescope import device as joulescope
 from edgebench.meters.options import install
@@ -31,8 +31,11 @@ EXAMPLES = {
     for example in re.findall(r"^\| `\w+` \| `(\S+)` \|", METERS_PAGE, re.MULTILINE)
 }
 """A meter of each driver, as the page names it."""
-COMMANDS = (scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, install("serial"))
-LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb")
+COMMANDS = (
+    *(scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, nvml.INSTALL),
+    install("serial"),
+)
+LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb", "pynvml")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -88,7 +88,17 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     record = _record(job, prepared, loop, refused)
     _write_record(directory, record)
     if not loop.is_interrupted:
+        record = _with_binding(record, prepared)
+        _write_record(directory, record)
         _check(job, prepared, loop, record, directory, pipe)
+
+
+def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
+    """The record with the cost of the binding: after the loop, which it must not disturb."""
+    from edgebench.agent.worker.binding import measure_binding
+
+    binding = measure_binding(prepared.runtime, (*record.inputs, *record.outputs))
+    return replace(record, harness=replace(record.harness, binding=binding))
 
 
 def _record(

@@ -19,6 +19,7 @@ from edgebench.host.result.latency import WarmupCut
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import (
     SCHEMA_VERSION,
+    BindingNs,
     ColdStartNs,
     Conditions,
     HarnessNs,
@@ -31,7 +32,7 @@ from edgebench.host.result.run import (
 )
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.record import BindingFacts, RunRecord, WorkerRecord
 from edgebench.protocol.spec import RunSpec
 
 
@@ -63,6 +64,7 @@ def analyse_run(
         created_utc=created_utc,
         kind="profile" if record.spec.is_profiled else "measurement",
         pair=facts.pair,
+        member=facts.member,
         simulated=record.simulated,
         emulated=record.emulated,
         spec=record.spec,
@@ -139,7 +141,12 @@ def _metrics(
             model=memory.model_bytes,
             arena=memory.arena_bytes,
         ),
-        harness_ns=HarnessNs(harness.p50_ns, harness.per_query_ns, harness.end_to_end_p50_ns),
+        harness_ns=HarnessNs(
+            harness.p50_ns,
+            harness.per_query_ns,
+            harness.end_to_end_p50_ns,
+            _binding(harness.binding),
+        ),
         accuracy=_accuracy(measured, facts),
         agreement=measured.agreement,
         loadgen=measured.loadgen,
@@ -162,6 +169,14 @@ def _accuracy(measured: Measurement, facts: HostFacts) -> Accuracy | None:
         drop_vs_reference=accuracy_drop(found, facts.reference),
         reference=facts.reference,
     )
+
+
+def _binding(facts: BindingFacts | None) -> BindingNs | None:
+    if facts is None:
+        return None
+    p50_ns, c_p50_ns = facts.p50_ns, facts.c_p50_ns
+    added_ns = None if p50_ns is None or c_p50_ns is None else p50_ns - c_p50_ns
+    return BindingNs(p50_ns, c_p50_ns, added_ns, facts.reason)
 
 
 def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:

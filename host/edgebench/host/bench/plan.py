@@ -13,7 +13,7 @@ from edgebench.host.bench.run import RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import SET_PREFIX, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
@@ -25,7 +25,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import MAX_SEED, RunSpec
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
@@ -45,16 +45,30 @@ class Step:
     model: Model
     runtime: str
     pair: Pair | None = None
+    member: SetMember | None = None
+
+    @property
+    def number(self) -> int:
+        """Position among the runs of the same model, from 0."""
+        place = self.pair or self.member
+        return place.number if place else 0
 
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        Of a comparison only the first pair is checked: the models do not change meanwhile, and
-        reference kernels may take longer than a run.
+        Only the first run of a model, or the first pair, checks the outputs and answers the data
+        set: the models do not change meanwhile, and reference kernels may take longer than a run.
+        Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
-        is_repeated = self.pair is not None and self.pair.number > 0
-        is_checked = spec.is_checked and not is_repeated
-        return replace(spec, runtime=self.runtime, is_checked=is_checked)
+        is_first = self.number == 0
+        drawn = self.member.number if self.member else 0
+        return replace(
+            spec,
+            runtime=self.runtime,
+            is_checked=spec.is_checked and is_first,
+            dataset_sha256=spec.dataset_sha256 if is_first else None,
+            seed=(spec.seed + drawn) % MAX_SEED,
+        )
 
 
 def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
@@ -65,11 +79,12 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         RuntimeUnavailable: it is not usable there.
     """
     if request.against is None:
-        return [
+        steps = [
             Step(model, runtime)
             for model in request.models
             for runtime in runtimes_for(model, request.runtime, system)
         ]
+        return _rounds(steps, request.run_count)
     baseline, candidate = request.models[0], request.against.candidate
     before = runtimes_for(baseline, request.runtime, system)
     after = runtimes_for(candidate, request.runtime, system)
@@ -85,6 +100,22 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         for step in _pairs(
             Step(baseline, runtimes[0]), Step(candidate, runtimes[1]), request.against
         )
+    ]
+
+
+def _rounds(steps: list[Step], run_count: int) -> list[Step]:
+    """Every model once, then every model again: what changes meanwhile is in every set.
+
+    Source: Abedi & Brecht, Conducting repeatable experiments in highly variable cloud computing
+    environments (2017): trials in rounds, against trials in blocks.
+    """
+    if run_count == 1:
+        return steps
+    set_ids = [f"{SET_PREFIX}{secrets.token_hex(4)}" for _ in steps]
+    return [
+        replace(step, member=SetMember(set_id, number, run_count))
+        for number in range(run_count)
+        for step, set_id in zip(steps, set_ids, strict=True)
     ]
 
 
@@ -121,11 +152,14 @@ def run_all(
         EdgebenchError: something that ends all runs, not only one.
     """
     steps = _steps_on(client, request, meter, watcher)
-    accuracy = request.accuracy
     runs: list[Run] = []
+    abandoned: set[str] = set()
     for number, step in enumerate(steps, 1):
-        model, runtime = step.model, step.runtime
+        model, runtime, member = step.model, step.runtime, step.member
+        if member and member.set_id in abandoned:
+            continue
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
+        accuracy = request.accuracy if step.number == 0 else None
         reference = accuracy.references.get(model) if accuracy else None
         run_request = RunRequest(
             model=model,
@@ -134,6 +168,7 @@ def run_all(
             dataset=accuracy.dataset if accuracy else None,
             reference=reference_accuracy(reference, runtime, runs),
             pair=step.pair,
+            member=member,
             ambient_c=request.ambient_c,
             meter=meter,
         )
@@ -141,6 +176,8 @@ def run_all(
             run = measure(client, store, run_request, watcher)
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
+            if member and member.number == 0:  # it would fail again
+                abandoned.add(member.set_id)
         else:
             watcher.finished(run)
             runs.append(run)

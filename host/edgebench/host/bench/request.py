@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.runs import check_metrics
+from edgebench.host.analysis.run_set import MIN_RUNS
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
 from edgebench.host.bench.inputs import InputFile, open_inputs
@@ -22,12 +24,21 @@ from edgebench.host.power.metering import (
 )
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.spec import DEFAULT_PRESET, RunSpec, SpecChanges, from_preset
+from edgebench.protocol.spec import (
+    DEFAULT_PRESET,
+    MLPERF_PRESET,
+    Engine,
+    RunSpec,
+    SpecChanges,
+    from_preset,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEFAULT_PAIRS = 10
+DEFAULT_RUN_COUNT = MIN_RUNS
+MAX_RUN_COUNT = 1000
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
 _ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile on their own"
 
@@ -72,6 +83,8 @@ class BenchRequest:
     """Name of a runtime, "all", or None for the preferred one of each format."""
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
     """Specification of every run, but for its runtime and what a meter needs."""
+    run_count: int = 1
+    """Runs of each model, which make a set; `spec` is that of one of them."""
     is_duration_fixed: bool = False
     """The user chose the duration, and no meter makes it longer."""
     ambient_c: float | None = None
@@ -118,6 +131,7 @@ def new_request(
     on: Sequence[str] = (LOCAL_NAME,),
     runtime: str | None = None,
     preset: str = DEFAULT_PRESET,
+    runs: int | None = None,
     inputs: str | Path | None = None,
     accuracy: str | None = None,
     reference: str | Path | None = None,
@@ -131,6 +145,8 @@ def new_request(
     **changes: Unpack[SpecChanges],
 ) -> BenchRequest:
     """The request that these words make; the built-in models when none is named.
+
+    Duration and number of queries are those of all runs of a model together.
 
     Raises:
         UsageError: a file is not there, a value is out of bounds, or two of them contradict.
@@ -153,12 +169,20 @@ def new_request(
         changes["inputs_sha256"] = own.sha256
         if changes.get("sample_count") is None:
             changes["sample_count"] = own.sample_count
+    spec = from_preset(preset, **changes)
+    instrument = other_instrument(
+        meter, sync=sync, rate_hz=trace_rate_hz, idle_duration_s=idle_duration_s
+    )
+    run_count = _run_count(
+        runs, spec, is_comparison=against is not None, is_for_trace=instrument is not None
+    )
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
         devices=devices,
         runtime=runtime,
-        spec=from_preset(preset, **changes),
+        spec=_share(spec, run_count),
+        run_count=run_count,
         is_duration_fixed=changes.get("duration_s") is not None,
         ambient_c=ambient_c,
         energy=new_energy_request(
@@ -168,9 +192,52 @@ def new_request(
             battery_capacity_j=battery_capacity_j,
             idle_duration_s=idle_duration_s,
         ),
-        instrument=other_instrument(
-            meter, sync=sync, rate_hz=trace_rate_hz, idle_duration_s=idle_duration_s
-        ),
+        instrument=instrument,
         accuracy=asked,
         against=against,
+    )
+
+
+def _run_count(
+    wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
+) -> int:
+    """Runs of each model: as many as wanted, else several, unless the specification is of one run.
+
+    Raises:
+        UsageError: out of bounds, or of a kind of which only one run is made.
+    """
+    only_one = {
+        "--against makes pairs of runs: --pairs": is_comparison,
+        "a sustained run is one run": spec.is_sustained,
+        "a profile is one run": spec.is_profiled,
+    }
+    reason = next((reason for reason, is_so in only_one.items() if is_so), None)
+    if wanted is None:
+        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length,
+        # and so is the file of an instrument.
+        is_judged_whole = (
+            is_for_trace
+            or spec.preset.startswith(MLPERF_PRESET)
+            or spec.engine is Engine.LOADGEN
+            or spec.target_latency_s is not None
+        )
+        return 1 if reason or is_judged_whole else DEFAULT_RUN_COUNT
+    if not 1 <= wanted <= MAX_RUN_COUNT:
+        raise UsageError(f"runs must be 1..{MAX_RUN_COUNT}, got {wanted}")
+    if reason and wanted > 1:
+        raise UsageError(f"{reason}, got --runs {wanted}")
+    return wanted
+
+
+def _share(spec: RunSpec, run_count: int) -> RunSpec:
+    """The specification of one of several runs, which take the time of one together.
+
+    Each run under MLPerf's preset keeps the length that MLPerf's rules ask for.
+    """
+    if spec.preset.startswith(MLPERF_PRESET):
+        return spec
+    return replace(
+        spec,
+        duration_s=spec.duration_s / run_count,
+        min_query_count=math.ceil(spec.min_query_count / run_count),
     )

@@ -18,7 +18,7 @@ from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.power.session import begin_session
 from edgebench.host.result.document import RUN_ID_TIME
-from edgebench.host.result.facts import HostFacts, Pair
+from edgebench.host.result.facts import HostFacts, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_clock, write_facts
@@ -59,6 +59,7 @@ class RunRequest:
     dataset: Dataset | None = None
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
+    member: SetMember | None = None
     ambient_c: float | None = None
     meter: OpenMeter | None = None
 
@@ -70,6 +71,7 @@ class RunRequest:
             metric=self.dataset.metric if self.dataset else None,
             reference=self.reference,
             pair=self.pair,
+            member=self.member,
             ambient_c=self.ambient_c,
             inputs=self.inputs.name if self.inputs else None,
             energy=self.meter.request if self.meter else None,

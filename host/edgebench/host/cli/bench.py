@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edgebench.host.bench.request import BenchRequest
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
-    from edgebench.host.result.run import Run
+    from edgebench.host.result.run_set import RunSet
     from edgebench.protocol.spec import SpecChanges
 
 
@@ -79,11 +79,13 @@ def _add_inputs(add: Add) -> None:
 
 
 def _add_length(add: Add) -> None:
-    add("--duration", type=seconds, metavar="60s", help="measure for at least this long")
+    add("--duration", type=seconds, metavar="60s", help="measure for at least this long in all")
     sustained = "measure sustained performance for this long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)
-    add("--min-queries", type=whole, metavar="N", help="measure at least this many queries")
+    add("--min-queries", type=whole, metavar="N", help="measure at least this many queries in all")
     add("--warmup", type=whole, metavar="N", help="queries before the timed ones")
+    runs = "runs of each model, each a process of its own, which share the duration and the queries"
+    add("--runs", type=whole, metavar="N", help=runs + " (default: 5; 1 where one run is judged)")
     add("--quick", action="store_true", help="short for --preset quick")
     add("--preset", metavar="P", help="default, quick or mlperf")
 
@@ -144,6 +146,7 @@ def _add_comparison(add: Add) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
+    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.run import Interrupted
     from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.cli.progress import ProgressWatcher
@@ -176,13 +179,16 @@ def run(options: argparse.Namespace) -> ExitCode:
         return ExitCode.INTERRUPTED
     if watcher.failures:
         return ExitCode.FAILED
-    return ExitCode.INVALID if any(map(_is_refused, watcher.runs)) else ExitCode.DONE
+    is_refused = any(map(_is_refused, find_sets(watcher.runs)))
+    return ExitCode.INVALID if is_refused else ExitCode.DONE
 
 
-def _is_refused(run: Run) -> bool:
+def _is_refused(one: RunSet) -> bool:
     """Whether a number that was requested is missing: all of them, or the energy."""
-    energy = run.metrics.energy
-    return run.verdict.is_refused or (energy is not None and energy.refused is not None)
+    from edgebench.host.result.metrics import GROSS_ENERGY
+
+    is_metered = any(run.metrics.energy is not None for run in one.runs)
+    return one.verdict.is_refused or (is_metered and GROSS_ENERGY not in one.metrics)
 
 
 def _request(options: argparse.Namespace) -> BenchRequest:
@@ -212,6 +218,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         on=options.on or ["local"],
         runtime=options.runtime,
         preset=_preset(options),
+        runs=options.runs,
         inputs=options.inputs,
         accuracy=options.accuracy,
         reference=options.reference,
@@ -230,9 +237,10 @@ def _report_losses(
     options: argparse.Namespace, compared: list[RunComparison], watcher: ProgressWatcher
 ) -> None:
     """Print which pairs are missing, and why."""
+    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.request import DEFAULT_PAIRS
 
-    watcher.show_doubts([run for run in watcher.runs if run.verdict.is_refused])
+    watcher.show_doubts(find_sets(run for run in watcher.runs if run.verdict.is_refused))
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
     wanted = options.pairs or DEFAULT_PAIRS
@@ -243,19 +251,26 @@ def _report_losses(
 
 
 def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
+    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
+    from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import console, length_line, results_table, unwatched_line
 
     runs = watcher.runs
+    sets = find_sets(runs)
     if options.json:
-        json.dump({"runs": [to_document(run) for run in runs]}, sys.stdout, indent=1)
+        made = {
+            "runs": [to_document(run) for run in runs],
+            "sets": [set_document(one) for one in sets if one.set_id],
+        }
+        json.dump(made, sys.stdout, indent=1)
         print()
     elif runs:
         out = console()
-        out.print(results_table(runs, out.width))
-        for line in filter(None, (unwatched_line(runs), length_line(runs))):
+        out.print(results_table(sets, out.width))
+        for line in filter(None, (unwatched_line(sets), length_line(sets))):
             print(line)
         for run in runs:
             if run.metrics.profile is not None:
@@ -263,7 +278,7 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
             if run.spec.is_sustained and not run.verdict.is_refused:
                 for line in heat_lines(run.metrics.thermal):
                     print(f"sustained: {run.model.name}: {line}")
-    watcher.show_doubts(runs)
+    watcher.show_doubts(sets)
     for what, error in watcher.failures:
         print(f"error: {what}: {error}", file=sys.stderr)
     if watcher.failures and (hint := hint_for(watcher.failures[-1][1])):
@@ -271,9 +286,10 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
     if runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+        last = sets[-1].set_id or runs[-1].run_id
         is_for_file = options.meter is None and options.sync is not None
-        what = "energy {} --trace FILE" if is_for_file else "show {}"
-        print(f"next: edgebench {what.format(runs[-1].run_id)}{store}", file=sys.stderr)
+        what = f"energy {runs[-1].run_id} --trace FILE" if is_for_file else f"show {last}"
+        print(f"next: edgebench {what}{store}", file=sys.stderr)
 
 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:

@@ -154,9 +154,8 @@ def offset(text: str) -> tuple[float, str]:
     match = re.fullmatch(rf"({_NUMBER})\s*([munµ]?)([AW])", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"not an offset: {text!r}; write 30uA or 1mW")
-    return float(match[1]) * {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}[match[2]], match[
-        3
-    ]
+    parts = {"": 1.0, "m": 1e3, "u": 1e6, "µ": 1e6, "n": 1e9}
+    return float(match[1]) / parts[match[2]], match[3]
 
 
 def hertz(text: str) -> float:

@@ -14,6 +14,7 @@ from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.tables import REFUSED, console, verdict_lines
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
 from edgebench.protocol import messages as m
@@ -169,10 +170,10 @@ class ProgressWatcher(Watcher):
         self._clear()
         self.failures.append((f"{model.name} on {runtime}", error))
 
-    def show_doubts(self, runs: Sequence[Run]) -> None:
+    def show_doubts(self, sets: Sequence[RunSet]) -> None:
         """Say why runs are not valid."""
-        for run in runs:
-            for line in verdict_lines(run):
+        for one in sets:
+            for line in verdict_lines(one):
                 self._say(line)
 
     def _clear(self) -> None:

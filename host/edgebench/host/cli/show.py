@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("show", "Show one run, or one recording of an energy meter.")
+    made = new_parser("show", "Show one run, one set of runs, or one recording of an energy meter.")
     add_run(made)
     add_store(made)
     add_json(made)
@@ -43,10 +43,28 @@ def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
         return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
+def _set(options: argparse.Namespace, store: Store) -> ExitCode:
+    from edgebench.host.analysis.run_set import find_set
+    from edgebench.host.show.set_page import set_document, set_page
+    from edgebench.host.show.tables import console
+    from edgebench.host.store.index import runs_named
+
+    one = find_set([store.run(run_id) for run_id in runs_named(store, options.run)])
+    if options.json:
+        print(json.dumps(set_document(one), indent=1))
+    else:
+        out = console()
+        out.print(set_page(one, out.width))
+    return ExitCode.DONE
+
+
 def _run(options: argparse.Namespace, store: Store) -> ExitCode:
+    from edgebench.host.result.facts import SET_PREFIX
     from edgebench.host.show.page import run_page
     from edgebench.host.show.tables import console
 
+    if options.run.startswith(SET_PREFIX):
+        return _set(options, store)
     run_id = store.resolve(options.run)
     if options.json:
         print(json.dumps(store.document(run_id), indent=1))

@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 def _rejudge(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
     """Print the run as it would be stored today, and what its stored verdict was."""
+    from edgebench.host.analysis.run_set import alone
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.result.document import to_document
     from edgebench.host.show.page import run_page
@@ -78,6 +79,6 @@ def _rejudge(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
     out = console()
     out.print(run_page(today, out.width))
     print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
-    for line in verdict_lines(today):
+    for line in verdict_lines(alone(today)):
         print(line)
     return ExitCode.DONE

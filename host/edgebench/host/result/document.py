@@ -19,6 +19,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.migrations import migrated
 from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, StoreError
 from edgebench.protocol.plain import make_strict
@@ -35,6 +36,12 @@ def to_document(run: Run) -> Document:
     document: Document = _converter.unstructure(run)
     for path, value in run.unknown:
         _put(document, path, value)
+    return document
+
+
+def set_to_document(one: RunSet) -> Document:
+    """A set for those who read it as JSON; its runs are documents of their own."""
+    document: Document = _converter.unstructure(one)
     return document
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+SYNTHETIC = "synthetic"
+"""Boundary of power that nobody measures."""
+
 
 class SyncMethod(Enum):
     """How the meter's clock was aligned with the device's; best first where all can be had."""

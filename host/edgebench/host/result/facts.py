@@ -8,6 +8,9 @@ from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.meters.uncertainty import Unit
 
+SET_PREFIX = "set-"
+"""Ids of sets begin with it; no id of a run has it in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -18,6 +21,17 @@ class Pair:
     """Position among the pairs, from 0."""
     side: str
     """`baseline` or `candidate`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """Place of a run in a set: the runs of one model that one command made."""
+
+    set_id: str
+    number: int
+    """Position among the runs of the set, from 0."""
+    count: int
+    """Runs that the set was planned with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +110,8 @@ class HostFacts:
     """Metric by which its labels judge the outputs."""
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
+    member: SetMember | None = None
+    """Place in a set; None for a run on its own."""
     ambient_c: float | None = None
     """Temperature of the air, stated by the operator."""
     inputs: str | None = None

@@ -13,6 +13,10 @@ from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.run import Run
 
+GROSS_ENERGY = "energy.gross_j_per_inference"
+LATENCY_SPANS = ("latency_ns", "end_to_end_ns")
+"""Keys of the latency summaries of a run."""
+
 
 class Better(Enum):
     """Which direction of a metric is good."""
@@ -64,6 +68,16 @@ class Metric:
         """The number of a run; None where it was not measured."""
         found = value_at(run.metrics, self.path)
         return found if isinstance(found, (int, float)) else None
+
+    def bounded_value(self, run: Run) -> float | int | None:
+        """The number of a run; None also for a tail that too few queries bound."""
+        return None if self.is_tail and self.interval(run) is None else self.value(run)
+
+    @property
+    def is_tail(self) -> bool:
+        """Whether it is a percentile of the latencies above their median."""
+        span, _, name = self.path.partition(".")
+        return span in LATENCY_SPANS and name in PERCENTILES and name != "p50"
 
     def interval(self, run: Run) -> tuple[float, float] | None:
         """Its 95 % confidence interval; None where it has none."""
@@ -130,7 +144,7 @@ def _latencies() -> list[Metric]:
             Better.LOWER,
             column=f"{span}_{name}" if name in listed else None,
         )
-        for span in ("latency_ns", "end_to_end_ns")
+        for span in LATENCY_SPANS
         for name in ("min", "mean", *PERCENTILES, "max")
     ]
 
@@ -147,6 +161,7 @@ _ALL = (
     Metric("memory_bytes.peak_rss", Quantity.SIZE_BYTES, Better.LOWER, column="peak_rss_bytes"),
     *_lower(Quantity.SIZE_BYTES, "memory_bytes", "steady_rss", "steady_pss", "model", "arena"),
     *_lower(Quantity.DURATION_NS, "harness_ns", "p50", "per_query", "end_to_end_p50"),
+    *_lower(Quantity.DURATION_NS, "harness_ns.binding", "p50", "c_p50", "added"),
     *_lower(Quantity.DURATION_NS, "loadgen", "p50_ns", "p90_ns", "p99_ns"),
     *_lower(Quantity.DURATION_NS, "loadgen", "early_stopping_p90_ns", "early_stopping_p99_ns"),
     Metric("loadgen.samples_per_s", Quantity.RATE, Better.HIGHER),
@@ -158,7 +173,7 @@ _ALL = (
     # All energies but the net one are the gross energy, or its inverse, times what the meter has
     # no share in: the number of inferences, times on the device's clock, a capacity.
     Metric(
-        "energy.gross_j_per_inference",
+        GROSS_ENERGY,
         Quantity.ENERGY_J,
         Better.LOWER,
         Budget.GROSS,

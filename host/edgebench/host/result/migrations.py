@@ -9,13 +9,16 @@
     7   findings are data: value, limit, unit and reason; `not_applicable` is an outcome
 
 A step changes a document of one version into one of the next, in place. Keys that were added with
-a default need no step. tests/fixtures/runs has a run of every version.
+a default need no step. tests/fixtures/runs has a run of every version; `promises.py` has which keys
+every run of a version has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from edgebench.host.result.promises import is_promised, place_of
 
 CHECKSUMMED_SINCE = 4
 """Version since which a meter's raw bytes can be decoded again: before, they had no checksums."""
@@ -104,6 +107,7 @@ _STRICTER = dict.fromkeys(
     (
         *("steady_state", "accuracy", "agreement", "agreement_of_all", "thermal", "interference"),
         *("frequency", "background_load", "cpu_pressure", "cpu_share", "energy_sync"),
+        "energy",
     ),
     7,
 )
@@ -141,70 +145,6 @@ samples in step with a loop ended at 50 phases.
 """
 
 
-def _in_every_run_since() -> dict[str, int]:
-    """Path of a key → the version since which every run has it.
-
-    A key that came with the commit that raised a version is in every run of that version; one that
-    came later is certain from the next version on. A key below a listed one is as old as that, and
-    any other as old as version 1. A cause of uncertainty that came later has no row: it changes the
-    uncertainty, too.
-
-    Source: tests/fixtures/runs/README.md, which has the commit of every key.
-    """
-    rows = (
-        (2, "", "files, kind"),
-        (2, "spec", "engine, sample_count, samples_per_query, target_qps, target_latency_s"),
-        (2, "spec", "target_percentile, cpus, priority, is_profiled, is_checked, dataset_sha256"),
-        (2, "runtime", "placement"),
-        (2, "metrics", "end_to_end_ns, early_stopping, outliers, accuracy, agreement, profile"),
-        (2, "metrics", "memory_bytes.steady_rss, memory_bytes.steady_pss"),
-        (2, "metrics", "harness_ns.end_to_end_p50"),
-        (2, "conditions", "background_busy_ratio, before, after, scheduling, sample_count"),
-        (2, "conditions", "inputs.scale, inputs.zero_point, outputs.scale, outputs.zero_point"),
-        (3, "", "pair"),
-        (3, "spec", "telemetry_rate_hz, is_sustained, cooldown_timeout_s, governor"),
-        (3, "spec", "meter, idle_duration_s, load_code_chip_s"),
-        (3, "metrics", "latency_ns.mean_ci95, latency_ns.effective_count"),
-        (3, "metrics", "end_to_end_ns.mean_ci95, end_to_end_ns.effective_count"),
-        (3, "metrics", "outliers.score_max, outliers.score_outlier_count"),
-        (3, "metrics", "agreement.relative_rms_best, loadgen, thermal, energy"),
-        (3, "conditions", "expected, cooldown, telemetry, marks, metered"),
-        (3, "verdict", "rules"),
-        (1, "verdict.rules", "complete, real_time, enough_queries, enough_time, finite_outputs"),
-        (1, "verdict.rules", "delegation, harness_dominates, harness_share, clock"),
-        (1, "verdict.rules", "background_load, memory, thermal"),
-        (4, "metrics.energy", "common_j, net_common_j, supply_v, settings_sha256"),
-        (4, "metrics.energy.sync", "asked, reference_ns, offset_ns"),
-        (4, "conditions.clock", "residual_ns"),
-        (5, "conditions.clock", "slope_error, span_ns"),
-        (6, "metrics.energy", "power_w_idle_u95_absolute, power_w_peak_u95_absolute"),
-        (6, "metrics.energy", "energy_delay_u95_absolute_js"),
-        (6, "metrics.energy.per_query", "p50_u95_absolute_j, p90_u95_absolute_j"),
-        (7, "metrics", "stability"),
-        (7, "verdict", "unwatched"),
-        (7, "verdict.rules", "precision_floor, precision, spread, block_stability"),
-        (7, "metrics.energy", "refused_by, trace, phases.load.is_too_short"),
-        (7, "metrics.energy", "phases.warmup.is_too_short, phases.steady.is_too_short"),
-        (7, "spec", "input_shapes, inputs_sha256"),
-        (7, "conditions", "inputs_file"),
-        (7, "metrics.agreement", "is_constant, distinct_count"),
-        (7, "metrics.profile", "operators.p50_ns"),
-        (7, "conditions", "before.cpus, before.threads, after.cpus, after.threads"),
-        (7, "metrics.thermal", "moved_ratio, moved_latency_ratio, freq_change_ratio"),
-        (7, "conditions", "expected.accelerators"),
-        (7, "metrics.latency_ns", "p99_9_ci95, effective_count.p99_9"),
-        (7, "metrics.end_to_end_ns", "p99_9_ci95, effective_count.p99_9"),
-        (7, "metrics.thermal.latency_ns_before", "p99_9_ci95, effective_count.p99_9"),
-        (7, "metrics.thermal.latency_ns_after", "p99_9_ci95, effective_count.p99_9"),
-    )
-    return {
-        f"{parent}.{name}".lstrip("."): version
-        for version, parent, names in rows
-        for name in names.split(", ")
-    }
-
-
-_SINCE = _in_every_run_since()
 _WORDS = frozenset({"refused", "net_refused", "reason", "detail", "trouble", "error"})
 """Keys of lines for people."""
 
@@ -216,30 +156,25 @@ def _drop(plain: Any, path: list[str]) -> None:
         plain.pop(path[-1], None)
 
 
-def _without_later_keys(
-    stored: Any, computed: Any, version: int, *, path: str = "", since: int = 1
-) -> Any:
+def _without_later_keys(stored: Any, computed: Any, version: int, path: str = "") -> Any:
     """The computed value without keys that a run of this version may lack, and lacks."""
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         return [
-            _without_later_keys(one, other, version, path=path, since=since)
+            _without_later_keys(one, other, version, path)
             for one, other in zip(stored, computed, strict=True)
         ]
     if not (isinstance(stored, dict) and isinstance(computed, dict)):
         return computed
     kept: dict[str, Any] = {}
     for key, value in computed.items():
-        place = f"{path}.{key}".lstrip(".")
-        key_since = _SINCE.get(place, since)
+        place = place_of(path, key)
         if key not in stored:
-            if key_since <= version:
+            if is_promised(place, version):
                 kept[key] = value
         elif key in _WORDS and isinstance(value, str) and isinstance(stored[key], str):
             kept[key] = stored[key]
         else:
-            kept[key] = _without_later_keys(
-                stored[key], value, version, path=place, since=key_since
-            )
+            kept[key] = _without_later_keys(stored[key], value, version, place)
     return kept
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from edgebench.host.result.energy import EnergyResult
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.keys import key
 from edgebench.host.result.latency import (
     EarlyStopping,
@@ -75,12 +75,28 @@ class MemoryBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class BindingNs:
+    """Invocation of a model of one addition through the runtime's Python binding, nanoseconds."""
+
+    p50: int | None
+    """Median through the binding, as the timed loop reports it."""
+    c_p50: int | None
+    """Median of the same model by the C function of the same library."""
+    added: int | None
+    """What loop and binding add to an invocation: the difference of the two."""
+    unavailable: str | None
+    """Why there is no median."""
+
+
+@dataclass(frozen=True, slots=True)
 class HarnessNs:
     """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
 
     p50: int
     per_query: float
     end_to_end_p50: int = 0
+    binding: BindingNs | None = None
+    """None where it was not measured: by older agents, and in runs that were stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +185,8 @@ class Run:
     created_utc: str
     kind: Literal["measurement", "profile"] = "measurement"
     pair: Pair | None = None
+    member: SetMember | None = field(default=None, metadata=key("set"))
+    """Place in a set of runs; None for a run on its own, and in schema version 6 and older."""
     simulated: bool
     emulated: bool
     spec: RunSpec

@@ -6,10 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import Conditions, Metrics, ProfileResult, Run
+from edgebench.host.result.run import BindingNs, Conditions, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
@@ -44,8 +45,8 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
         outcome = rule.outcome.value
         style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
         rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
-    parts: list[RenderableType] = [facts, "", results_table([run], width)]
-    if (line := unwatched_line([run])) is not None:
+    parts: list[RenderableType] = [facts, "", results_table([alone(run)], width)]
+    if (line := unwatched_line([alone(run)])) is not None:
         parts.append(line)
     parts.append("")
     if run.metrics.profile is not None:
@@ -99,6 +100,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     cpus = ",".join(map(str, scheduling.cpus))
     facts = [
         ("run", f"{run.run_id}, {run.created_utc}"),
+        *_set(run),
         ("model", f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"),
         ("runtime", f"{runtime.name} {runtime.version}, delegates used: {delegates}"),
         ("kind", _kind(run)),
@@ -117,6 +119,14 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     if run.conditions.ambient_c is not None:
         facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
     return facts
+
+
+def _set(run: Run) -> list[tuple[str, str]]:
+    """Place of the run in its set: the interval between its runs is there."""
+    if run.member is None:
+        return []
+    place = f"run {run.member.number + 1} of {run.member.count}"
+    return [("set", f"{place}; edgebench show {run.member.set_id}")]
 
 
 def _kind(run: Run) -> str:
@@ -146,10 +156,8 @@ def _scenario(spec: RunSpec) -> str:
         f"preset {spec.preset}",
         f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
-    if spec.scenario.traits.is_grouped:
-        parts.append(f"{spec.samples_per_query} samples per query")
-    if spec.target_qps is not None:
-        parts.append(f"{spec.target_qps:g} arrivals per second")
+    settings = spec.scenario.traits.settings
+    parts += [f"{name.replace('_', ' ')} {getattr(spec, name):g}" for name in settings]
     if spec.target_latency_s is not None:
         parts.append(f"target latency {format_ns(spec.target_latency_s * 1e9)}")
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
@@ -191,6 +199,8 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
             f"resident, of which {format_bytes(memory.model)} for the model",
         ),
     ]
+    if (binding := metrics.harness_ns.binding) is not None:
+        facts.append(("binding", _binding(binding)))
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:
@@ -199,6 +209,19 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         facts.append(("accuracy", _accuracy(metrics.accuracy)))
     facts += [("thermal", line) for line in heat_lines(metrics.thermal)]
     return facts + energy_lines(metrics.energy)
+
+
+def _binding(found: BindingNs) -> str:
+    """What the Python binding adds to an invocation; nothing is subtracted for it."""
+    if found.p50 is None:
+        return found.unavailable or "not measured"
+    through = f"one addition takes {format_ns(found.p50)} through the Python binding"
+    if found.added is None:
+        return f"{through}; in C unknown: {found.unavailable}"
+    return (
+        f"{through}, {format_ns(found.c_p50)} in C: {format_ns(found.added)} of each latency is "
+        "not the model's"
+    )
 
 
 def heat_lines(thermal: ThermalResult | None) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from edgebench.host.result.verdict import Fact, Finding, Verdict
+from edgebench.host.show.units import ABSENT, format_ns
 
 _NO_METER = {"no_meter": "no meter was requested"}
 _AGREES = (
@@ -43,10 +44,15 @@ _ACCURACY = {
     "labels_elsewhere": "the labels of the data set are on another host",
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
+_BETWEEN_RUNS = {
+    "": "{name} ±{value:.2%} between runs (95 % CI), limit {limit:.0%}",
+    "too_few": "too few runs for an interval between them",
+}
 _PRECISION = {
     "": "p50 ±{value:.2%} (95 % CI), limit {limit:.0%}",
     "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f}",
     "no_interval": "too few independent queries for an interval of p50",
+    "in_set": "one of several runs: the interval between them counts",
 }
 _CLOCK = {
     "": "monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
@@ -71,15 +77,15 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",
     },
     "keeps_up": {
-        "": "{mean_us:.4g} µs per query at {qps:g} queries per second: {value:.1%} of the time, "
+        "": "{mean} per query at {qps:g} queries per second: {value:.1%} of the time, "
         "limit {limit:.0%}",
         "no_schedule": "queries are not scheduled",
     },
     "latency_target": {
-        "": "{value:.0f} of {count} queries took longer than {target_s:g} s: p{percentile:g} meets "
+        "": "{value:.0f} of {count} queries took longer than {target_s:g} s: {percentile} meets "
         "the target, with 99 % confidence",
         "too_few": "{value:.0f} of {count} queries took longer than {target_s:g} s: too few "
-        "queries to tell whether p{percentile:g} meets the target; {needed} would do",
+        "queries to tell whether {percentile} meets the target; {needed} would do",
         "missed": "{value:.0f} of {count} queries took longer than {target_s:g} s{p99}; "
         "{per_s:.4g} of {qps:g} queries per second were completed",
         "no_target": "no target latency was requested",
@@ -116,11 +122,19 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "harness_dominates": _HARNESS,
     "harness_share": _HARNESS,
+    "binding_share": {
+        "": "loop and Python binding add {value:.2%} to the median latency, limit {limit:.0%}",
+        "bound": "loop and Python binding add at most {value:.2%} to the median latency, limit "
+        "{limit:.0%}",
+        "no_c": "how much of the latency is the Python binding's is not known: {why}",
+        "why": "{why}",
+        "not_measured": "not measured",
+    },
     "steady_state": {
         "flat": "flat: steady after the worker's warm-up of {value:.0f} inferences",
         "warmup": "warmup: steady after a warm-up of {value:.0f} inferences",
-        "levels": "switching: {low_ms:.4g} ms for {low_dwell_ms:.3g} ms, {high_ms:.4g} ms for "
-        "{high_dwell_ms:.3g} ms, and again; {high_ratio:.0%} of the inferences on the higher level",
+        "levels": "switching: {low} for {low_dwell}, {high} for {high_dwell}, and again; "
+        "{high_ratio:.0%} of the inferences on the higher level",
         "switching": "switching: the latency of the start came back",
         "slowdown": "slowdown: the device became slower and stayed slower",
         "no_steady_state": "no_steady_state: the latency kept changing until the end",
@@ -200,10 +214,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "not_read": "the temperature was not read during the baseline",
     },
     "nominal_clock": {
-        "": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline",
-        "low": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline: a slow governor or a "
-        "power mode",
-        "maybe_turbo": "{freq_ghz:.2f} of {nominal_ghz:.2f} GHz in the baseline: a slow governor, "
+        "": "{freq} of {nominal_freq} in the baseline",
+        "low": "{freq} of {nominal_freq} in the baseline: a slow governor or a power mode",
+        "maybe_turbo": "{freq} of {nominal_freq} in the baseline: a slow governor, "
         "a power mode, or a turbo that was not reached",
         "no_clock": "no trusted clock, or no nominal clock to compare it with",
     },
@@ -242,11 +255,21 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "energy": {
         "": "{value:.3g} J ±{u95_ratio:.2%} per inference, gross",
         "not_positive": "{value:.3g} J per inference, gross",
+        "simulated": "{value:.3g} J ±{u95_ratio:.2%} per inference is simulated, not measured: the "
+        "meter computes its power",
         "refused": "refused: {why}",
         **_NO_METER,
     },
 }
 """By rule and reason; the reason of a plain outcome is empty."""
+SENTENCES_OF_SETS: Mapping[str, Mapping[str, str]] = {
+    "run_count": {
+        "": "{value:.0f} of {planned_count} runs count, an interval between runs needs {limit:.0f}"
+    },
+    "between_runs_floor": _BETWEEN_RUNS,
+    "between_runs": _BETWEEN_RUNS,
+}
+"""As above, of the rules that look at the runs of a set together."""
 
 
 def sentence(finding: Finding) -> str:
@@ -254,9 +277,16 @@ def sentence(finding: Finding) -> str:
 
     Findings of older documents have no data, and keep the line that they were stored with.
     """
+    failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
+    if failed_count is not None:  # what runs of a set broke
+        return f"in {failed_count} of {of_count} runs {_sentence(finding)}"
+    return _sentence(finding)
+
+
+def _sentence(finding: Finding) -> str:
     if finding.detail:
         return finding.detail
-    template = SENTENCES[finding.id][finding.reason or ""]
+    template = (SENTENCES.get(finding.id) or SENTENCES_OF_SETS[finding.id])[finding.reason or ""]
     words = {**finding.facts, "value": finding.value, "limit": finding.limit}
     return template.format(**words, **_more_words(finding))
 
@@ -270,13 +300,21 @@ def described(verdict: Verdict) -> Verdict:
 def _more_words(finding: Finding) -> dict[str, Fact]:
     """Words that follow from the data of a finding."""
     facts, value = finding.facts, finding.value
-    onset_s, p99_ms = facts.get("onset_s"), facts.get("p99_ms")
+    onset_s, percentile = facts.get("onset_s"), facts.get("target_percentile")
     top1 = facts.get("top1_equal_ratio")
     return {
         "resource": "memory" if finding.id == "memory_pressure" else "a CPU",
         "loadgen_verdict": "VALID" if finding.outcome.value == "pass" else "INVALID",
         "top1": "" if top1 is None else f"; same largest output in {top1:.0%} of the samples",
-        "p99": "" if p99_ms is None else f", p99 is {p99_ms:.4g} ms",
+        "p99": "" if facts.get("p99_ns") is None else f", p99 is {_time(facts, 'p99_ns')}",
+        "percentile": "" if percentile is None else f"p{100 * float(percentile):g}",
+        "mean": _time(facts, "mean_ns"),
+        "low": _time(facts, "low_ns"),
+        "high": _time(facts, "high_ns"),
+        "low_dwell": _time(facts, "low_dwell_s", 1e9),
+        "high_dwell": _time(facts, "high_dwell_s", 1e9),
+        "freq": _frequency(facts, "freq_hz"),
+        "nominal_freq": _frequency(facts, "nominal_freq_hz"),
         "from_s": "" if onset_s is None else f" from {onset_s:.0f} s on",
         "kept": "" if value is None else f", throughput retention {value:.0%}",
         "certainty": "reported by the device" if facts.get("is_certain") else "probable",
@@ -284,3 +322,13 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "ceiling": None if value is None else math.ceil(round(value * 1e4, 6)) / 1e4,
         "milliseconds": None if value is None else 1e3 * value,
     }
+
+
+def _time(facts: Mapping[str, Fact], name: str, unit_ns: float = 1.0) -> str:
+    value = facts.get(name)
+    return format_ns(None if value is None else float(value) * unit_ns)
+
+
+def _frequency(facts: Mapping[str, Fact], name: str) -> str:
+    value = facts.get(name)
+    return ABSENT if value is None else f"{float(value) / 1e9:.2f} GHz"

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.result.energy import EnergyResult
-from edgebench.host.result.metrics import headline_latency
-from edgebench.host.result.run import Run
+from edgebench.host.result.energy import SYNTHETIC, EnergyResult
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, headline_latency
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.units import (
@@ -35,12 +36,13 @@ FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
-SYNTHETIC = "synthetic"
-"""Boundary of a meter that measures nothing."""
+SET_WIDTH = 13
+"""Columns of the id of a set."""
 REFUSED = "refused"
+"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNWATCHED = "*"
 """Mark behind a valid run of which nobody could see clock, heat or load."""
-"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
+Interval = tuple[float, float]
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -61,39 +63,41 @@ class _Column:
     name: str
     least_width: int
     """Shown on terminals of at least so many columns; a number is never cut to make room."""
-    cell: Callable[[Run], str | Text]
+    cell: Callable[[RunSet], str | Text]
     is_number: bool = True
-    only_for: Callable[[Run], bool] | None = None
-    """Shown when any run is of this kind; None: always."""
+    only_for: Callable[[RunSet], bool] | None = None
+    """Shown when any set is of this kind; None: always."""
     is_asked_for: bool = False
-    """The run was made for it: where the run is invalid, it says that it is refused."""
+    """The runs were made for it: where the set is invalid, it says that it is refused."""
 
 
-def results_table(runs: Sequence[Run], width: int = PIPE_WIDTH) -> Table:
-    """The runs that were just made, as far as they fit into the width."""
+def results_table(sets: Sequence[RunSet], width: int = PIPE_WIDTH) -> Table:
+    """The sets of runs that were just made, as far as they fit into the width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    room = width - (ENERGY_WIDTH if any(map(_is_metered, runs)) else 0)
+    room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     columns = [
         column
         for column in _RESULT_COLUMNS
         if room >= column.least_width
-        and (column.only_for is None or any(map(column.only_for, runs)))
+        and (column.only_for is None or any(map(column.only_for, sets)))
     ]
+    counts = {len(one.runs) for one in sets if one.set_id}
     for column in columns:
         if column.is_number:
-            table.add_column(column.name, justify="right", no_wrap=True)
+            name = column.name.format(runs=f"{max(counts, default=1)} runs")
+            table.add_column(name, justify="right", no_wrap=True)
         else:
             table.add_column(column.name, overflow="fold", no_wrap=column.name == "verdict")
-    for run in runs:
-        table.add_row(*(_cell(column, run) for column in columns))
+    for one in sets:
+        table.add_row(*(_cell(column, one) for column in columns))
     return table
 
 
-def _cell(column: _Column, run: Run) -> str | Text:
-    """No number of an invalid run."""
-    if not run.verdict.is_refused or not column.is_number:
-        return column.cell(run)
-    is_its_kind = column.only_for is None or column.only_for(run)
+def _cell(column: _Column, one: RunSet) -> str | Text:
+    """No number of an invalid set."""
+    if not one.verdict.is_refused or not column.is_number:
+        return column.cell(one)
+    is_its_kind = column.only_for is None or column.only_for(one)
     return _refused() if column.is_asked_for and is_its_kind else ABSENT
 
 
@@ -102,9 +106,13 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     is_metered = any(
         row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
     )
-    is_wide = width - (ENERGY_WIDTH if is_metered else 0) >= RUNS_WIDTH
+    room = width - (ENERGY_WIDTH if is_metered else 0)
+    is_wide = room >= RUNS_WIDTH
+    has_sets = room >= RUNS_WIDTH + SET_WIDTH and any(row.set_id for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
+    if has_sets:
+        table.add_column("set", no_wrap=True)
     narrow_names = ("model",) if is_metered else ("model", "runtime")
     for name in _RUN_NAMES if is_wide else narrow_names:
         table.add_column(name, overflow="fold")
@@ -118,6 +126,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
         names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
             text(row.run_id),
+            *([text(row.set_id or ABSENT)] if has_sets else []),
             *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
             _refused() if row.verdict == INVALID else format_ns(numbers[0]),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
@@ -127,15 +136,16 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def verdict_lines(run: Run) -> list[str]:
-    """Why a run is not valid, on one line; nothing for a valid one."""
-    lines = {one.id: sentence(one) for one in run.verdict.rules if one.outcome is FAIL}
+def verdict_lines(one: RunSet) -> list[str]:
+    """Why runs are not valid, on one line; nothing for valid ones."""
+    lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is FAIL}
     if not lines:
         return []
-    _name_refused_energy(lines, run.metrics.energy)
-    for rule in RULES:
-        if rule.id in lines and rule.includes is not None:
-            lines.pop(rule.includes, None)
+    refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
+    _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
+    for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
+        if rule in lines and milder is not None:
+            lines.pop(milder, None)
     for cause in Cause:
         first, *others = [
             name for name in lines if name in BY_ID and BY_ID[name].cause is cause
@@ -144,23 +154,25 @@ def verdict_lines(run: Run) -> list[str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
-    what = f"{run.verdict.state.value}: {run.model.name} on {run.runtime.name}"
+    what = f"{one.verdict.state.value}: {one.model} on {one.runtime}"
     return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
 
 
-def unwatched_line(runs: Sequence[Run]) -> str | None:
-    """What the mark behind a valid run means; None where no run has it."""
-    marked = [run.verdict.unwatched for run in runs if _is_unwatched(run)]
+def unwatched_line(sets: Sequence[RunSet]) -> str | None:
+    """What the mark behind a valid verdict means; None where there is none."""
+    marked = [one.verdict.unwatched for one in sets if _is_unwatched(one)]
     names = dict.fromkeys(name for unwatched in marked for name in unwatched)
     return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read" if names else None
 
 
-def length_line(runs: Sequence[Run]) -> str | None:
-    """How long MLPerf's rules ask a run to be, where one is shorter; else None."""
+def length_line(sets: Sequence[RunSet]) -> str | None:
+    """How long MLPerf's rules ask a run to be, where the runs are shorter together; else None."""
     least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
-    if all(run.spec.duration_s >= least_s for run in runs):
+    loops_s = [sum(run.spec.duration_s for run in one.runs) for one in sets]
+    if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
-    return f"runs are shorter than the {least_s:g} s that MLPerf Mobile requires"
+    together = " together" if any(len(one.runs) > 1 for one in sets) else ""
+    return f"runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
@@ -174,58 +186,86 @@ def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> 
         del lines["energy"]
 
 
-def _percentile(name: str) -> Callable[[Run], str]:
+def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
+    """A metric with its interval: between runs, or within the only one."""
+    found = one.metrics.get(path)
+    if found is None:
+        return None, None
+    return found.median, METRICS[path].interval(one.first) if one.set_id is None else found.ci95
+
+
+def _latency(one: RunSet, name: str) -> tuple[float | None, Interval | None]:
+    """A percentile of the latencies that the set is about."""
+    span = one.first.spec.scenario.traits.headline
+    return _found(one, f"{span if f'{span}.p50' in one.metrics else 'latency_ns'}.{name}")
+
+
+def _percentile(name: str) -> Callable[[RunSet], str]:
     """A percentile of the headline; a tail that so few queries cannot bound is no number."""
 
-    def cell(run: Run) -> str:
-        latency = headline_latency(run)
-        if latency is None:
-            return ABSENT
-        value_ns, interval = getattr(latency, name), getattr(latency, f"{name}_ci95")
-        if name != "p50" and interval is None:
+    def cell(one: RunSet) -> str:
+        value_ns, interval = _latency(one, name)
+        if value_ns is None:
             return ABSENT
         return format_ns(value_ns, half_width_of(interval, value_ns))
 
     return cell
 
 
-def _half_width(run: Run) -> str:
-    latency = headline_latency(run)
-    return format_half_width(latency.p50, latency.p50_ci95) if latency else ABSENT
+def _half_width(one: RunSet) -> str:
+    return format_half_width(*_latency(one, "p50"))
 
 
-def _query_count(run: Run) -> str:
-    latency = headline_latency(run)
-    return str(latency.count) if latency else ABSENT
+def _median_of(path: str, shown: Callable[[float | None], str]) -> Callable[[RunSet], str]:
+    return lambda one: shown(one.metrics[path].median if path in one.metrics else None)
 
 
-def _is_offline(run: Run) -> bool:
-    return run.spec.scenario.traits.is_one_query
+def _query_count(one: RunSet) -> str:
+    latencies = [found for run in one.counted if (found := headline_latency(run)) is not None]
+    return str(sum(found.count for found in latencies)) if latencies else ABSENT
 
 
-def _throughput(run: Run) -> str:
-    per_s = run.metrics.throughput_per_s
-    return ABSENT if per_s is None or not _is_offline(run) else format_rate(per_s)
+def _is_alone(one: RunSet) -> bool:
+    return one.set_id is None
 
 
-def _accuracy(run: Run) -> str:
-    accuracy = run.metrics.accuracy
+def _is_of_several(one: RunSet) -> bool:
+    return one.set_id is not None
+
+
+def _is_offline(one: RunSet) -> bool:
+    return one.first.spec.scenario.traits.is_one_query
+
+
+def _throughput(one: RunSet) -> str:
+    per_s, interval = _found(one, "throughput_per_s")
+    if per_s is None or not _is_offline(one):
+        return ABSENT
+    return format_rate(per_s, half_width_of(interval, per_s))
+
+
+def _accuracy(one: RunSet) -> str:
+    accuracy = one.first.metrics.accuracy
     if accuracy is None:
         return ABSENT
     half_width = half_width_of(accuracy.ci95, accuracy.value)
     return f"{accuracy.metric} {format_plain(accuracy.value, half_width)}"
 
 
-def _is_metered(run: Run) -> bool:
-    return run.metrics.energy is not None
+def _is_metered(one: RunSet) -> bool:
+    return any(run.metrics.energy is not None for run in one.runs)
 
 
-def _energy(run: Run) -> str | Text:
+def _energy(one: RunSet) -> str | Text:
     """Joules per inference with their absolute uncertainty; refused ones are no number."""
-    energy = run.metrics.energy
-    if energy is None:
+    energies = [energy for run in one.counted if (energy := run.metrics.energy) is not None]
+    if not energies:
         return ABSENT
-    return _joules(energy.gross_j_per_inference, energy.u95_absolute_j, energy.boundary)
+    boundary = energies[0].boundary
+    if one.set_id is None:
+        return _joules(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
+    value_j, interval = _found(one, GROSS_ENERGY)
+    return _joules(value_j, half_width_of(interval) if interval else None, boundary)
 
 
 def _row_energy(row: RunSummary) -> str | Text:
@@ -247,40 +287,43 @@ def _refused() -> Text:
     return Text(REFUSED, style="yellow")
 
 
-def _verdict_of(run: Run) -> Text:
+def _verdict_of(one: RunSet) -> Text:
     """A simulated device is called that in every table."""
-    shown = _verdict(run.verdict.state.value)
-    if _is_unwatched(run):
+    shown = _verdict(one.verdict.state.value)
+    if _is_unwatched(one):
         shown.append(UNWATCHED)
-    return shown.append(", simulated") if run.simulated else shown
+    return shown.append(", simulated") if one.first.simulated else shown
 
 
-def _is_unwatched(run: Run) -> bool:
-    return run.verdict.state is State.VALID and bool(run.verdict.unwatched)
+def _is_unwatched(one: RunSet) -> bool:
+    return one.verdict.state is State.VALID and bool(one.verdict.unwatched)
 
 
 _RESULT_COLUMNS = (
-    _Column("device", 100, lambda run: text(run.device.name), is_number=False),
-    _Column("model", -ENERGY_WIDTH, lambda run: text(run.model.name), is_number=False),
-    _Column("precision", 100, lambda run: text(run.model.precision or ABSENT), is_number=False),
-    _Column("runtime", -ENERGY_WIDTH, lambda run: text(run.runtime.name), is_number=False),
+    _Column("device", 100, lambda one: text(one.device), is_number=False),
+    _Column("model", -ENERGY_WIDTH, lambda one: text(one.model), is_number=False),
+    _Column(
+        "precision", 100, lambda one: text(one.first.model.precision or ABSENT), is_number=False
+    ),
+    _Column("runtime", -ENERGY_WIDTH, lambda one: text(one.runtime), is_number=False),
     _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline, is_asked_for=True),
     _Column("p50", -ENERGY_WIDTH, _percentile("p50"), is_asked_for=True),
-    _Column("± in run", 60, _half_width),
+    _Column("± in run", 60, _half_width, only_for=_is_alone),
+    _Column("± over {runs}", 60, _half_width, only_for=_is_of_several),
     _Column("p90", -ENERGY_WIDTH, _percentile("p90")),
     _Column("p99", 70, _percentile("p99")),
     _Column(
         "accuracy",
         70,
         _accuracy,
-        only_for=lambda run: run.metrics.accuracy is not None,
+        only_for=lambda one: one.first.metrics.accuracy is not None,
         is_asked_for=True,
     ),
     _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
     _Column("queries", 112, _query_count),
-    _Column("load", 132, lambda run: format_ns(run.metrics.cold_start_ns.load)),
-    _Column("first", 132, lambda run: format_ns(run.metrics.cold_start_ns.first_inference)),
-    _Column("peak memory", 132, lambda run: format_bytes(run.metrics.memory_bytes.peak_rss)),
+    _Column("load", 132, _median_of("cold_start_ns.load", format_ns)),
+    _Column("first", 132, _median_of("cold_start_ns.first_inference", format_ns)),
+    _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_bytes)),
     _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
 
@@ -290,8 +333,13 @@ def text(value: str) -> Text:
     return Text(printable(value, keep_lines=True))
 
 
+def verdict_style(state: str) -> str:
+    """Style of a verdict."""
+    return _VERDICT_STYLES.get(state, "")
+
+
 def _verdict(state: str) -> Text:
-    return Text(state, style=_VERDICT_STYLES.get(state, ""))
+    return Text(state, style=verdict_style(state))
 
 
 def plain_table(*columns: str) -> Table:

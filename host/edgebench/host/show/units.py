@@ -47,6 +47,8 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
         return format_ns(value, half_width)
     if metric.quantity is Quantity.DURATION_S:
         return format_duration(value)
+    if metric.quantity is Quantity.SIZE_BYTES:
+        return format_bytes(value)
     if metric.quantity is Quantity.ENERGY_J:
         return format_joules(value, half_width)
     if metric.quantity is Quantity.POWER_W:

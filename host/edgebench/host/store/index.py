@@ -9,11 +9,12 @@ from typing import Any
 from zlib import crc32
 
 from edgebench.host.result.document import created_utc
+from edgebench.host.result.facts import SET_PREFIX
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import NoSuchRun, StoreError
 from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
 
@@ -55,6 +56,8 @@ class RunSummary:
     """Boundary of the meter; None where there is no energy, and where it is unknown."""
     energy_refused: str | None
     """Why a metered run has no energy."""
+    set_id: str | None
+    """Set that the run is one of."""
     verdict: str
     """Verdict of the run; an invalid one has no numbers here, its document has them."""
     unwatched: str | None = None
@@ -79,6 +82,20 @@ def list_runs(store: Store) -> list[RunSummary]:
     except sqlite3.DatabaseError:  # damaged, locked, or on a read-only disk
         with closing(sqlite3.connect(":memory:")) as index:
             return _up_to_date(store, index)
+
+
+def runs_named(store: Store, name: str) -> list[str]:
+    """Ids of the runs that a name means: those of a set, or the one of `Store.resolve`.
+
+    Raises:
+        NoSuchRun: no such run or set, or several.
+    """
+    if name.startswith(SET_PREFIX):
+        found = [row.run_id for row in list_runs(store) if row.set_id == name]
+        if not found:
+            raise NoSuchRun(f"no set {name!r} in {store.root}")
+        return found
+    return [store.resolve(name)]
 
 
 def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
@@ -168,6 +185,7 @@ def summary_of(run: Run) -> RunSummary:
         energy_boundary=energy.boundary if energy else None,
         # A meter's own words may be in it, which are no reason to doubt the run.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
+        set_id=run.member.set_id if run.member else None,
         verdict=run.verdict.state.value,
         unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
     )

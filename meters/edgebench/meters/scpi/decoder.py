@@ -12,6 +12,7 @@ from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.elog import RECORD_BYTES
 from edgebench.meters.scpi.multimeter import MultimeterDecoder
 from edgebench.meters.scpi.power_meter import Wt300Decoder
+from edgebench.meters.scpi.query import QueryDecoder
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.codec import from_plain
@@ -73,4 +74,6 @@ def make_decoder(header: Header) -> Decoder:
         return Wt300Decoder(header)
     if settings.kind is AnswerKind.MULTIMETER:
         return MultimeterDecoder(header)
+    if settings.kind is AnswerKind.QUERY:
+        return QueryDecoder(header)
     return BlockDecoder(settings, header.capability.rate_hz)

@@ -1,8 +1,9 @@
 """SCPI instrument: identified, then handed to the file that knows its family.
 
 N6700 … N6705    elog.py          the external data log
-WT310 … WT333E   power_meter.py   the values that it displays
+WT310 … WT5000   power_meter.py   the values that it displays
 344xxA, SDM3xxx  multimeter.py    a current
+any other        query.py         the numbers that a question of the user's gets
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from edgebench.meters.scpi.elog import Elog
 from edgebench.meters.scpi.instrument import Instrument
 from edgebench.meters.scpi.link import ScpiLink, open_link
 from edgebench.meters.scpi.multimeter import MEMORY_MODELS, MemoryMultimeter, Multimeter
-from edgebench.meters.scpi.power_meter import Wt300
+from edgebench.meters.scpi.power_meter import ElementWt, Wt300
+from edgebench.meters.scpi.query import QueryInstrument
 from edgebench.meters.scpi.setup import ScpiSetup, parse_setup
 from edgebench.protocol.errors import TargetError, UsageError
 
 FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (re.compile(r"N670\d\w?"), Elog),
     (re.compile(r"WT3[13]\dE?H?C?"), Wt300),
+    (re.compile(r"(WT50[0-3]|76020[1-3]|WT18\d\dE?R?|WT30\d\dE?|WT5000)(-\S*)?"), ElementWt),
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
 """Families by the model that the instrument says it is; the first that fits counts."""
-_KNOWN = "N6700 to N6705, WT300, 344xxA, SDM3000"
+_KNOWN = "N6700 to N6705, WT300 to WT5000, 344xxA, SDM3000"
 
 
 class Scpi(InstrumentMeter[ScpiLink]):
@@ -44,33 +47,43 @@ class Scpi(InstrumentMeter[ScpiLink]):
 
     def _describe(self, connection: ScpiLink) -> Header:
         """See who answers, say what it will do; a session is what sets it up."""
-        info = identity_of(connection)
+        info = identity_of(connection, 4 if self._setup.query is None else 1)
+        self._instrument = self._family(info, connection.name)(connection, self._setup, info)
+        return self._instrument.describe()
+
+    def _family(self, info: MeterInfo, address: str) -> type[Instrument]:
+        if self._setup.query is not None:
+            return QueryInstrument
         for model, make in FAMILIES:
             if model.fullmatch(info.model):
-                self._instrument = make(connection, self._setup, info)
-                return self._instrument.describe()
+                return make
         raise TargetError(
-            f"{connection.name} is a {info.vendor} {info.model}, which has no driver: there are "
-            f"{_KNOWN}"
+            f"{address} is a {info.vendor} {info.model}, which has no driver: there are {_KNOWN}; "
+            "for any other, say the question that its power answers, as in query=MEAS:POW?"
         )
 
     def _record(self, connection: ScpiLink, header: Header, path: Path) -> Recorder:
         return self._instrument.session(header, path)
 
 
-def identity_of(link: ScpiLink) -> MeterInfo:
+def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
     """Identity of an instrument. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
+
+    Args:
+        link: Link to the instrument.
+        least_count: Number of fields below which it is none; simple instruments give fewer.
 
     Raises:
         TargetError: nobody does, or not like an instrument.
     """
     answer = link.ask_text("*IDN?")
     fields = [field.strip() for field in answer.split(",")]
-    if len(fields) < 4:
+    if len(fields) < least_count or not answer:
         raise TargetError(f"{link.name} answers {answer[:60]!r} to `*IDN?`, no instrument does")
+    fields += [""] * (4 - len(fields))
     return MeterInfo(
         vendor=fields[0],
-        model=fields[1],
+        model=fields[1] or fields[0],
         serial=fields[2],
         firmware=",".join(fields[3:]),
         raw_metadata=answer,
@@ -88,6 +101,6 @@ def make_meter(options: Options) -> Scpi:
                 "SCPI instruments are not searched for: name one, as in "
                 "scpi:TCPIP::192.168.1.5::5025::SOCKET"
             )
-        return open_link(address)
+        return open_link(address, baud_rate=setup.baud_rate)
 
     return Scpi(connect, setup)

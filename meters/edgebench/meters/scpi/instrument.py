@@ -6,6 +6,7 @@ DataLogger         logs by a timer of its own, into a memory that is emptied a b
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from edgebench.meters.recorder import Recorder
 from edgebench.meters.scpi.link import ScpiLink
 from edgebench.meters.scpi.setup import ScpiSetup
 from edgebench.meters.stream import StreamSession
+from edgebench.protocol.errors import UsageError
 
 FETCH_S = 0.1
 """Time in which blocks gather, between two questions."""
 FETCH_COUNT = 4096
 """Records in a block, at most."""
+BUSY_RATIO = 0.8
+"""Share of an interval that a reading may take."""
+_TRIALS = 3
 
 
 class Instrument(ABC):
@@ -61,6 +66,31 @@ class PolledInstrument(Instrument):
             path,
             set_up=self._set_up,
         )
+
+    def _fastest_hz(self, wanted_hz: float) -> float:
+        """By the shortest of a few readings: the first one may have to choose a range."""
+        fastest_hz = 0.0
+        for _ in range(_TRIALS):
+            before_s = time.monotonic()
+            self._link.ask(self.question)
+            fastest_hz = max(fastest_hz, BUSY_RATIO / max(1e-3, time.monotonic() - before_s))
+            if fastest_hz >= wanted_hz:
+                break
+        return fastest_hz
+
+    def _possible_hz(self, wanted_hz: float) -> float:
+        """The default rate, or the highest below it; the rate that the user asks for, or none.
+
+        Raises:
+            UsageError: readings take longer than the rate that was asked for allows.
+        """
+        fastest_hz = self._fastest_hz(wanted_hz)
+        if self._setup.rate_hz is not None and wanted_hz > fastest_hz:
+            raise UsageError(
+                f"{self._info.model} takes too long for {wanted_hz:g} readings a second: "
+                f"{fastest_hz:.3g} at most"
+            )
+        return min(wanted_hz, fastest_hz)
 
 
 class DataLogger(Instrument):

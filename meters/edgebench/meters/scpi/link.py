@@ -158,12 +158,15 @@ class ScpiLink:
             raise TargetError(f"{self.name} {why}") from exc
 
 
-def open_link(address: str, answer_s: float = ANSWER_S) -> ScpiLink:
+def open_link(
+    address: str, answer_s: float = ANSWER_S, *, baud_rate: int | None = None
+) -> ScpiLink:
     """Connect.
 
     Args:
         address: Address of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
         answer_s: How long an answer may take.
+        baud_rate: Rate of a serial port; None: 9600, and for what is none.
 
     Raises:
         TargetError: pyvisa is not installed, or nothing can be connected to.
@@ -177,6 +180,8 @@ def open_link(address: str, answer_s: float = ANSWER_S) -> ScpiLink:
         resource.timeout = answer_s * 1000
         is_stream = resource.resource_class == "SOCKET" or address.upper().startswith("ASRL")
         resource.read_termination = "\n" if is_stream else None
+        if baud_rate is not None and address.upper().startswith("ASRL"):
+            resource.baud_rate = baud_rate
     except Exception as exc:  # pyvisa-py raises the base class where it cannot connect
         raise TargetError(f"no instrument at {address}: {_reason(exc)}") from exc
     return ScpiLink(resource, address, is_stream=is_stream, answer_s=answer_s)

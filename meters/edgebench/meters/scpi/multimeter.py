@@ -20,7 +20,13 @@ import time
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
 from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
-from edgebench.meters.scpi.instrument import FETCH_COUNT, FETCH_S, DataLogger, PolledInstrument
+from edgebench.meters.scpi.instrument import (
+    BUSY_RATIO,
+    FETCH_COUNT,
+    FETCH_S,
+    DataLogger,
+    PolledInstrument,
+)
 from edgebench.meters.scpi.link import ScpiLink
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
 from edgebench.meters.uncertainty import Kind, Unit, term
@@ -39,10 +45,8 @@ _LINE_CYCLE_S = 0.02
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
 """Power line cycles."""
 _ERROR = "SYST:ERR?"
-_BUSY_RATIO = 0.8
 _MARGIN = 1.25
 """Times a reading's apertures: it takes the instrument and its line longer than those."""
-_TRIALS = 3
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
 _ASSUMED = "assumed for any multimeter: see the data sheet of yours"
 
@@ -67,24 +71,7 @@ class Multimeter(PolledInstrument):
         configure(self._link, self._setup.range_a)
         self._link.write(f"CURR:DC:NPLC {polled_cycles(wanted_hz)}")
         self._link.ask(_ERROR)  # one that has no such aperture measures with its own
-        fastest_hz = self._fastest_hz(wanted_hz)
-        if self._setup.rate_hz is not None and wanted_hz > fastest_hz:
-            raise UsageError(
-                f"{self._info.model} takes too long for {wanted_hz:g} readings a second: "
-                f"{fastest_hz:.3g} at most"
-            )
-        return self._header_of(min(wanted_hz, fastest_hz))
-
-    def _fastest_hz(self, wanted_hz: float) -> float:
-        """By the shortest of a few readings: the first one may have to choose a range."""
-        fastest_hz = 0.0
-        for _ in range(_TRIALS):
-            before_s = time.monotonic()
-            self._link.ask(self.question)
-            fastest_hz = max(fastest_hz, _BUSY_RATIO / max(1e-3, time.monotonic() - before_s))
-            if fastest_hz >= wanted_hz:
-                break
-        return fastest_hz
+        return self._header_of(self._possible_hz(wanted_hz))
 
     def _header_of(self, rate_hz: float) -> Header:
         capability = Capability(
@@ -171,7 +158,7 @@ def configure(link: ScpiLink, range_a: float | None) -> None:
 
 def aperture_cycles(rate_hz: float) -> float:
     """Longest aperture that leaves time between two readings, in power line cycles."""
-    free_s = _BUSY_RATIO / rate_hz
+    free_s = BUSY_RATIO / rate_hz
     fitting = (one for one in _APERTURES if one * _LINE_CYCLE_S <= free_s)
     return next(fitting, _APERTURES[-1])
 
@@ -182,7 +169,7 @@ def polled_cycles(rate_hz: float) -> int:
     By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
     these two, and one of a hundred: its 4 s are more than an answer may take.
     """
-    free_s = _BUSY_RATIO / rate_hz
+    free_s = BUSY_RATIO / rate_hz
     return 10 if free_s >= _MARGIN * 2 * 10 * _LINE_CYCLE_S else 1
 
 

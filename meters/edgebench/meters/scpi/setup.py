@@ -11,8 +11,27 @@ from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 """Voltages of what a multimeter is wired into."""
-_FIELDS = {"channel": "channel", "rate": "rate_hz", "range": "range_a", "supply": "supply_v"}
-"""Fields of ScpiSetup, by option."""
+CHANNELS_MAX = 7
+"""Elements of a WT5000; other instruments refuse those that they do not have."""
+BAUD_LIMITS = (300.0, 4e6)
+_FIELDS = {
+    "channel": "channel",
+    "rate": "rate_hz",
+    "range": "range_a",
+    "supply": "supply_v",
+    "answer": "quantities",
+    "mean": "mean_s",
+    "gain": "gain_ratio",
+    "offset": "offset",
+}
+"""Fields of ScpiSetup, by option; `query` and `baud` are for any instrument."""
+ANSWERS = {
+    "power": ("power",),
+    "current": ("current",),
+    "voltage+current": ("voltage", "current"),
+    "current+voltage": ("current", "voltage"),
+}
+"""Quantities in an answer, by the option that says so."""
 
 
 class AnswerKind(Enum):
@@ -26,6 +45,8 @@ class AnswerKind(Enum):
     """A current, once for each question."""
     MULTIMETER_MEMORY = "multimeter_memory"
     """Blocks of text: currents, separated by commas."""
+    QUERY = "query"
+    """Numbers that a question of the user's gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +61,18 @@ class ScpiSetup:
     """Range of a multimeter; None: it chooses by itself."""
     supply_v: float | None = None
     """Voltage of the device, which a multimeter does not measure."""
+    query: str | None = None
+    """Question of the user's whose answer is the value; None: the instrument's family knows it."""
+    quantities: str | None = None
+    """Quantities in its answer, a key of ANSWERS; None: power, or current with a supply."""
+    mean_s: float | None = None
+    """Time that each answer is the mean of; None: an instant, for all that is known."""
+    gain_ratio: float | None = None
+    """Gain error by the data sheet."""
+    offset: float | None = None
+    """Offset error by the data sheet, in watts, or in amperes where the answer has a current."""
+    baud_rate: int | None = None
+    """Rate of a serial port; None: as VISA has it, 9600."""
 
     @property
     def place(self) -> int:
@@ -53,6 +86,8 @@ class ScpiSettings:
 
     kind: AnswerKind
     supply_v: float | None = None
+    quantities: tuple[str, ...] = ()
+    """Quantities of an answer, in their order, where a question of the user's has them."""
 
 
 def parse_setup(options: Options) -> ScpiSetup:
@@ -62,13 +97,19 @@ def parse_setup(options: Options) -> ScpiSetup:
         UsageError: a value is none.
     """
     channel = options.number("channel")
-    if channel is not None and channel not in range(1, 5):
-        raise UsageError(f"meter scpi: channel must be 1 to 4, got {channel:g}")
+    if channel is not None and channel not in range(1, CHANNELS_MAX + 1):
+        raise UsageError(f"meter scpi: channel must be 1 to {CHANNELS_MAX}, got {channel:g}")
     setup = ScpiSetup(
         channel=None if channel is None else int(channel),
         rate_hz=_positive(options, "rate"),
         range_a=_positive(options, "range"),
         supply_v=_positive(options, "supply"),
+        query=_question(options),
+        quantities=_answer(options),
+        mean_s=_positive(options, "mean"),
+        gain_ratio=_ratio(options, "gain"),
+        offset=_positive(options, "offset"),
+        baud_rate=_baud_rate(options),
     )
     check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter scpi: a device is supplied with")
     return setup
@@ -83,6 +124,46 @@ def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
     for option, name in _FIELDS.items():
         if option not in known and getattr(setup, name) is not None:
             raise UsageError(f"{info.model} has no option {option!r}: there are {', '.join(known)}")
+
+
+def _question(options: Options) -> str | None:
+    text = options.text("query")
+    if text is None:
+        return None
+    if "?" not in text or not text.isascii():
+        raise UsageError(
+            f"meter scpi: query must be a question of the instrument, as in query=MEAS:POW?, "
+            f"got {text!r}"
+        )
+    return text
+
+
+def _answer(options: Options) -> str | None:
+    text = options.text("answer")
+    if text is not None and text not in ANSWERS:
+        raise UsageError(f"meter scpi: answer must be one of {', '.join(ANSWERS)}, got {text!r}")
+    return text
+
+
+def _ratio(options: Options, name: str) -> float | None:
+    """A ratio as data sheets write it: 0.1% or 0.001."""
+    text = options.text(name)
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise UsageError(f"meter scpi: {name} must be a ratio like 0.1% or 0.001, got {text!r}")
+    return value
+
+
+def _baud_rate(options: Options) -> int | None:
+    value = options.number("baud")
+    if value is None:
+        return None
+    return int(options.within("baud", value, BAUD_LIMITS))
 
 
 def _positive(options: Options, name: str) -> float | None:

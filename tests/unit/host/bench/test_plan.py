@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
@@ -12,6 +13,10 @@ from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, UsageError
+from edgebench.protocol.spec import MAX_SEED, SpecChanges, from_preset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 A = Model(Path("a.tflite"), "a.tflite", "a" * 64, 5)
 B = Model(Path("b.tflite"), "b.tflite", "b" * 64, 5)
@@ -107,3 +112,41 @@ def test_runtime_that_does_not_work_is_refused() -> None:
         steps(C, runtime="broken")
     with pytest.raises(UsageError, match="does not load"):
         steps(C, runtime="litert")
+
+
+def in_rounds(count: int, *models: Model, **changes: Unpack[SpecChanges]) -> list[Step]:
+    """The runs of a request for so many of each model."""
+    spec = from_preset("quick", **changes)
+    return plan_steps(BenchRequest(models=models, spec=spec, run_count=count), SYSTEM)
+
+
+def test_runs_of_the_models_are_made_in_rounds() -> None:
+    """A drift of the machine is in one set, and looks like a difference between the models."""
+    made = in_rounds(3, A, C)
+    assert [step.model for step in made] == [A, C] * 3
+    members = [step.member for step in made]
+    assert [one.number for one in members if one] == [0, 0, 1, 1, 2, 2]
+    assert len({one.set_id for one in members if one}) == 2
+    assert all(one and one.count == 3 for one in members)
+
+
+def test_one_run_is_no_set() -> None:
+    """A run on its own names a set that nobody can show."""
+    assert [step.member for step in in_rounds(1, A, C)] == [None, None]
+
+
+def test_only_the_first_run_is_checked_and_answers_the_data_set() -> None:
+    """Reference kernels run for a minute in each of five runs."""
+    spec = from_preset("quick", dataset_sha256="d" * 64)
+    specs = [step.spec(spec) for step in in_rounds(3, A)]
+    assert [one.is_checked for one in specs] == [True, False, False]
+    assert [one.dataset_sha256 is not None for one in specs] == [True, False, False]
+
+
+def test_each_run_draws_its_own_inputs_and_arrivals() -> None:
+    """Five runs see one schedule of arrivals, and its luck is in no interval."""
+    specs = [step.spec(from_preset("quick", seed=7)) for step in in_rounds(3, A)]
+    assert [one.seed for one in specs] == [7, 8, 9]
+    last = from_preset("quick", seed=MAX_SEED - 1)
+    assert [step.spec(last).seed for step in in_rounds(2, A)] == [MAX_SEED - 1, 0]
+    assert {step.spec(from_preset("quick", seed=7)).seed for step in against(2)} == {7}

@@ -23,6 +23,7 @@ from support.records import (
 )
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run_set import find_set, find_sets
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.outputs import Accuracy
@@ -63,7 +64,7 @@ def printed(what: RenderableType, width: int = 200) -> str:
 
 def test_results_show_the_interval_and_the_verdict() -> None:
     """A number is printed without its uncertainty."""
-    text = printed(results_table([run()]))
+    text = printed(results_table(find_sets([run()])))
     assert re.search(r"±\d+\.\d %", text)
     assert "valid" in text
     assert "digits.tflite" in text
@@ -76,14 +77,14 @@ def test_percentile_without_an_interval_is_a_dash() -> None:
     assert made.verdict.state is State.VALID
     assert made.metrics.latency_ns is not None
     assert made.metrics.latency_ns.p99 is None
-    assert printed(results_table([made])).count(ABSENT) == 1
+    assert printed(results_table(find_sets([made]))).count(ABSENT) == 1
 
 
 def test_numbers_of_an_invalid_run_are_not_printed() -> None:
     """A number that cannot be trusted is printed, and somebody copies it."""
     made = run(20)
     assert made.verdict.state is State.INVALID
-    for table in (results_table([made]), runs_table([summary_of(made)])):
+    for table in (results_table(find_sets([made])), runs_table([summary_of(made)])):
         text = printed(table)
         assert "invalid" in text
         assert ABSENT in text
@@ -93,10 +94,10 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
 def test_number_of_an_invalid_run_is_called_refused() -> None:
     """A dash looks as if the run had no such number, or nobody had asked for it."""
     made = run(20)
-    for table in (results_table([made]), runs_table([summary_of(made)])):
+    for table in (results_table(find_sets([made])), runs_table([summary_of(made)])):
         assert printed(table).count("refused") == 1, "its p50"
     energy = EnergyResult(meter="x", gross_j_per_inference=2e-3, u95_absolute_j=1e-4)
-    text = printed(results_table([changed(made, {"metrics.energy": energy})]))
+    text = printed(results_table(find_sets([changed(made, {"metrics.energy": energy})])))
     assert text.count("refused") == 2
     assert "mJ" not in text
 
@@ -107,10 +108,10 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     plain, reason = run(), "complete: serial port /dev/ttyACM0 is gone"
     refused = with_refused_energy(reason, "meter", {"meter": reason})
     refused = changed(refused, {"model.name": "refused.tflite", "verdict.state": State.SUSPECT})
-    words = printed(results_table([plain, refused], width), width).split()
+    words = printed(results_table(find_sets([plain, refused]), width), width).split()
     assert words.count("refused") == 1
     assert words.count(ABSENT) == 1, "the other had no meter"
-    [line] = verdict_lines(refused)
+    [line] = verdict_lines(find_set([refused]))
     assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
 
 
@@ -152,7 +153,7 @@ def test_reason_of_a_refused_energy_is_the_one_that_counted(
     rule: str, detail: str, reason: str, refused_by: str, expected: str
 ) -> None:
     """What else is wrong with the meter is taken for the reason, and the reason is not told."""
-    [line] = verdict_lines(with_refused_energy(reason, refused_by, {rule: detail}))
+    [line] = verdict_lines(find_set([with_refused_energy(reason, refused_by, {rule: detail})]))
     assert line.endswith(f" on tflite: {expected}")
 
 
@@ -192,7 +193,7 @@ def test_stored_runs_show_energy_where_any_has_it() -> None:
 def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> None:
     """A number is cut to make room, and reads as a smaller one."""
     made = run()
-    text = printed(results_table([made], width), width)
+    text = printed(results_table(find_sets([made]), width), width)
     assert made.metrics.latency_ns is not None
     assert format_ns(made.metrics.latency_ns.p50) in text
 
@@ -257,15 +258,15 @@ def test_valid_run_that_nobody_watched_says_so() -> None:
     """Twelve rules are unknown, and the run looks like one whose clock and heat were seen."""
     made = replace(run(), verdict=replace(run().verdict, unwatched=("clock", "heat")))
     assert made.verdict.label == "valid, unwatched: clock, heat"
-    assert "valid*" in printed(results_table([made]))
-    assert unwatched_line([made]) == "* unwatched: clock, heat could not be read"
+    assert "valid*" in printed(results_table(find_sets([made])))
+    assert unwatched_line(find_sets([made])) == "* unwatched: clock, heat could not be read"
     assert "* unwatched: clock, heat could not be read" in printed(run_page(made))
     assert "valid*" in printed(runs_table([summary_of(made)]))
     watched = replace(made, verdict=replace(made.verdict, unwatched=()))
     suspect = replace(made, verdict=replace(made.verdict, state=State.SUSPECT))
-    assert unwatched_line([watched, suspect]) is None
+    assert unwatched_line(find_sets([watched, suspect])) is None
     for one in (watched, suspect):
-        assert "*" not in printed(results_table([one]))
+        assert "*" not in printed(results_table(find_sets([one])))
         assert "*" not in printed(runs_table([summary_of(one)]))
     assert suspect.verdict.label == "suspect"
 
@@ -275,10 +276,11 @@ def test_short_runs_are_said_to_be_short() -> None:
     short = run()
     assert short.spec.duration_s < 60
     long = replace(short, spec=replace(short.spec, duration_s=60.0))
-    assert length_line([long]) is None
+    assert length_line(find_sets([long])) is None
     assert length_line([]) is None
     assert (
-        length_line([long, short]) == "runs are shorter than the 60 s that MLPerf Mobile requires"
+        length_line(find_sets([long, short]))
+        == "runs are shorter than the 60 s that MLPerf Mobile requires"
     )
 
 
@@ -287,7 +289,7 @@ def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> Non
     spec = RunSpec("tflite", scenario=Scenario.SERVER, target_qps=50.0, target_latency_s=0.04)
     made = replace(run(), spec=spec)
     text = printed(run_page(made))
-    for expected in ("50 arrivals per second", "target latency 40.0 ms", "preset", "seed 0"):
+    for expected in ("target qps 50", "target latency 40.0 ms", "preset", "seed 0"):
         assert expected in text
     for expected in ("import ", "load ", "first inference ", "peak 40.0 MiB", "inferences/s"):
         assert expected in text
@@ -305,33 +307,33 @@ def test_offline_shows_its_throughput_and_others_do_not() -> None:
     """What an offline run is about is missing from the table, or a column of dashes is in it."""
     other = run()
     made = changed(other, {"spec.scenario": Scenario.OFFLINE, "metrics.end_to_end_ns": None})
-    assert "per second" in printed(results_table([made, other]))
-    assert "per second" not in printed(results_table([other]))
+    assert "per second" in printed(results_table(find_sets([made, other])))
+    assert "per second" not in printed(results_table(find_sets([other])))
 
 
 def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     """Somebody asks for the accuracy and has to open the document to see it."""
     made = run()
-    assert "accuracy" not in printed(results_table([made]))
+    assert "accuracy" not in printed(results_table(find_sets([made])))
     accuracy = Accuracy("top1", 0.975, None, 360)
     made = changed(made, {"metrics.accuracy": accuracy})
-    assert "top1 0.975" in printed(results_table([made]))
+    assert "top1 0.975" in printed(results_table(find_sets([made])))
 
 
 def test_reasons_are_the_rules_that_failed() -> None:
     """A person reads that a run is invalid, and not why."""
     made = run(20)
-    lines = verdict_lines(made)
+    lines = verdict_lines(find_set([made]))
     assert any("queries, at least 100" in line for line in lines)
     assert all(line.startswith("invalid: digits.tflite on tflite: ") for line in lines)
-    assert verdict_lines(run()) == []
+    assert verdict_lines(find_set([run()])) == []
 
 
 @pytest.mark.parametrize("place", ["device", "model", "runtime"])
 def test_names_cannot_reach_the_terminal(place: str) -> None:
     """A device or a file clears the screen, hides its name, or turns the text around."""
     made = changed(run(), {f"{place}.name": EVIL})
-    for what in (results_table([made]), runs_table([summary_of(made)]), run_page(made)):
+    for what in (results_table(find_sets([made])), runs_table([summary_of(made)]), run_page(made)):
         text = printed(what)
         assert not CONTROL.search(text), repr(CONTROL.search(text))
         assert place == "runtime" or "[red]" in text, "markup in a name is text"

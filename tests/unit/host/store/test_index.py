@@ -66,6 +66,7 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         energy_u95_absolute_j=None,
         energy_boundary=None,
         energy_refused=None,
+        set_id=None,
         verdict="valid",
         unwatched="heat",
     )

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import NotComparable, UsageError
-from edgebench.protocol.spec import shape_text
+from edgebench.protocol.spec import SCENARIOS, shape_text
+
+
+def _setting(name: str, run: Run) -> object:
+    """A setting that only some scenarios have."""
+    return getattr(run.spec, name)
+
 
 KEYS: dict[str, Callable[[Run], object]] = {
     "device": lambda run: run.device.id,
@@ -33,8 +40,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "engine": lambda run: run.spec.engine,
     "threads": lambda run: run.spec.threads,
     "delegate": lambda run: run.spec.delegate,
-    "samples_per_query": lambda run: run.spec.samples_per_query,
-    "target_qps": lambda run: run.spec.target_qps,
+    **{name: partial(_setting, name) for traits in SCENARIOS.values() for name in traits.settings},
     "sample_count": lambda run: run.spec.sample_count,
     "input_shapes": lambda run: {
         name: shape_text(shape) for name, shape in run.spec.input_shapes.items()

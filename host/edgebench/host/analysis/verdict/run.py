@@ -39,6 +39,9 @@ BLOCK_LIMIT_RATIO = 0.10
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
 HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
+BINDING_LIMIT_RATIO = 0.05
+"""Share of the median that loop and binding may add: as far as the median itself may be uncertain,
+see PRECISION_SUSPECT_RATIO."""
 
 
 def complete(evidence: Evidence) -> Ruling:
@@ -100,11 +103,11 @@ def steady_state(evidence: Evidence) -> Ruling:
             value=first,
             unit="count",
             facts={
-                "low_ms": levels.low_ns / 1e6,
-                "high_ms": levels.high_ns / 1e6,
+                "low_ns": levels.low_ns,
+                "high_ns": levels.high_ns,
                 "high_ratio": levels.high_ratio,
-                "low_dwell_ms": levels.low_dwell_s * 1e3,
-                "high_dwell_ms": levels.high_dwell_s * 1e3,
+                "low_dwell_s": levels.low_dwell_s,
+                "high_dwell_s": levels.high_dwell_s,
             },
         )
     is_steady = steady.steady_class in (SteadyClass.FLAT, SteadyClass.WARMUP)
@@ -126,7 +129,12 @@ def precision_floor(evidence: Evidence) -> Ruling:
 
 
 def precision(evidence: Evidence) -> Ruling:
-    """The median is known well enough to be compared with anything."""
+    """The median is known well enough to be compared with anything.
+
+    Of one of several runs it need not be: what counts is how far their medians lie apart.
+    """
+    if evidence.facts.member is not None:
+        return not_applicable("in_set")
     half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
     if half_width is None:
         return holds(False, "no_interval")
@@ -178,7 +186,7 @@ def keeps_up(evidence: Evidence) -> Ruling:
         value=share,
         limit=1.0,
         unit="ratio",
-        facts={"mean_us": mean_ns / 1e3, "qps": spec.target_qps},
+        facts={"mean_ns": mean_ns, "qps": spec.target_qps},
     )
 
 
@@ -193,7 +201,7 @@ def latency_target(evidence: Evidence) -> Ruling:
     facts: dict[str, Fact] = {
         "count": count,
         "target_s": spec.target_latency_s,
-        "percentile": 100 * spec.target_percentile,
+        "target_percentile": spec.target_percentile,
     }
     if found.is_target_met:
         return holds(True, value=over, unit="count", facts=facts)
@@ -207,7 +215,7 @@ def latency_target(evidence: Evidence) -> Ruling:
         value=over,
         unit="count",
         facts={
-            "p99_ms": latency.p99 / 1e6 if latency and latency.p99 else None,
+            "p99_ns": latency.p99 if latency else None,
             "per_s": count / evidence.loop_s if evidence.loop_s > 0 else 0.0,
             "qps": spec.target_qps,
             **facts,
@@ -248,6 +256,23 @@ def _harness(evidence: Evidence, limit: float) -> Ruling:
         own_ns = harness.end_to_end_p50_ns * samples_per_query(spec)
         median_ns, what = float(np.median(measured.query_ns)), "query"
     return at_most(own_ns / max(median_ns, 1.0), limit, "ratio", facts={"what": what})
+
+
+def binding_share(evidence: Evidence) -> Ruling:
+    """The runtime's Python binding costs little of what was measured."""
+    binding = evidence.worker.harness.binding
+    if binding is None or binding.p50_ns is None:
+        why = None if binding is None else binding.reason
+        return unknown("why" if why else "not_measured", facts={"why": why})
+    median_ns = max(float(np.median(evidence.measured.invoke_ns)), 1.0)
+    if binding.c_p50_ns is not None:
+        added_ns = binding.p50_ns - binding.c_p50_ns
+        return at_most(added_ns / median_ns, BINDING_LIMIT_RATIO, "ratio")
+    # The binding takes no longer than a model does with it.
+    most = binding.p50_ns / median_ns
+    if most > BINDING_LIMIT_RATIO:
+        return unknown("no_c", facts={"why": binding.reason})
+    return at_most(most, BINDING_LIMIT_RATIO, "ratio", "bound")
 
 
 def profiled(evidence: Evidence) -> Ruling:

@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     Rule("profile", _INVALID, run.profiled),
     Rule("harness_dominates", _INVALID, run.harness_dominates, includes="harness_share"),
     Rule("harness_share", _SUSPECT, run.harness_share),
+    Rule("binding_share", _SUSPECT, run.binding_share),
     Rule("steady_state", _SUSPECT, run.steady_state, cause=_SCATTER),
     Rule("steady_share", _SUSPECT, run.steady_share),
     Rule("precision_floor", _INVALID, run.precision_floor, includes="precision"),

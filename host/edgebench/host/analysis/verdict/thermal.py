@@ -89,16 +89,14 @@ def nominal_clock(evidence: Evidence) -> Ruling:
     is_nominal = first_hz >= FREQ_LIMIT_RATIO * nominal_hz
     if not is_nominal and not evidence.record.expected.clusters:
         # The highest clock that the kernel allows may be a turbo that few cores reach together.
-        return unknown(
-            "maybe_turbo", facts={"freq_ghz": first_hz / 1e9, "nominal_ghz": nominal_hz / 1e9}
-        )
+        return unknown("maybe_turbo", facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz})
     return holds(
         is_nominal,
         None if is_nominal else "low",
         value=first_hz,
         limit=FREQ_LIMIT_RATIO * nominal_hz,
         unit="hz",
-        facts={"freq_ghz": first_hz / 1e9, "nominal_ghz": nominal_hz / 1e9},
+        facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz},
     )
 
 

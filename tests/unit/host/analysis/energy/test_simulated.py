@@ -178,3 +178,34 @@ def test_values_that_are_rounded_are_uncertain_by_half_a_step() -> None:
     assert fine.is_inside
     assert fine.energy.components_j is not None
     assert "resolution of the window" not in fine.energy.components_j
+
+
+UNTOLD = {
+    "filter of 0.5 s at 10 S/s": (
+        SimulatedDevice(chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5),
+        SimulatedMeter(rate_hz=10.0, drift_ppm=90.0, lag_s=0.5),
+    ),
+    "filter of 20 ms at 1 kS/s": (
+        SimulatedDevice(duration_s=0.5, warmup_s=0.1),
+        SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, lag_s=0.02),
+    ),
+    "noise of half a step": (
+        SimulatedDevice(duration_s=0.2, warmup_s=0.1),
+        SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, noise_w=0.03),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_what_the_driver_does_not_tell_is_seen_in_the_trace(name: str) -> None:
+    """A filter that nobody declares takes 1.3 % at ±0.3 %; a noisy meter is inside in half."""
+    device, meter = UNTOLD[name]
+    found = [simulate(device, meter, seed) for seed in range(8)]
+    assert not any(one.is_refused for one in found)
+    assert sum(one.is_inside for one in found) >= 7
+
+
+def test_meter_without_filter_and_noise_is_not_called_worse() -> None:
+    """Every meter is taken for a slow one."""
+    found = [simulate(SimulatedDevice(), SimulatedMeter(rate_hz=1e3), seed) for seed in range(3)]
+    assert max(one.u95_ratio for one in found) < 1e-3

@@ -39,6 +39,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.protocol.record import (
     AbsentSensor,
+    BindingFacts,
     CpuTime,
     HarnessFacts,
     LoadCode,
@@ -370,6 +371,12 @@ def after_with_share(share: float) -> Change:
     return change
 
 
+def through_a_binding(p50_ns: int | None, c_p50_ns: int | None) -> Change:
+    """A trivial model that took so long through the binding, and in C."""
+    reason = None if c_p50_ns is not None else "no symbol"
+    return worker(harness=HarnessFacts(60, 110.5, binding=BindingFacts(p50_ns, c_p50_ns, reason)))
+
+
 def queries_of_a_busy_loop(evidence: Evidence) -> Evidence:
     """Queries of two samples, and a loop that takes 1.1 µs for each of them."""
     changed = spec(scenario=Scenario.MULTI_STREAM, samples_per_query=2, min_query_count=100)
@@ -440,6 +447,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("profile", State.INVALID, profiled(operators=())),
     ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
+    ("binding_share", State.SUSPECT, through_a_binding(6_300, 1_000)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
@@ -509,10 +517,15 @@ FAILING: list[tuple[str, State, Change]] = [
         energy(power_w_idle_after=1.5),
     ),
     ("energy", State.SUSPECT, no_energy("window is too short", sync=ENERGY.sync)),
+    ("energy", State.SUSPECT, energy(boundary="synthetic")),
 ]
 WITHOUT_ENERGY = {"meter": "energy", "energy_sync": "energy"}
 """A recording that cannot be used, or with no common clock, gives no energy either."""
 UNKNOWN: list[tuple[str, Change]] = [
+    ("binding_share", worker(harness=HarnessFacts(60, 110.5))),
+    ("binding_share", through_a_binding(None, None)),
+    # A tenth of the latency at most, but how much nobody knows.
+    ("binding_share", through_a_binding(10_200, None)),
     (
         "delegation",
         lambda e: worker(placement=())(delegates(("/opt/libedgetpu.so",), ())(e)),
@@ -591,6 +604,8 @@ PASSING: list[tuple[str, Change]] = [
     ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
     ("harness_dominates", worker(harness=HarnessFacts(1_030, 1_030.0))),
     ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
+    ("binding_share", through_a_binding(6_100, 1_000)),
+    ("binding_share", through_a_binding(5_100, None)),
     ("steady_state", steady(SteadyClass.WARMUP)),
     ("clock", own_clock(1.0099)),
     ("clock_drift", own_clock(0.9991)),

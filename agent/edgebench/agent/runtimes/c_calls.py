@@ -1,0 +1,209 @@
+"""One inference as a call of a C function, where a runtime's library exports one.
+
+tflite-runtime exports its C++ methods, so the interpreter is called that Python created. LiteRT
+hides its interpreter; its C interface has another class, which does more around the kernels.
+ONNX Runtime's newer wheels have a second library beside the Python module, `libonnxruntime.so`,
+with the C interface and kernels of its own, so a second session is created.
+
+None of the wheels has the headers; the declarations are from the sources named below. Nothing is
+freed, and a wrong guess at a declaration would read wild memory: call these in a process that ends
+soon. The timed loop does not use them, because Python's ctypes costs as much as the bindings do
+(docs/decisions/0025-the-binding-is-stated.md).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import LoadedModel, Tensor
+
+INVOKE = "_ZN6tflite4impl11Interpreter6InvokeEv"
+"""`tflite::impl::Interpreter::Invoke()` in the name mangling of the Itanium C++ ABI."""
+_ONNX_ELEMENTS = {"float32": (1, 4), "uint8": (2, 1), "int8": (3, 1)}
+"""`ONNXTensorElementDataType`, and bytes per element."""
+_ONNX_FUNCTIONS = {
+    "CreateEnv": 3,
+    "CreateSession": 7,
+    "CreateSessionOptions": 10,
+    "SetIntraOpNumThreads": 24,
+    "SetInterOpNumThreads": 25,
+    "CreateTensorWithDataAsOrtValue": 49,
+    "CreateCpuMemoryInfo": 69,
+    "RunWithBinding": 133,
+    "CreateIoBinding": 134,
+    "BindInput": 136,
+    "BindOutput": 137,
+}
+"""Places in `OrtApi`, whose functions keep their places for ever.
+
+Source: microsoft/onnxruntime, include/onnxruntime/core/session/onnxruntime_c_api.h."""
+_ONNX_API_VERSION = 14
+_ONNX_ERRORS_ONLY = 3
+"""Log level. Source: same file, `OrtLoggingLevel`."""
+
+
+class NotExported(Exception):
+    """No C function can be called; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CCall:
+    """C function that runs one inference, and its arguments."""
+
+    function: c_void_p
+    arguments: Sequence[Any]
+    read_output: Callable[[], bytes]
+    """Bytes of the output of the last inference."""
+    alive: tuple[object, ...] = ()
+    """What the function uses."""
+
+    def invoker(self) -> Callable[[], int]:
+        """The call by ctypes, which frees the global lock as the bindings do; it returns 0."""
+        return by_ctypes(self.function, self.arguments)
+
+
+def by_ctypes(function: c_void_p, arguments: Sequence[Any]) -> Callable[[], int]:
+    """The function with its arguments, all of them machine words, converted beforehand."""
+    call = ctypes.CFUNCTYPE(ctypes.c_int)(function.value or 0)
+    return partial(call, *(c_void_p(getattr(word, "value", word)) for word in arguments))
+
+
+def nothing(argument_count: int) -> Callable[[], int]:
+    """A call, by ctypes, of a C function that does next to nothing: what ctypes takes."""
+    return by_ctypes(address_of(ctypes.CDLL(None), "abs"), [0] * argument_count)
+
+
+def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
+    """One inference on this input.
+
+    Raises:
+        NotExported: the library has no such function, or not for this model.
+    """
+    if runtime not in _MAKERS:
+        raise NotExported("its library exports no C function that runs the same kernels")
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise NotExported("only models of one input and one output are called")
+    try:
+        return _MAKERS[runtime](model, path, threads, value)
+    except (ImportError, AttributeError, KeyError) as exc:
+        raise NotExported(f"its library is an unknown one: {exc}") from exc
+
+
+class CFunctions:
+    """Functions that return 0 or a null pointer when they did what they were asked."""
+
+    def __init__(self, find: Callable[[str], Any]) -> None:
+        self._find = find
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call a function.
+
+        Raises:
+            NotExported: it does not exist, or fails.
+        """
+        try:
+            function = self._find(name)
+        except AttributeError as exc:
+            raise NotExported(f"no function {name}") from exc
+        if function(*arguments):
+            raise NotExported(f"{name} fails")
+
+    def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
+        """Call a function that puts a handle where its last argument points."""
+        made = c_void_p()
+        self(name, *arguments, byref(made), *before)
+        return made
+
+
+def load_library(file: Path) -> ctypes.CDLL:
+    """Load a library.
+
+    Raises:
+        NotExported: it is none.
+    """
+    try:
+        return ctypes.CDLL(str(file))
+    except OSError as exc:
+        raise NotExported(f"{file.name} does not load: {exc}") from exc
+
+
+def address_of(library: ctypes.CDLL, name: str) -> c_void_p:
+    """Address of an exported function.
+
+    Raises:
+        NotExported: there is none of this name.
+    """
+    try:
+        return ctypes.cast(getattr(library, name), c_void_p)
+    except AttributeError as exc:
+        raise NotExported(f"no symbol {name}") from exc
+
+
+def _tflite(model: Any, _path: str, _threads: int, _value: Tensor) -> CCall:
+    module = importlib.import_module("tflite_runtime._pywrap_tensorflow_interpreter_wrapper")
+    invoke = address_of(load_library(Path(str(module.__file__))), INVOKE)
+    # Inputs and threads are those of the interpreter, which is the driver's own.
+    handle = model._interpreter._native_handle()
+    return CCall(invoke, [handle], lambda: bytes(model.read_outputs()[0].tobytes()), (model,))
+
+
+def _onnx(model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
+    folder = Path(str(importlib.import_module("onnxruntime.capi").__file__)).parent
+    files = sorted(folder.glob("libonnxruntime.so*"))
+    if not files:
+        raise NotExported("the wheel has no libonnxruntime.so")
+    base = load_library(files[0]).OrtGetApiBase
+    base.restype = ctypes.POINTER(c_void_p)
+    return onnx_call(base(), model, path, threads, value)
+
+
+def onnx_call(base: Any, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
+    """A session of its own, with bound input and output.
+
+    Args:
+        base: Pointer to an `OrtApiBase`, whose first function gives the `OrtApi`.
+        model: The same model in the driver.
+        path: Its file.
+        threads: Threads of the session.
+        value: Its input.
+    """
+    get_api = ctypes.CFUNCTYPE(c_void_p, ctypes.c_uint32)(base[0])
+    functions = ctypes.cast(get_api(_ONNX_API_VERSION), ctypes.POINTER(c_void_p))
+    if not functions:
+        raise NotExported(f"no C interface of version {_ONNX_API_VERSION}")
+    call = CFunctions(lambda name: ctypes.CFUNCTYPE(c_void_p)(functions[_ONNX_FUNCTIONS[name]]))
+    environment = call.make("CreateEnv", _ONNX_ERRORS_ONLY, b"edgebench")
+    options = call.make("CreateSessionOptions")
+    call("SetIntraOpNumThreads", options, threads)
+    call("SetInterOpNumThreads", options, 1)
+    session = call.make("CreateSession", environment, path.encode(), options)
+    memory = call.make("CreateCpuMemoryInfo", 0, 0)
+    binding = call.make("CreateIoBinding", session)
+    alive: list[object] = [model]
+    output: Any = None
+    for name, spec, content in (
+        ("BindInput", model.inputs[0], value.tobytes()),
+        ("BindOutput", model.outputs[0], None),
+    ):
+        kind, width = _ONNX_ELEMENTS[spec.dtype]
+        shape = (c_int64 * len(spec.shape))(*spec.shape)
+        size = math.prod(spec.shape) * width
+        output = ctypes.create_string_buffer(content or size, size)
+        words = (memory, output, c_size_t(size), shape, c_size_t(len(shape)), kind)
+        bound = call.make("CreateTensorWithDataAsOrtValue", *words)
+        call(name, binding, spec.name.encode(), bound)
+        alive += [shape, output]
+    function = c_void_p(functions[_ONNX_FUNCTIONS["RunWithBinding"]])
+    return CCall(function, [session, None, binding], lambda: bytes(output), tuple(alive))
+
+
+_MAKERS: dict[str, Callable[[Any, str, int, Any], CCall]] = {"tflite": _tflite, "onnx": _onnx}

@@ -1,0 +1,144 @@
+"""What a runtime's Python binding adds to an invocation, measured with a trivial model.
+
+Theory of operation. An empty loop cannot see what happens inside of the call: the binding parses
+arguments, releases Python's global lock and takes it back. So a model that does next to nothing is
+run twice: through the driver, in the same loop as the model under test, and through the C function
+of the same library, where it exports one (see `c_calls`). ctypes calls that function, in the
+same loop; what ctypes itself takes is measured with a C function that does nothing, and
+subtracted. The three take turns.
+
+All of this happens in a child process after the timed loop: it takes no memory of the worker, whose
+memory is a result, and a library that crashes, hangs or prints ends nothing but the child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import warnings
+from collections.abc import Callable, Iterable
+
+from edgebench.agent.runtimes.c_calls import NotExported, c_call, nothing
+from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
+from edgebench.agent.worker.loop import Calls, run_closed
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.record import BindingFacts, TensorSpec
+from edgebench.protocol.runtime import LoadOptions, Runtime
+
+ROUNDS = 5
+ROUND_INVOCATIONS = 400
+"""Invocations of each side in a round. Measured: all rounds take 15 ms, loading 80 ms."""
+TIMEOUT_S = 3
+"""Seconds after which the kernel ends the child; ten times what a slow board needs."""
+_THREADS = 1
+"""Threads of the trivial model: one addition has nothing to share."""
+_TEXT = "object"
+
+
+def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingFacts:
+    """Measure in a child process; never raises, and whatever fails is the reason in the facts.
+
+    Args:
+        runtime: Driver of the model under test.
+        tensors: Inputs and outputs of the model under test: text takes another path.
+    """
+    if any(spec.dtype == _TEXT for spec in tensors):
+        return BindingFacts(reason="not measured for models with text")
+    try:
+        return _in_a_child(lambda: _measure(runtime))
+    except OSError as exc:
+        return BindingFacts(reason=f"no process to measure it in: {exc.strerror}")
+
+
+def _in_a_child(measure: Callable[[], BindingFacts]) -> BindingFacts:
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # Python warns of locks that other threads hold; the child ends in time all the same.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _answer(measure, writing)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        answer = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        return from_plain(json.loads(answer), BindingFacts)
+    except ValueError:
+        return BindingFacts(reason=f"the trivial model ended its process with status {status}")
+
+
+def _answer(measure: Callable[[], BindingFacts], pipe: int) -> None:
+    """Life of the child; it never returns, not even by an exception."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.alarm(TIMEOUT_S)
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        try:
+            facts = measure()
+        except Exception as exc:  # libraries raise what they like
+            facts = BindingFacts(reason=f"the trivial model fails: {type(exc).__name__}")
+        os.write(pipe, json.dumps(to_plain(facts)).encode())
+    finally:
+        os._exit(0)
+
+
+def _measure(runtime: Runtime) -> BindingFacts:
+    import numpy as np
+
+    content = next(
+        (TRIVIAL_MODELS[name] for name in runtime.formats if name in TRIVIAL_MODELS), b""
+    )
+    if not content:
+        return BindingFacts(reason="no trivial model in the formats of this runtime")
+    # A file without a name: nothing is left of it, however the child ends.
+    file = os.memfd_create("trivial")
+    os.write(file, content)
+    path = f"/proc/self/fd/{file}"
+    model = runtime.load(path, LoadOptions(_THREADS))
+    sample = [np.ones(spec.shape, spec.dtype) for spec in model.inputs]
+    model.set_inputs(sample)
+    model.invoker()()
+    expected = model.read_outputs()[0].tobytes()
+    sides = {"binding": model.invoker()}
+    reason = None
+    try:
+        native = c_call(runtime.name, model, path, _THREADS, sample[0])
+        if native.invoker()() or native.read_output() != expected:
+            raise NotExported("the C function returns something else than the binding")
+        sides |= {"c": native.invoker(), "nothing": nothing(len(native.arguments))}
+    except NotExported as exc:
+        reason = str(exc)
+    setters, read_outputs = model.prepare([sample]), model.reader()
+    p50_ns = _in_turns({name: Calls(setters, call, read_outputs) for name, call in sides.items()})
+    return BindingFacts(
+        p50_ns=round(p50_ns["binding"]),
+        c_p50_ns=round(max(0.0, p50_ns["c"] - p50_ns["nothing"])) if "c" in p50_ns else None,
+        reason=reason,
+    )
+
+
+def _in_turns(sides: dict[str, Calls]) -> dict[str, float]:
+    """Median invocation of each side: the median over the rounds."""
+    medians: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUNDS):
+        for name, calls in sides.items():
+            medians[name].append(_median_ns(calls))
+    return {name: statistics.median(values) for name, values in medians.items()}
+
+
+def _median_ns(calls: Calls) -> float:
+    times = run_closed(
+        calls,
+        [0] * ROUND_INVOCATIONS,
+        duration_ns=0,
+        min_count=ROUND_INVOCATIONS,
+        max_count=ROUND_INVOCATIONS,
+    )
+    spans = zip(times.invoke_start_ns, times.invoke_end_ns, strict=True)
+    return statistics.median(end - start for start, end in spans)

@@ -1,0 +1,299 @@
+"""What several runs of one model say together.
+
+A run has its own process, memory layout and state of the machine, and all of its queries share
+them. So the interval of a single run says where its own median lies, and not where the next run's
+will: sixteen runs of one model differed by 9 % on a shared machine, each printed within 4 %. The
+headline of a set is the median of its runs, and the interval is one for that median, from the
+values of the runs alone. It assumes no distribution, only that the next runs come from the same
+one: a machine that changes between two commands shows in neither of them.
+
+Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for the levels of
+repetition and the best split of the time; pyperf, which starts 20 processes by default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.verdict.table import RULES
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.metrics import METRICS, Metric
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+
+LEVEL = 0.95
+MIN_RUNS = 5
+"""Fewest runs with an interval: the median lies between the lowest and the highest of five with
+93.75 %, of four with 87.5 %."""
+PRECISION_SUSPECT_RATIO = 0.05
+PRECISION_INVALID_RATIO = 0.25
+"""Half-widths of the interval of the headline. They are those of a single run's median:
+`verdict.run`."""
+INCLUDES_OF_SETS = {"between_runs_floor": "between_runs"}
+"""Rule of a set, and the one with a milder limit on the same number."""
+_SIGMAS = 1.959964
+"""Half-width of a 95 % interval in standard errors."""
+
+
+def find_sets(runs: Iterable[Run]) -> list[RunSet]:
+    """The sets that these runs make, in the order of their first runs."""
+    groups: dict[str | int, list[Run]] = {}
+    for number, run in enumerate(runs):
+        groups.setdefault(run.member.set_id if run.member else number, []).append(run)
+    return [find_set(group) for group in groups.values()]
+
+
+def find_set(runs: Sequence[Run]) -> RunSet:
+    """What runs of one set say together; at least one run."""
+    ordered = tuple(sorted(runs, key=lambda run: run.member.number if run.member else 0))
+    counted = [run for run in ordered if not run.verdict.is_refused]
+    first = ordered[0]
+    metrics = {
+        metric.path: found
+        for metric in METRICS.values()
+        if (found := _over_runs(metric, counted)) is not None
+    }
+    headline = _headline(first, metrics, len(counted))
+    return RunSet(
+        set_id=first.member.set_id if first.member else None,
+        device=first.device.name,
+        model=first.model.name,
+        runtime=first.runtime.name,
+        planned_count=first.member.count if first.member else 1,
+        run_ids=tuple(run.run_id for run in counted),
+        refused_run_ids=tuple(run.run_id for run in ordered if run.verdict.is_refused),
+        headline=headline,
+        metrics=metrics,
+        variance=_variance(METRICS[headline], metrics.get(headline), counted),
+        verdict=_verdict(ordered, counted, headline, metrics),
+        runs=ordered,
+    )
+
+
+def alone(run: Run) -> RunSet:
+    """A run on its own, also where it is one of a set."""
+    return find_set([replace(run, member=None)])
+
+
+def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """95 % interval of the median of what independent values come from; None below five values.
+
+    Between two order statistics: the widest pair that covers less than 95 % and the narrowest that
+    covers more are interpolated, so that the coverage is 95 % and not up to 99 %. Five values have
+    no pair with 95 %; their lowest and highest are taken, which cover 93.75 %.
+
+    Source: Hettmansperger & Sheather, Confidence intervals based on interpolated order statistics
+    (1986).
+    """
+    count = int(values.size)
+    if count < MIN_RUNS:
+        return None
+    ordered = np.sort(values)
+    rank = 1
+    while _coverage(count, rank + 1) >= LEVEL:
+        rank += 1
+    outer, inner = _coverage(count, rank), _coverage(count, rank + 1)
+    excess = max(0.0, (outer - LEVEL) / (outer - inner))
+    weight = (count - rank) * excess / (rank + (count - 2 * rank) * excess)
+    low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
+    high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
+    return float(low), float(high)
+
+
+def _coverage(count: int, rank: int) -> float:
+    """Chance that the median lies between the values of this rank from below and from above."""
+    below = sum(math.comb(count, number) for number in range(rank))
+    return 1 - below / float(2 ** (count - 1))
+
+
+def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
+    """A metric over the runs that have it; None where none has.
+
+    A tail that some run could not bound is left out: the median of the others would be one of the
+    runs with the shortest latencies.
+    """
+    found = [value for run in runs if (value := metric.bounded_value(run)) is not None]
+    if not found or (metric.is_tail and len(found) < len(runs)):
+        return None
+    values = np.array(found, np.float64)
+    interval = median_interval(values)
+    median = float(np.median(values))
+    if metric.budget is not None and interval is not None:
+        interval = _with_meter(interval, median, _meter_ratio(runs))
+    return SetMetric(
+        count=values.size,
+        median=median,
+        min=float(values.min()),
+        max=float(values.max()),
+        ci95=interval,
+    )
+
+
+def _meter_ratio(runs: Sequence[Run]) -> float:
+    """Relative uncertainty of an energy by its meter, k = 2, which the runs of a set share."""
+    return max(map(_u95_ratio, filter(None, (run.metrics.energy for run in runs))), default=0.0)
+
+
+def _u95_ratio(energy: EnergyResult) -> float:
+    value_j, u95_j = energy.gross_j_per_inference, energy.u95_absolute_j
+    return abs(u95_j / value_j) if value_j and u95_j else 0.0
+
+
+def _with_meter(
+    interval: tuple[float, float], median: float, meter_ratio: float
+) -> tuple[float, float]:
+    """Interval between runs with the error of the meter; source: GUM, 5.1.2."""
+    meter = abs(median) * meter_ratio
+    low, high = median - interval[0], interval[1] - median
+    return median - math.hypot(low, meter), median + math.hypot(high, meter)
+
+
+def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
+    """Path of the metric that the scenario is about, if every run has it; else of the median."""
+    traits = first.spec.scenario.traits
+    for path in (traits.compared, f"{traits.headline}.p50"):
+        if path in metrics and metrics[path].count == run_count:
+            return path
+    return "latency_ns.p50"
+
+
+def _variance(
+    metric: Metric, found: SetMetric | None, runs: Sequence[Run]
+) -> VarianceLevels | None:
+    """Variance of each level, and the split of the time that would have given the most.
+
+    With V_w the variance that a run's own queries leave in its value, V_b the variance between
+    launches, c the cost of a launch and d the length of the loop, n runs take n (c + d) and their
+    mean has the variance (V_b + V_w d0 / d) / n. It is least for d = sqrt(c V_w d0 / V_b).
+
+    Source: Kalibera & Jones (2013), 9.2, r = sqrt(c_2/c_1 · T_1²/T_2²), with
+    T_2² = S_2² - S_1²/r (corrected by the authors after print).
+    """
+    if found is None or found.ci95 is None or found.median == 0:
+        return None
+    intervals = [metric.interval(run) for run in runs]
+    errors = [(one[1] - one[0]) / 2 / _SIGMAS for one in intervals if one is not None]
+    launches_s = [launch_s for run in runs if (launch_s := _launch_s(run)) is not None]
+    if len(errors) < len(runs) or len(launches_s) < len(runs):
+        return None
+    values = np.array([metric.value(run) for run in runs], np.float64)
+    within = float(np.mean(np.square(errors)))
+    between = max(0.0, float(values.var(ddof=1)) - within)
+    loop_s = float(np.median([run.spec.duration_s for run in runs]))
+    launch_s = float(np.median(launches_s))  # the first run also checks its outputs
+    total_s = len(runs) * (launch_s + loop_s)
+    longest_s = total_s / MIN_RUNS - launch_s
+    best_s = math.sqrt(launch_s * within * loop_s / between) if between else math.inf
+    best_s = min(max(best_s, _SHORTEST_LOOP_S), max(longest_s, loop_s))
+    best_count = max(MIN_RUNS, round(total_s / (launch_s + best_s)))
+    present = (between + within) / len(runs)
+    best = (between + within * loop_s / best_s) / best_count
+    return VarianceLevels(
+        between_ratio=math.sqrt(between) / abs(found.median),
+        within_ratio=math.sqrt(within) / abs(found.median),
+        launch_s=launch_s,
+        duration_s=loop_s,
+        best_count=best_count,
+        best_duration_s=best_s,
+        gain_ratio=math.sqrt(best / present) if present else 1.0,
+    )
+
+
+_SHORTEST_LOOP_S = 0.5
+"""Shorter loops are not proposed: a tick of the scheduler or one reading of a sensor is a large
+part of them."""
+
+
+def _launch_s(run: Run) -> float | None:
+    """Time that a run takes beside its timed loop, on the host's clock; None where nobody knows."""
+    clock, before, after = run.conditions.clock, run.conditions.before, run.conditions.after
+    if clock is None or not clock.span_ns or before is None or after is None:
+        return None
+    return max(0.0, (clock.span_ns - (after.monotonic_ns - before.monotonic_ns)) / 1e9)
+
+
+def _verdict(
+    runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
+) -> Verdict:
+    """The rules of a set, and each rule that a run of it broke, once."""
+    if runs[0].member is None:
+        return runs[0].verdict
+    findings = [*_own_findings(runs, counted, headline, metrics), *_broken_by_runs(runs, counted)]
+    failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
+    worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
+    unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
+    return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=tuple(unwatched))
+
+
+def _own_findings(
+    runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
+) -> list[Finding]:
+    """How many runs count, and how far apart they are."""
+    precise = _precise(runs[0], headline)
+    found = metrics.get(precise)
+    half_width = found.half_width_ratio if found else None
+    findings = [
+        Finding(
+            id="run_count",
+            outcome=_outcome(len(counted) >= MIN_RUNS),
+            severity=State.SUSPECT if counted else State.INVALID,
+            value=float(len(counted)),
+            limit=float(MIN_RUNS),
+            unit="count",
+            facts={"planned_count": runs[0].member.count if runs[0].member else 1},
+        )
+    ]
+    for rule, severity, limit in (
+        ("between_runs_floor", State.INVALID, PRECISION_INVALID_RATIO),
+        ("between_runs", State.SUSPECT, PRECISION_SUSPECT_RATIO),
+    ):
+        facts = {"name": METRICS[precise].label}
+        if half_width is None:
+            unknown = RuleOutcome.UNKNOWN
+            findings.append(
+                Finding(id=rule, outcome=unknown, severity=severity, reason="too_few", facts=facts)
+            )
+            continue
+        findings.append(
+            Finding(
+                id=rule,
+                outcome=_outcome(half_width <= limit),
+                severity=severity,
+                value=half_width,
+                limit=limit,
+                unit="ratio",
+                facts=facts,
+            )
+        )
+    return findings
+
+
+def _outcome(is_kept: bool) -> RuleOutcome:
+    return RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
+
+
+def _precise(first: Run, headline: str) -> str:
+    """Metric whose interval is judged: the headline; of a tail, the median, as in a single run."""
+    metric = METRICS[headline]
+    return f"{first.spec.scenario.traits.headline}.p50" if metric.is_tail else headline
+
+
+def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:
+    """Each rule that some run broke: its first finding, with the number of runs that broke it.
+
+    What made runs invalid took them out; the numbers of the others are suspect for that at most.
+    """
+    findings = []
+    for rule in RULES:
+        broken = [one for run in runs for one in run.verdict.failures if one.id == rule.id]
+        if broken:
+            facts = {**broken[0].facts, "failed_count": len(broken), "of_count": len(runs)}
+            severity = State.SUSPECT if counted else broken[0].severity
+            findings.append(replace(broken[0], severity=severity, facts=facts))
+    return findings

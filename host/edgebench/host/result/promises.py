@@ -1,0 +1,63 @@
+"""Which keys every run of a version has, so that `verify` notices one that was taken out.
+
+`promised_keys.json` beside this file lists them by the version that brought them; the keys of a
+version that is not released yet are not in it, so a new key or rule needs no entry.
+devtools/write_promised_keys.py adds them when the version is released. A key that came with the
+commit that raised a version is in every run of that version; one that came later is certain from
+the next version on. `*` is any key of a mapping, as of `environment.packages`.
+
+Source of the keys of versions 1 to 6: tests/fixtures/runs/README.md, which has the commit of every
+key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.resources import files
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from edgebench.host.result.keys import key_of
+
+PROMISES_FILE = "promised_keys.json"
+ANY_KEY = "*"
+
+
+def is_promised(place: str, version: int) -> bool:
+    """Whether every run of a version has the key at this place."""
+    since = _since().get(place)
+    return since is not None and since <= version
+
+
+def place_of(path: str, key: str) -> str:
+    """Place of a key below a path, as the file lists it."""
+    below_any = f"{path}.{ANY_KEY}".lstrip(".")
+    return below_any if below_any in _since() else f"{path}.{key}".lstrip(".")
+
+
+def key_paths(kind: Any, path: str = "") -> Iterator[str]:
+    """Every place that documents of this type have a key at."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType, tuple):
+        for one in arguments:
+            yield from key_paths(one, path)
+    elif origin in (dict, Mapping):
+        yield f"{path}.{ANY_KEY}"
+        yield from key_paths(arguments[1], f"{path}.{ANY_KEY}")
+    elif is_dataclass(kind):
+        hints = get_type_hints(kind)
+        for one in fields(kind):
+            if key := key_of(one.metadata, one.name):
+                place = f"{path}.{key}".lstrip(".")
+                yield place
+                yield from key_paths(hints[one.name], place)
+
+
+@cache
+def _since() -> Mapping[str, int]:
+    """The version that brought each promised key."""
+    listed = json.loads((files(__package__) / PROMISES_FILE).read_bytes())
+    return {place: int(version) for version, places in listed.items() for place in places}

@@ -1,0 +1,128 @@
+"""A set of runs on one page, for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.result.document import Document, set_to_document
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.sentences import described, sentence
+from edgebench.host.show.tables import (
+    PIPE_WIDTH,
+    plain_table,
+    results_table,
+    text,
+    unwatched_line,
+    verdict_style,
+)
+from edgebench.host.show.units import (
+    ABSENT,
+    format_half_width,
+    format_metric,
+    format_ns,
+    format_ratio,
+    half_width_of,
+)
+
+_SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns")
+_SHOWN = ("memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
+_STYLES = {RuleOutcome.PASS: "green", RuleOutcome.FAIL: "red"}
+WORTHWHILE_RATIO = 0.9
+"""Another split of the time is proposed where it makes the interval narrower by a tenth."""
+
+
+def set_page(one: RunSet, width: int = PIPE_WIDTH) -> Group:
+    """The page of a set: its result, each metric over the runs, the runs, the variance, rules."""
+    facts = Table.grid(padding=(0, 2))
+    for name, value in _facts(one):
+        facts.add_row(Text(name, style="bold"), text(value))
+    parts: list[RenderableType] = [facts, "", results_table([one], width)]
+    if (line := unwatched_line([one])) is not None:
+        parts.append(line)
+    if not one.verdict.is_refused:
+        parts += ["", _metrics_table(one)]
+    rules = plain_table("rule", "outcome", "detail")
+    for rule in one.verdict.rules:
+        outcome = Text(rule.outcome.value, style=_STYLES.get(rule.outcome, "yellow"))
+        rules.add_row(rule.id, outcome, text(sentence(rule)))
+    return Group(*parts, "", _runs_table(one), "", rules, "")
+
+
+def _facts(one: RunSet) -> list[tuple[str, str]]:
+    spec = one.first.spec
+    facts = [
+        ("set", f"{one.set_id}, {one.first.created_utc}"),
+        ("model", f"{one.model}, {one.first.model.sha256[:12]}"),
+        ("runtime", f"{one.runtime} {one.first.runtime.version}"),
+        ("device", one.device),
+        ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),
+        (
+            "runs",
+            f"{len(one.run_ids)} of {one.planned_count} count, each at least "
+            f"{format_ns(spec.duration_s * 1e9)} and {spec.min_query_count} queries",
+        ),
+    ]
+    if one.variance is not None:
+        facts += [("variance", line) for line in variance_lines(one.variance)]
+    return facts
+
+
+def set_document(one: RunSet) -> Document:
+    """The set as JSON, with the sentences of its rules; its runs are documents of their own."""
+    return set_to_document(replace(one, verdict=described(one.verdict)))
+
+
+def variance_lines(found: VarianceLevels) -> list[str]:
+    """Standard deviation of each level, and how the same time would be spent best."""
+    lines = [
+        f"between runs {found.between_ratio:.2%}, within one {found.within_ratio:.2%} (standard "
+        f"deviations); a launch costs {format_ns(found.launch_s * 1e9)}, a timed loop "
+        f"{format_ns(found.duration_s * 1e9)}"
+    ]
+    if found.gain_ratio < WORTHWHILE_RATIO:
+        total_s = found.best_count * found.best_duration_s
+        lines.append(
+            f"in the same time, --runs {found.best_count} --duration {total_s:.3g}s has intervals "
+            f"of {found.gain_ratio:.0%} of the present width"
+        )
+    return lines
+
+
+def _metrics_table(one: RunSet) -> Table:
+    """Each metric: median of the runs, its interval, lowest and highest run."""
+    table = plain_table("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
+    for path, found in one.metrics.items():
+        if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
+            table.add_row(path, *_cells(path, found))
+    return table
+
+
+def _cells(path: str, found: SetMetric) -> list[str]:
+    metric, half_width = METRICS[path], found.half_width_ratio
+    reach = half_width_of(found.ci95, found.median)
+    numbers = [format_metric(metric, one, reach) for one in (found.median, found.min, found.max)]
+    shown = ABSENT if half_width is None else format_ratio(half_width)
+    return [numbers[0], shown, *numbers[1:], str(found.count)]
+
+
+def _runs_table(one: RunSet) -> Table:
+    """Each run with its headline, its interval within the run, and its verdict."""
+    metric = METRICS[one.headline]
+    table = plain_table("run", metric.label, "± in run", "verdict")
+    for run in one.runs:
+        is_refused = run.verdict.is_refused
+        value = None if is_refused else metric.value(run)
+        interval = None if is_refused else metric.interval(run)
+        table.add_row(
+            run.run_id,
+            format_metric(metric, value),
+            format_half_width(value, interval),
+            Text(run.verdict.state.value, style=verdict_style(run.verdict.state.value)),
+        )
+    return table

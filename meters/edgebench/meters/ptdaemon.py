@@ -1,0 +1,309 @@
+r"""SPEC PTDaemon, through which MLPerf Power and SPECpower read their power analysers, as a client.
+
+    →                  ←
+    Hello              Hello, PTDaemon here!
+    Identify           <analyser>,<averaging ms>,<can: W,V,A,PF,…>,version=…,…,mode=power,…
+    RR                 Ranges,<A automatic>,<A>,<V automatic>,<V>        -1: not known
+    Go,1000,0,<mark>   Starting untimed measurement, …
+    RL                 Last N samples, and N lines; or: No unread samples
+    Stop               Stopping untimed measurement
+
+    a sample           Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,…,Mark,x
+
+Lines end with \r\n. A sample is the analyser's mean over its averaging interval, with the time of
+the daemon's machine at its end: wall clock, whole milliseconds, no zone. RL gives all samples that
+nobody has read, so nothing is lost between two questions; -1 W is a sample that the analyser did
+not give. A daemon of a direct current analyser knows DC-RL instead.
+
+Clocks. The daemon's times and ours differ by a constant. A sample cannot be read before it was
+taken, so the constant is the least difference between the time of an answer and that of its newest
+sample; the daemon is asked until a new sample comes, so that this is a few milliseconds.
+
+Source: mlcommons/power-dev, ptd_client_server/lib/server.py and compliance/check.py (Hello, RR, Go,
+RL, DC-RL, Stop); SPEC CPU 2017, power analyser client in Perl (fields of Identify, "No unread").
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
+from edgebench.meters.instrument import InstrumentMeter
+from edgebench.meters.options import Options
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading
+from edgebench.meters.transport import (
+    ByteStream,
+    Connect,
+    Dialog,
+    TcpTransport,
+    read_until,
+    split_address,
+)
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
+from edgebench.protocol.errors import TargetError, UsageError
+
+PORT = 8888
+"""Default of the daemon."""
+MARK = "edgebench"
+_LINE = re.compile(rb"\r?\n")
+_COUNT = re.compile(r"Last (\d+) samples?")
+_NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
+_ANSWER_S = 5.0
+"""RL itself may wait for a sample."""
+_PAUSE_S = 0.02
+_SILENT_INTERVALS = 5
+"""Intervals without a sample after which the analyser has stopped."""
+_SAMPLES_MAX = 1 << 16
+_MIN_WINDOW_SAMPLES = 20
+_LATE_RATIO = 1.9
+"""A sample so many intervals behind the last is not the next."""
+_NOT_GIVEN = -1.0
+_EPOCH = datetime(1970, 1, 1)
+_INTERVALS_S = (0.01, 4.0)
+"""A session that ends waits for one sample more."""
+_GAIN_RATIO = 0.01
+_GAIN_SOURCE = (
+    "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power asks; the "
+    "daemon's own figure is in its log"
+)
+_OF_RANGE = 1e-3
+_LEAST_FIELDS = 12
+
+
+class PtdLink(Dialog):
+    """Questions to the daemon, and the lines that it answers."""
+
+    def __init__(self, transport: ByteStream) -> None:
+        super().__init__(transport)
+        self._heard = b""
+
+    def ask(self, command: str) -> str:
+        """One line for one command.
+
+        Raises:
+            TargetError: there is none in time.
+        """
+        self.write(command.encode("ascii") + b"\r\n")
+        return self.line(command)
+
+    def line(self, command: str) -> str:
+        """The next line.
+
+        Raises:
+            TargetError: there is none in time.
+        """
+        self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
+        end = _LINE.search(self._heard)
+        if end is None:
+            raise TargetError(f"PTDaemon does not answer `{command}` in {_ANSWER_S:g} s")
+        line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
+        return line.decode("ascii", "replace")
+
+
+class PtDaemon(InstrumentMeter[PtdLink]):
+    """The analyser of one daemon."""
+
+    name = "ptdaemon"
+
+    def __init__(self, connect: Connect) -> None:
+        super().__init__(lambda: PtdLink(connect()))
+
+    def _describe(self, connection: PtdLink) -> Header:
+        """Ask who it is; whoever measures with it is not disturbed."""
+        hello = connection.ask("Hello")
+        if not hello.startswith("Hello, PTDaemon"):
+            raise TargetError(f"this is no PTDaemon: it answers {hello[:40]!r} to `Hello`")
+        identity = connection.ask("Identify")
+        interval_s = _interval_s(identity)
+        fields = identity.split(",")
+        version = next((one[8:] for one in fields if one.startswith("version=")), "")
+        ranges = connection.ask("RR")
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="PTDaemon", model=fields[0], firmware=version, raw_metadata=identity
+            ),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("analyser", "what the power analyser feeds, as wired"),),
+                rate_hz=1 / interval_s,
+                is_averaging=True,
+                smoothing_s=interval_s,
+                clock_domain=HOST_CLOCK,
+                loss_detection="device_timestamps",
+                min_window_s=_MIN_WINDOW_SAMPLES * interval_s,
+            ),
+            uncertainty=_uncertainty(interval_s, ranges),
+            facts={"ranges": ranges},
+        )
+
+    def _record(self, connection: PtdLink, header: Header, path: Path) -> PolledSession:
+        return PtdSession(connection, header, path)
+
+
+class PtdSession(PolledSession):
+    """A measurement of the daemon's: begun, read as samples come, and stopped."""
+
+    def __init__(self, link: PtdLink, header: Header, path: Path) -> None:
+        super().__init__(self._samples, header, path)
+        self._link = link
+        self._sample_s = 1 / header.capability.rate_hz
+        self._command = "RL"
+        self._is_begun = False
+
+    def _begin(self) -> None:
+        answer = self._link.ask(f"Go,{round(1000 * self._sample_s)},0,{MARK}")
+        if not answer.startswith("Starting"):
+            raise TargetError(f"PTDaemon does not begin to measure: {answer[:80]}")
+        self._is_begun = True
+        super()._begin()
+
+    def _finish(self) -> None:
+        if self._is_begun:  # else somebody else measures, and goes on
+            super()._finish()
+            self._link.ask("Stop")
+
+    def _samples(self) -> list[Reading]:
+        """Samples up to a new one, each answer with the time at which it came."""
+        silent_s = _SILENT_INTERVALS * self._sample_s + _ANSWER_S
+        deadline_s = time.monotonic() + silent_s
+        readings = self._answer()  # may be old: it waited for the question
+        while not (readings and self._is_over.is_set()):
+            time.sleep(_PAUSE_S)
+            if newer := self._answer():
+                return readings + newer
+            if time.monotonic() > deadline_s:
+                raise TargetError(f"PTDaemon has had no sample for {silent_s:g} s")
+        return readings
+
+    def _answer(self) -> list[Reading]:
+        """The answer to one question, empty where there is no sample."""
+        head = self._link.ask(self._command)
+        if head.startswith("Unknown command") and self._command == "RL":
+            self._command = "DC-RL"  # as mlcommons/power-dev does
+            head = self._link.ask(self._command)
+        if _NO_SAMPLE.match(head):
+            return []
+        found = _COUNT.match(head)
+        if found is None or int(found[1]) > _SAMPLES_MAX:
+            raise TargetError(f"PTDaemon answers {head[:60]!r} to `{self._command}`")
+        lines = [self._link.line(self._command) for _ in range(int(found[1]))]
+        return [(time.perf_counter_ns(), "\n".join(lines).encode())]
+
+
+class PtDaemonDecoder(PolledDecoder):
+    """Samples of the daemon's on the host's clock."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self._interval_ns = round(1e9 / header.capability.rate_hz)
+        self._offset_ns: int | None = None
+        """Host's time less the daemon's, at most."""
+        self._newest_ns: int | None = None
+        """Daemon's time of the last sample."""
+        self._end_ns: int | None = None
+        """Host's time of the last sample."""
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """The samples of all answers, and those that are missing between them."""
+        return [point for reading in readings for point in self._answered(*reading)]
+
+    def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
+        samples = [one for line in (content or b"").splitlines() if (one := sample_of(line))]
+        if not samples:
+            return
+        newest_ns = samples[-1][0]
+        if self._newest_ns is not None and newest_ns < self._newest_ns:
+            self._offset_ns = self._newest_ns = None  # its clock was set back
+        least_ns = rx_ns - newest_ns
+        self._offset_ns = min(least_ns, least_ns if self._offset_ns is None else self._offset_ns)
+        for taken_ns, power_w in samples:
+            if self._newest_ns is None or taken_ns > self._newest_ns:
+                yield from self._placed(taken_ns + self._offset_ns, power_w)
+                self._newest_ns = taken_ns
+
+    def _placed(self, end_ns: int, power_w: float) -> Iterator[Point]:
+        """The sample that ends then, behind those that should have been before it."""
+        begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
+        while end_ns - begin_ns > _LATE_RATIO * self._interval_ns:
+            yield Point.missing(begin_ns + self._interval_ns, begin_ns=begin_ns)
+            begin_ns += self._interval_ns
+        if end_ns <= begin_ns:
+            return
+        self._end_ns = end_ns
+        if math.isnan(power_w):
+            yield Point.missing(end_ns, begin_ns=begin_ns)
+        else:
+            yield Point(end_ns, power_w, begin_ns=begin_ns)
+
+
+def sample_of(line: bytes) -> tuple[int, float] | None:
+    """Daemon's time in nanoseconds, and watts of all channels; None for what is no sample.
+
+    >>> sample_of(b"Time,01-01-1970 00:00:01.500,Watts,22.95,Volts,228.57,Amps,0.2,PF,0.48,Mark,x")
+    (1500000000, 22.95)
+    """
+    words = line.decode("ascii", "replace").strip().split(",")
+    values = dict(reversed(list(zip(words[0::2], words[1::2], strict=False))))  # the first counts
+    try:
+        taken = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
+        power_w = float(values["Watts"])
+    except (KeyError, ValueError):
+        return None
+    is_given = math.isfinite(power_w) and power_w != _NOT_GIVEN
+    return (taken - _EPOCH) // timedelta(microseconds=1) * 1000, power_w if is_given else math.nan
+
+
+def make_meter(options: Options) -> PtDaemon:
+    """Meter by the address of a daemon's machine."""
+    host, port = split_address(options.finish().address, PORT)
+
+    def connect() -> ByteStream:
+        if not host:  # nobody searches for it
+            raise UsageError(
+                "name the machine that PTDaemon runs on, as in ptdaemon:192.168.1.9 or "
+                f"ptdaemon:localhost:{PORT}"
+            )
+        return TcpTransport(host, port, "PTDaemon")
+
+    return PtDaemon(connect)
+
+
+def _interval_s(identity: str) -> float:
+    """Averaging interval of a power analyser.
+
+    Raises:
+        TargetError: it is none, or says nothing of the sort.
+    """
+    fields = identity.split(",")
+    if len(fields) < _LEAST_FIELDS:
+        raise TargetError(f"PTDaemon answers {identity[:60]!r} to `Identify`: no analyser")
+    if "mode=temperature" in fields or fields[2] != "1":
+        raise TargetError(
+            f"this PTDaemon has no power analyser but {fields[0]}: name the other one"
+        )
+    interval_s = float(fields[1]) / 1000 if fields[1].strip().isdigit() else 0.0
+    low_s, high_s = _INTERVALS_S
+    if not low_s <= interval_s <= high_s:
+        raise TargetError(f"PTDaemon names {fields[1][:20]!r} ms as the analyser's interval")
+    return interval_s
+
+
+def _uncertainty(interval_s: float, ranges: str) -> tuple[UncertaintyTerm, ...]:
+    gain = term(Kind.GAIN, _GAIN_RATIO, _GAIN_SOURCE)
+    edge = term(Kind.EDGE, interval_s, "assumed: a sample may be of the interval before")
+    words = ranges.split(",")
+    try:
+        range_w = float(words[2]) * float(words[4])
+        is_known = min(float(words[2]), float(words[4])) > 0
+    except (IndexError, ValueError):
+        return (gain, edge)
+    if not is_known:
+        return (gain, edge)
+    where = f"assumed, like a WT310E: of the range, {words[4]} V, {words[2]} A as it began"
+    return (gain, term(Kind.OFFSET, _OF_RANGE * range_w, where, Unit.WATT), edge)

@@ -1,0 +1,208 @@
+"""Any SCPI instrument, by a question of the user's: `query=MEAS:POW?`.
+
+    open     *IDN? · the question, once: its answer has to be what the user says it is
+    session  the question for each value; nothing is set up, so the instrument measures as a person
+             has set it
+
+    answer   power             W
+             current           A, at the voltage that the user states
+             voltage+current   V and A, or the other way round; one question may ask for both, as
+                               MEAS:VOLT?;:MEAS:CURR? does, which "5.01;0.123" answers
+
+A value is an instant, asked for at random times, unless the user says what it is the mean of: then
+the question comes once in that time. Whether it is in step with the instrument's own updates is not
+known, so a value may be of the update before.
+
+Source: IEEE 488.2-1992, 8.4.1 and 8.5.2: answers to several questions are separated by semicolons,
+values of one answer by commas.
+"""
+
+from __future__ import annotations
+
+import math
+
+from edgebench.meters.base import Capability, Channel, Flag, Floats, Header, MeterInfo
+from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
+from edgebench.meters.scpi.answers import flags_of, numbers_of
+from edgebench.meters.scpi.instrument import PolledInstrument
+from edgebench.meters.scpi.link import ScpiLink
+from edgebench.meters.scpi.setup import (
+    ANSWERS,
+    AnswerKind,
+    ScpiSettings,
+    ScpiSetup,
+    refuse_others,
+)
+from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import TargetError, UsageError
+
+_RATE_HZ = 10.0
+_MIN_WINDOW_VALUES = 20
+_GAIN_RATIO, _OFFSET_A, _OFFSET_W = 5e-3, 5e-3, 25e-3
+"""Assumed: twice to three times what makers of bench supplies state for what they read back, 0.2 %
+and some mA of a range of 3 A, at 5 V."""
+_ASSUMED = "assumed for any instrument: say that of your data sheet, as in"
+_STATED = "as the user states it"
+
+
+class QueryInstrument(PolledInstrument):
+    """An instrument whose family nobody knows, but whose question the user does."""
+
+    def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
+        super().__init__(link, setup, info)
+        self.question = setup.query or ""
+
+    def describe(self) -> Header:
+        """Header, after one answer that is what the user says it is."""
+        refuse_others(
+            *(self._setup, self._info),
+            *("query", "answer", "rate", "mean", "supply", "gain", "offset"),
+        )
+        self._refuse_answer(self._link.ask_text(self.question))
+        return self._header_of(self._wanted_hz)
+
+    def _set_up(self) -> Header:
+        """Nothing is set; only how fast it answers is found out."""
+        return self._header_of(self._possible_hz(self._wanted_hz))
+
+    @property
+    def _wanted_hz(self) -> float:
+        return self._setup.rate_hz or (1 / self._setup.mean_s if self._setup.mean_s else _RATE_HZ)
+
+    @property
+    def _quantities(self) -> tuple[str, ...]:
+        usual = "current" if self._setup.supply_v is not None else "power"
+        return ANSWERS[self._setup.quantities or usual]
+
+    def _refuse_answer(self, answer: str) -> None:
+        """Refuse an answer without the numbers that were announced, and options that contradict.
+
+        Raises:
+            UsageError: the options do not fit together.
+            TargetError: the answer is no such thing.
+        """
+        is_current = self._quantities == ("current",)
+        if is_current and self._setup.supply_v is None:
+            raise UsageError(
+                "a current alone is no power: say the voltage of the device, as in supply=3.3"
+            )
+        if not is_current and self._setup.supply_v is not None:
+            raise UsageError(
+                f"supply is for answers that are a current: this one is {self._setup.quantities}"
+            )
+        values = values_of(answer.encode())
+        words = answer.strip()[:40]
+        if len(values) != len(self._quantities):
+            raise TargetError(
+                f"{self._link.name} answers {words!r} to `{self.question}`, which is not "
+                f"{' and '.join(self._quantities)}: say what it is, as in answer=voltage+current"
+            )
+        if any(math.isnan(value) for value in values) and "NAN" not in answer.upper():
+            raise TargetError(
+                f"{self._link.name} answers {words!r} to `{self.question}`, which is no number"
+            )
+
+    def _header_of(self, rate_hz: float) -> Header:
+        mean_s = self._setup.mean_s
+        # Only means that follow each other without gap or overlap add up to the energy.
+        is_averaging = mean_s is not None and math.isclose(mean_s * rate_hz, 1.0, rel_tol=0.01)
+        return Header(
+            driver="scpi",
+            info=self._info,
+            capability=Capability(
+                driver="scpi",
+                channels=(Channel("query", "supply of the device, as wired"),),
+                rate_hz=rate_hz,
+                is_averaging=is_averaging,
+                smoothing_s=mean_s,
+                clock_domain=HOST_CLOCK,
+                loss_detection="wallclock",
+                min_window_s=_MIN_WINDOW_VALUES * max(1 / rate_hz, mean_s or 0.0),
+            ),
+            uncertainty=self._uncertainty(rate_hz),
+            facts=to_plain(
+                ScpiSettings(
+                    kind=AnswerKind.QUERY,
+                    supply_v=self._setup.supply_v,
+                    quantities=self._quantities,
+                )
+            )
+            | {"query": self.question},
+        )
+
+    def _uncertainty(self, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
+        setup = self._setup
+        is_power = self._quantities == ("power",)
+        unit = Unit.WATT if is_power else Unit.AMPERE
+        offset = _OFFSET_W if is_power else _OFFSET_A
+        delay_s = max(1 / rate_hz, setup.mean_s or 0.0)
+        terms = [
+            term(Kind.GAIN, setup.gain_ratio, _STATED, origin=Origin.DATASHEET)
+            if setup.gain_ratio is not None
+            else term(Kind.GAIN, _GAIN_RATIO, f"{_ASSUMED} gain=0.1%"),
+            term(Kind.OFFSET, setup.offset, _STATED, unit, origin=Origin.DATASHEET)
+            if setup.offset is not None
+            else term(Kind.OFFSET, offset, f"{_ASSUMED} offset=0.001", unit),
+            term(Kind.EDGE, delay_s, "assumed: the instrument does not say of when its values are"),
+        ]
+        if setup.supply_v is not None:
+            terms.append(term(Kind.VOLTAGE, 0.01, "assumed: the supply is stated, not measured"))
+        return tuple(terms)
+
+
+class QueryDecoder(PolledDecoder):
+    """Numbers of one answer per point; an answer that has others is missing."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        settings = from_plain(header.facts, ScpiSettings)
+        self._supply_v = settings.supply_v
+        self._quantities = settings.quantities
+        if not self._quantities:
+            raise ValueError("a question without a quantity")
+        self._interval_ns = round(1e9 / header.capability.rate_hz)
+        self._last_ns: int | None = None
+
+    def points(self, readings: list[Reading]) -> list[Point]:
+        """The one answer of a round."""
+        [(time_ns, answer)] = readings
+        begin_ns = self._begin_ns(time_ns) if self._capability.is_averaging else None
+        values = values_of(answer or b"")
+        if len(values) != len(self._quantities):
+            return [Point.missing(time_ns, begin_ns=begin_ns)]
+        flags = Flag.NONE
+        for flag in flags_of(values):
+            flags |= Flag(int(flag))
+        if flags:
+            return [Point(time_ns, math.nan, flags=flags | Flag.MISSING, begin_ns=begin_ns)]
+        found = dict(zip(self._quantities, map(float, values), strict=True))
+        voltage_v = found.get("voltage", self._supply_v or math.nan)
+        current_a = found.get("current", math.nan)
+        return [
+            Point(
+                time_ns,
+                found.get("power", voltage_v * current_a),
+                begin_ns=begin_ns,
+                current_a=current_a,
+                voltage_v=found.get("voltage", math.nan),
+            )
+        ]
+
+    def _begin_ns(self, time_ns: int) -> int:
+        """Begin of a mean: the answer before, unless rounds were missed."""
+        begin_ns = max(time_ns - self._interval_ns, self._last_ns or 0)
+        # A reading that comes a little late is of the whole time since the last.
+        if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._interval_ns:
+            begin_ns = self._last_ns
+        self._last_ns = time_ns
+        return begin_ns
+
+
+def values_of(answer: bytes) -> Floats:
+    """Values of an answer, of one question or of several. Shape (n,).
+
+    >>> values_of(b"5.01;0.123").tolist(), values_of(b"5.01, 0.123").tolist()
+    ([5.01, 0.123], [5.01, 0.123])
+    """
+    return numbers_of(answer.replace(b";", b","))

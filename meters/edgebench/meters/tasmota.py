@@ -1,0 +1,116 @@
+"""Plugs with Tasmota, by their web server.
+
+    GET /cm?cmnd=Status%200    {"Status":{"DeviceName":…,"Power":1},"StatusFWR":{"Version":…},
+                                "StatusNET":{"Mac":…},"StatusSNS":{"ENERGY":{"Power":23,…}}}
+    GET /cm?cmnd=Status%2010   {"StatusSNS":{"Time":…,"ENERGY":{"Total":…,"Power":23,"Voltage":230,
+                                "Current":0.105,…}}}; before version 6: Status 8
+
+Power is in whole watts unless `PowerRes` says otherwise, and a list where there are several phases.
+Tasmota runs on whatever plug: nobody states how good that is, unless its owner has calibrated it.
+
+Source: https://tasmota.github.io/docs/Commands (Status, PowerRes) and Power-Monitoring-Calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from edgebench.meters.base import MeterInfo
+from edgebench.meters.options import Options
+from edgebench.meters.plug import (
+    HttpHost,
+    Plug,
+    PlugDecoder,
+    PlugReading,
+    PlugTraits,
+    number_in,
+    object_of,
+    rate_of,
+    refuse_nameless,
+)
+from edgebench.protocol.errors import TargetError
+
+_ALL, _SENSORS, _OLD_SENSORS = (f"/cm?cmnd=Status%20{number}" for number in (0, 10, 8))
+_TRAITS = PlugTraits(
+    gain_ratio=0.05,
+    gain_reference="assumed: a plug that nobody has calibrated",
+    offset_w=1.0,
+    lag_s=5.0,
+)
+
+
+class TasmotaLink:
+    """One plug."""
+
+    def __init__(self, address: str) -> None:
+        """See who answers.
+
+        Raises:
+            UsageError: there is no address.
+        TargetError: it is no Tasmota, or is switched off.
+        """
+        refuse_nameless("tasmota", address)
+        self._host = HttpHost("tasmota", address)
+        status = self._host.get_json(_ALL)
+        about = status.get("Status")
+        if not isinstance(about, dict):
+            warning = str(status.get("WARNING", "it has no Status"))
+            raise TargetError(f"{address} is no tasmota that tells: {warning}")
+        if about.get("Power") == 0:
+            raise TargetError(f"the plug at {address} is off: switch it on")
+        self._path = _SENSORS
+        if "StatusSNS" not in self._host.get_json(_SENSORS):
+            self._path = _OLD_SENSORS
+        firmware: Any = status.get("StatusFWR") or {}
+        network: Any = status.get("StatusNET") or {}
+        self.info = MeterInfo(
+            vendor="Tasmota",
+            model=str(about.get("DeviceName") or about.get("Topic") or "plug"),
+            serial=str(network.get("Mac", "")),
+            firmware=str(firmware.get("Version", "")),
+        )
+
+    def ask(self) -> bytes:
+        """One answer with a power."""
+        return self._host.get(self._path)
+
+    def close(self) -> None:
+        """Each question has a connection of its own."""
+
+
+class TasmotaDecoder(PlugDecoder):
+    """ENERGY of the sensors."""
+
+    @staticmethod
+    def read(answer: bytes) -> PlugReading | None:
+        """Values of an answer; None where it has none.
+
+        >>> TasmotaDecoder.read(b'{"StatusSNS":{"ENERGY":{"Power":23,"Voltage":230}}}').step_w
+        1.0
+        """
+        found = object_of(answer) or {}
+        sensors: Any = found.get("StatusSNS")
+        energy: Any = sensors.get("ENERGY") if isinstance(sensors, dict) else None
+        if not isinstance(energy, dict) or math.isnan(power_w := number_in(energy, "Power")):
+            return None
+        is_one = not isinstance(energy.get("Voltage"), list)
+        return PlugReading(
+            power_w=power_w,
+            current_a=number_in(energy, "Current"),
+            voltage_v=number_in(energy, "Voltage") if is_one else math.nan,
+            step_w=1.0 if isinstance(energy["Power"], int) else 0.1,
+        )
+
+
+def make_meter(options: Options) -> Plug:
+    """Meter by the address of a plug."""
+    rate_hz = rate_of(options)
+    address = options.finish().address
+    return Plug(
+        "tasmota",
+        lambda: TasmotaLink(address),
+        TasmotaDecoder.read,
+        traits=_TRAITS,
+        rate_hz=rate_hz,
+    )

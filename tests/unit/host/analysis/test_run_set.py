@@ -1,0 +1,278 @@
+"""Runs of one model: the headline, its interval, the verdict, and the best split of the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom
+from support.changes import changed
+from support.records import latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run_set import MIN_RUNS, alone, find_set, find_sets, median_interval
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import SetMember
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.protocol.clock import ClockModel
+
+TRIALS = 4000
+SIGMA_POINTS = 100 * math.sqrt(0.95 * 0.05 / TRIALS)
+"""Standard deviation of a coverage over so many trials, percent."""
+FAILED = Finding(
+    id="background_load",
+    outcome=RuleOutcome.FAIL,
+    severity=State.SUSPECT,
+    value=0.4,
+    limit=0.1,
+    unit="ratio",
+    detail="other processes took 40 % of the time",
+)
+Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+
+
+LAUNCH_S = 1.5
+
+
+def one_run() -> Run:
+    """A run that took this long beside its timed loop."""
+    worker = worker_record(latencies())
+    loop_ns = worker.after.monotonic_ns - worker.before.monotonic_ns
+    clock = ClockModel(
+        "host:a", "device:b", 0, 0.0, 0.0, 0.0, span_ns=loop_ns + int(LAUNCH_S * 1e9)
+    )
+    return analyse_run(
+        run_record(worker), traces_of(latencies()), created_utc="2026-01-02", clock=clock
+    )
+
+
+RUN = replace(one_run(), verdict=Verdict(state=State.VALID, rules=()))
+
+
+def runs_of(p50s_ns: list[int], half_width_ns: int = 100) -> list[Run]:
+    """Runs of a set with these medians, each with its own interval."""
+    return [
+        changed(
+            RUN,
+            {
+                "run_id": f"20260102-030405-{number:08d}",
+                "member": SetMember("set-00000001", number, len(p50s_ns)),
+                "metrics.latency_ns.p50": p50,
+                "metrics.latency_ns.p50_ci95": (p50 - half_width_ns, p50 + half_width_ns),
+            },
+        )
+        for number, p50 in enumerate(p50s_ns)
+    ]
+
+
+def with_verdict(run: Run, state: State) -> Run:
+    """The run with another verdict, by one rule that failed."""
+    return replace(run, verdict=Verdict(state=state, rules=(replace(FAILED, severity=state),)))
+
+
+# The interval between runs ----------------------------------------------------------------------
+
+DRAWS: dict[str, tuple[Draw, float | None]] = {
+    "normal": (lambda chance, size: chance.normal(0, 1, size), 0.0),
+    "lognormal": (lambda chance, size: np.exp(chance.normal(0, 1, size)), 1.0),
+    "heavy tails": (lambda chance, size: chance.standard_t(2, size), 0.0),
+    "two levels": (
+        lambda chance, size: chance.normal(0, 1, size) + 20.0 * (chance.random(size) < 0.3),
+        # Half of all are 0.5 / 0.7 of the lower level.
+        0.5659,
+    ),
+    "neighbour in one of ten": (
+        lambda chance, size: (
+            chance.normal(0, 1, size)
+            + np.where(chance.random(size) < 0.1, chance.exponential(30, size), 0.0)
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("count", [5, 6, 7, 8, 10, 13, 20, 50])
+@pytest.mark.parametrize("name", DRAWS)
+def test_interval_of_the_median_of_runs_covers_what_it_says(name: str, count: int) -> None:
+    """The next set lies outside of what was printed, in one of five."""
+    draw, truth = DRAWS[name]
+    chance = np.random.default_rng(count)
+    if truth is None:
+        truth = float(np.median(draw(chance, (1000, 1000))))
+    bounds = [median_interval(values) for values in draw(chance, (TRIALS, count))]
+    inside = 100 * np.mean([low <= truth <= high for low, high in filter(None, bounds)])
+    assert abs(inside - 95) < 2 + 3 * SIGMA_POINTS, f"{inside:.1f} %"
+
+
+def test_interval_is_between_the_order_statistics_that_enclose_its_level() -> None:
+    """The ranks are one off, and every interval is too narrow."""
+    ten = np.arange(1.0, 11.0)
+    outer, inner = (1 - 2 * binom.cdf(rank - 1, 10, 0.5) for rank in (2, 3))
+    excess = (outer - 0.95) / (outer - inner)
+    weight = 8 * excess / (2 + 6 * excess)
+    assert median_interval(ten) == pytest.approx((2 + weight, 9 - weight))
+    assert median_interval(np.array([5.0, 1.0, 4.0, 2.0, 3.0])) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize("count", range(MIN_RUNS))
+def test_fewer_than_five_runs_have_no_interval(count: int) -> None:
+    """Three runs that happen to agree are printed within 0.1 %."""
+    assert median_interval(np.arange(float(count))) is None
+
+
+# A set ------------------------------------------------------------------------------------------
+
+
+def test_set_is_about_the_median_of_its_runs() -> None:
+    """The headline is the fastest run, or the last one."""
+    found = find_set(runs_of([1040, 1000, 1010, 1030, 1020]))
+    metric = found.metrics["latency_ns.p50"]
+    assert found.headline == "latency_ns.p50"
+    assert (metric.median, metric.min, metric.max, metric.count) == (1020, 1000, 1040, 5)
+    assert metric.ci95 == (1000, 1040)
+    assert (found.set_id, found.planned_count, len(found.run_ids)) == ("set-00000001", 5, 5)
+    assert found.verdict.state is State.VALID
+
+
+def test_other_metrics_of_the_launches_have_their_spread_too() -> None:
+    """Cold start and memory are those of one launch."""
+    runs = runs_of([1000] * 5)
+    runs = [
+        changed(
+            run,
+            {
+                "metrics.cold_start_ns.load": 100 + number,
+                "metrics.memory_bytes.peak_rss": 10 * number + 10,
+            },
+        )
+        for number, run in enumerate(runs)
+    ]
+    found = find_set(runs)
+    assert found.metrics["cold_start_ns.load"].ci95 == (100, 104)
+    assert found.metrics["memory_bytes.peak_rss"].median == 30
+
+
+def test_tail_that_one_run_does_not_bound_is_left_out() -> None:
+    """The p99 of a set is that of the runs in which it was low enough to be bounded."""
+    runs = runs_of([1000] * 5)
+    assert "latency_ns.p99" in find_set(runs).metrics
+    runs[3] = changed(runs[3], {"metrics.latency_ns.p99_ci95": None})
+    assert "latency_ns.p99" not in find_set(runs).metrics
+
+
+def test_invalid_run_does_not_count_and_is_named() -> None:
+    """A run that was stopped halfway moves the median, or vanishes."""
+    runs = runs_of([1000, 1001, 1002, 1003, 1004, 9999])
+    runs[5] = with_verdict(runs[5], State.INVALID)
+    found = find_set(runs)
+    assert found.metrics["latency_ns.p50"].max == 1004
+    assert found.refused_run_ids == (runs[5].run_id,)
+    assert found.verdict.state is State.SUSPECT
+    [broken] = [one for one in found.verdict.rules if one.id == FAILED.id]
+    assert (broken.facts["failed_count"], broken.facts["of_count"]) == (1, 6)
+    assert broken.severity is State.SUSPECT, "the numbers of the others are there"
+
+
+def test_set_of_invalid_runs_is_invalid() -> None:
+    """No run counts, and there is no reason."""
+    found = find_set([with_verdict(run, State.INVALID) for run in runs_of([1000] * 5)])
+    assert found.verdict.is_refused
+    assert found.metrics == {}
+
+
+def test_set_is_as_suspect_as_its_runs() -> None:
+    """One of five runs shared the CPU, and nobody says so."""
+    runs = runs_of([1000] * 5)
+    runs[2] = with_verdict(runs[2], State.SUSPECT)
+    assert find_set(runs).verdict.state is State.SUSPECT
+
+
+@pytest.mark.parametrize(
+    ("p50s_ns", "state"),
+    [
+        ([1000, 1010, 1020, 1030, 1040], State.VALID),
+        ([1000, 1010, 1020, 1030, 1140], State.SUSPECT),
+        ([1000, 1010, 1020, 1030, 1640], State.INVALID),
+        ([1000, 1010, 1020, 1030], State.SUSPECT),
+    ],
+)
+def test_verdict_follows_from_the_interval_between_runs(p50s_ns: list[int], state: State) -> None:
+    """Launches that differ by a third are printed as one number, and called valid."""
+    assert find_set(runs_of(p50s_ns)).verdict.state is state
+
+
+def test_run_on_its_own_keeps_its_verdict_and_its_interval() -> None:
+    """With --runs 1 every run becomes suspect."""
+    run = replace(RUN, member=None)
+    found = find_set([run])
+    assert found.verdict == run.verdict
+    assert found.set_id is None
+    assert alone(runs_of([1000])[0]).set_id is None
+
+
+def test_runs_are_put_into_their_sets_in_order() -> None:
+    """Rounds over several models are one heap."""
+    first, second = runs_of([1, 2, 3]), runs_of([4, 5, 6])
+    second = [changed(run, {"member.set_id": "set-00000002"}) for run in second]
+    mixed = [run for pair in zip(first, second, strict=True) for run in pair]
+    found = find_sets([*mixed[::-1], replace(RUN, member=None), replace(RUN, member=None)])
+    assert [one.set_id for one in found] == ["set-00000002", "set-00000001", None, None]
+    assert [run.run_id for run in found[0].runs] == [run.run_id for run in second]
+
+
+def test_energy_has_the_error_of_the_meter_beside_that_between_runs() -> None:
+    """A meter that is 3 % off measures five times within 0.1 %."""
+    runs = [
+        changed(
+            run,
+            {
+                "metrics.energy": EnergyResult(
+                    meter="m",
+                    boundary="board",
+                    gross_j_per_inference=1.0 + number / 1000,
+                    u95_absolute_j=0.03,
+                )
+            },
+        )
+        for number, run in enumerate(runs_of([1000] * 5))
+    ]
+    found = find_set(runs).metrics["energy.gross_j_per_inference"]
+    assert found.ci95 == pytest.approx((1.002 - 0.0301, 1.002 + 0.0301), abs=2e-4)
+
+
+# The split of the time --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("half_width_ns", "spread_ns"), [(400, 20), (60, 60), (20, 200)])
+def test_proposed_split_is_the_best_one(half_width_ns: int, spread_ns: int) -> None:
+    """The advice makes the next measurement worse."""
+    p50s = [100_000 + int(spread_ns * shift) for shift in (-1.2, -0.6, 0.0, 0.6, 1.2)] * 4
+    found = find_set(runs_of(p50s, half_width_ns)).variance
+    assert found is not None
+    assert found.launch_s == pytest.approx(LAUNCH_S)
+    within, between = found.within_ratio**2, found.between_ratio**2
+    assert within**0.5 == pytest.approx(half_width_ns / 1.96 / 100_000, rel=1e-3)
+    total_s = len(p50s) * (found.launch_s + found.duration_s)
+
+    def error(loop_s: float) -> float:
+        runs = total_s / (found.launch_s + loop_s)
+        return math.sqrt((between + within * found.duration_s / loop_s) / runs)
+
+    longest_s = total_s / MIN_RUNS - found.launch_s
+    best = minimize_scalar(error, bounds=(0.5, longest_s), method="bounded")
+    assert error(found.best_duration_s) == pytest.approx(best.fun, rel=0.01)
+    assert found.gain_ratio == pytest.approx(best.fun / error(found.duration_s), rel=0.1)
+
+
+def test_no_split_is_proposed_without_both_levels() -> None:
+    """Four runs have no variance worth a proposal, nor have runs without an interval."""
+    assert find_set(runs_of([1000, 1001, 1002, 1003])).variance is None
+    runs = runs_of([1000, 1001, 1002, 1003, 1004])
+    runs[1] = changed(runs[1], {"metrics.latency_ns.p50_ci95": None})
+    assert find_set(runs).variance is None

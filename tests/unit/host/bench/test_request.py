@@ -1,0 +1,75 @@
+"""Runs of a request: how many, and how they share what was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest, new_request
+from edgebench.protocol.errors import UsageError
+
+MODEL = "digits_int8.tflite"
+
+
+def request(**settings: Any) -> BenchRequest:
+    """A request for a built-in model."""
+    return new_request([MODEL], **settings)
+
+
+def test_runs_share_the_time_and_the_queries() -> None:
+    """Five runs take five times as long as one did."""
+    made = request(preset="quick")
+    assert made.run_count == 5
+    assert (made.spec.duration_s, made.spec.min_query_count) == (2.0, 26)
+    made = request(runs=3, duration_s=60.0, min_query_count=1000)
+    assert (made.spec.duration_s, made.spec.min_query_count) == (20.0, 334)
+    assert request(runs=1).spec.duration_s == 60.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preset": "mlperf"},
+        {"preset": "mlperf", "duration_s": 60.0},
+        {"engine": "loadgen"},
+        {"is_sustained": True},
+        {"is_profiled": True},
+        {"scenario": "server", "target_qps": 100.0, "target_latency_s": 0.05},
+        {
+            "against": ComparisonRequest(
+                candidate=Model(Path("b.tflite"), "b.tflite", "b" * 64, 5),
+            )
+        },
+    ],
+    ids=str,
+)
+def test_what_is_about_one_run_is_one_run_unless_the_user_says_so(settings: Any) -> None:
+    """MLPerf's 600 s become five times 120 s, a sustained run never gets hot."""
+    made = request(**settings)
+    assert made.run_count == 1
+    given = settings.get("duration_s") or (600.0 if settings.get("preset") else 60.0)
+    assert made.spec.duration_s == given
+
+
+def test_each_of_several_runs_under_mlperf_s_preset_has_its_length() -> None:
+    """A run is called MLPerf's, and is a fifth of one."""
+    made = request(preset="mlperf", runs=3)
+    assert (made.run_count, made.spec.duration_s, made.spec.preset) == (3, 600.0, "mlperf")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"runs": 0}, "runs must be 1..1000, got 0"),
+        ({"runs": 1001}, "runs must be 1..1000, got 1001"),
+        ({"runs": 3, "is_sustained": True}, "a sustained run is one run, got --runs 3"),
+        ({"runs": 3, "is_profiled": True}, "a profile is one run, got --runs 3"),
+    ],
+)
+def test_runs_that_contradict_the_request_are_refused(settings: dict[str, Any], said: str) -> None:
+    """Five profiles are made, of which nobody looks at four."""
+    with pytest.raises(UsageError, match=said):
+        request(**settings)

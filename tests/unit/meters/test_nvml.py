@@ -1,0 +1,164 @@
+"""The energy counter of a GPU, by NVIDIA's own Python client on a library that is made up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.nvml import GPU_IS_LOST, NOT_SUPPORTED, FakeGpu, fake_gpu
+from support.recordings import Decoded, decoded
+
+from edgebench.host.analysis.energy.site import site_of
+from edgebench.meters.base import AbsentMeter, Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.nvml import NvmlDecoder
+from edgebench.meters.registry import find_meter
+from edgebench.meters.uncertainty import Kind
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> Iterator[FakeGpu]:
+    """A board of 40 W."""
+    pytest.importorskip("pynvml")
+    with fake_gpu(tmp_path / "gpu") as found:
+        yield found
+
+
+def opened(text: str = "nvml") -> Header:
+    """What a meter says of itself."""
+    meter = find_meter(text)
+    header = meter.open()
+    meter.close()
+    assert isinstance(header, Header), header
+    return header
+
+
+def refused(text: str = "nvml") -> str:
+    """Why it cannot be used."""
+    found = find_meter(text).open()
+    assert isinstance(found, AbsentMeter)
+    return found.reason
+
+
+def test_board_is_one_for_nvidias_own_client(gpu: FakeGpu) -> None:
+    """Our library speaks a language of its own, and our driver understands it."""
+    import pynvml
+
+    client: Any = pynvml
+    client.nvmlInit()
+    handle = client.nvmlDeviceGetHandleByIndex(0)
+    assert client.nvmlDeviceGetName(handle) == "NVIDIA RTX 2000 Ada Generation"
+    before_mj = client.nvmlDeviceGetTotalEnergyConsumption(handle)
+    threading.Event().wait(0.5)
+    passed_mj = client.nvmlDeviceGetTotalEnergyConsumption(handle) - before_mj
+    client.nvmlShutdown()
+    assert passed_mj == pytest.approx(40_000 * 0.5, rel=0.35)
+
+
+def test_power_is_what_the_counter_rises_by(gpu: FakeGpu, tmp_path: Path) -> None:
+    """A unit is wrong by a thousand, or a change comes late by more than an update."""
+    meter = find_meter("nvml:0")
+    assert isinstance(meter.open(), Header)
+    with meter.session(tmp_path / "r") as session:
+        threading.Event().wait(2.1)
+        gpu.be(power_w=100.0)
+        threading.Event().wait(2.1)
+    meter.close()
+    assert session.trouble is None
+    found = decoded(tmp_path / "r")
+    assert (found.begin_ns[1:] == found.time_ns[:-1]).all()
+    energy_j = float((found.power_w * (found.time_ns - found.begin_ns)).sum() / 1e9)
+    # The board sees a change of its file at the next question, half a second late at most.
+    assert energy_j == pytest.approx(2.1 * 40 + 2.1 * 100, abs=0.6 * 60 + 0.1 * 100)
+    assert found.power_w[1] == pytest.approx(40, rel=0.25)
+
+
+def test_header_says_what_is_counted(gpu: FakeGpu) -> None:
+    """The energy of a board passes for that of the device, or its sensor for a good one."""
+    header = opened("nvml:GPU-00000000-made-up")
+    assert (header.info.vendor, header.info.firmware) == ("NVIDIA", "575.64.05")
+    assert site_of(header).boundary == "GPU board"
+    assert header.capability.is_averaging
+    assert header.capability.min_window_s == 10.0
+    assert Kind.MODEL not in {term.kind for term in header.uncertainty}
+    gpu.be(name="NVIDIA A100-SXM4-80GB")
+    [model] = [term.value for term in opened().uncertainty if term.kind is Kind.MODEL]
+    assert model == 0.25
+
+
+def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
+    """Of two GPUs the idle one is measured, or an old one is a traceback."""
+    gpu.be(count=2)
+    assert refused() == (
+        "2 NVIDIA GPUs are here, name one: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
+        "nvml:1 (NVIDIA RTX 2000 Ada Generation)"
+    )
+    assert opened("nvml:1").info.serial.startswith("GPU-00000001")
+    assert "NVML refuses: " in refused("nvml:7")
+    gpu.be(code=NOT_SUPPORTED, name="Quadro K620")
+    assert refused().startswith("Quadro K620 has no energy counter: Volta and newer")
+    with pytest.raises(Exception, match="by its number or its UUID"):
+        find_meter("nvml:first")
+
+
+def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
+    gpu: FakeGpu, tmp_path: Path
+) -> None:
+    """A recording is lost with the GPU, or goes on with zeros."""
+    meter = find_meter("nvml")
+    meter.open()
+    with meter.session(tmp_path / "r") as session:
+        threading.Event().wait(1.2)
+        gpu.be(code=GPU_IS_LOST)
+        threading.Event().wait(0.7)
+    meter.close()
+    assert session.trouble == "NVML refuses: GPU is lost"
+    found = decoded(tmp_path / "r")
+    assert len(found.power_w) >= 2
+    assert found.power_w == pytest.approx(40, rel=0.25)
+
+
+def counted(*readings: tuple[int, bytes | None]) -> Decoded:
+    """What a decoder makes of these readings."""
+    import msgpack
+
+    from edgebench.meters.base import Packet
+
+    capability = Capability(
+        driver="nvml",
+        channels=(Channel("GPU", "GPU board"),),
+        rate_hz=2.0,
+        is_averaging=True,
+        clock_domain="host:monotonic",
+    )
+    header = Header(driver="nvml", info=MeterInfo(vendor="", model=""), capability=capability)
+    decoder = NvmlDecoder(header)
+    for reading in readings:
+        decoder.feed(Packet(reading[0], reading[0], msgpack.packb([reading])))
+    return Decoded(decoder.finish(), decoder.loss())
+
+
+def test_driver_that_is_loaded_anew_counts_from_zero() -> None:
+    """The counter goes back, and the power is negative, or is that of a counter that wrapped."""
+    second = 1_000_000_000
+    found = counted((0, b"9000"), (second, b"10000"), (2 * second, b"500"), (3 * second, b"1500"))
+    assert found.power_w[[0, 2]].tolist() == [1.0, 1.0]
+    assert np.isnan(found.power_w[1])
+    assert found.flags.tolist() == [0, Flag.MISSING, 0]
+
+
+def test_machine_without_a_driver_says_so() -> None:
+    """A machine without a GPU shows a traceback."""
+    pytest.importorskip("pynvml")
+    code = (
+        "from edgebench.meters.registry import find_meter; print(find_meter('nvml').open().reason)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if "GPUs are here" in said.stdout:
+        pytest.skip("this machine has NVIDIA GPUs")
+    assert said.stdout == "no NVIDIA driver on this machine: libnvidia-ml.so.1 is not found\n"

@@ -1,0 +1,244 @@
+"""Smart plugs against what is made up of them, which others' clients are held against first.
+
+aioshelly and python-kasa read the made-up plugs in these tests. tasmotadevicecontroller 0.0.8 read
+the made-up Tasmota by hand (Status, Status 0, Status 8, Status 10): it is of 2020, and no test
+installs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.plugs import MAC, KasaEmulator, ShellyEmulator, TasmotaEmulator
+from support.recordings import decoded
+
+from edgebench.meters.base import AbsentMeter, Flag, Header
+from edgebench.meters.kasa import KasaDecoder
+from edgebench.meters.plug import PlugDecoder, PlugReading
+from edgebench.meters.registry import find_meter
+from edgebench.meters.shelly import ShellyDecoder
+from edgebench.meters.tasmota import TasmotaDecoder
+from edgebench.meters.uncertainty import Kind
+
+Plug = ShellyEmulator | TasmotaEmulator | KasaEmulator
+PLUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "shelly": ShellyEmulator,
+    "shelly of generation 1": lambda: ShellyEmulator(generation=1),
+    "tasmota": lambda: TasmotaEmulator(decimals=1),
+    "tasmota before version 6": lambda: TasmotaEmulator(decimals=1, is_old=True),
+    "kasa": KasaEmulator,
+    "kasa of the first version": lambda: KasaEmulator(is_first=True),
+}
+
+
+def text_of(name: str, plug: Plug, options: str = "") -> str:
+    """As `--meter` takes it."""
+    return f"{name.split()[0]}:{plug.address}{options}"
+
+
+def refused(text: str) -> str:
+    """Why it cannot be used."""
+    found = find_meter(text).open()
+    assert isinstance(found, AbsentMeter)
+    assert "\n" not in found.reason
+    return found.reason
+
+
+def opened(text: str) -> Header:
+    """What a meter says of itself."""
+    header = find_meter(text).open()
+    assert isinstance(header, Header), header
+    return header
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_shelly_is_one_for_aioshelly() -> None:
+    """Our emulator speaks a language of its own, and our driver understands it."""
+    aioshelly = pytest.importorskip("aioshelly.rpc_device")
+    aiohttp = pytest.importorskip("aiohttp")
+    from aioshelly.common import ConnectionOptions, get_info
+
+    async def look(port: int) -> tuple[dict[str, Any], Any, str]:
+        async with aiohttp.ClientSession() as session:
+            info = await get_info(session, "127.0.0.1", port=port)
+            options = ConnectionOptions("127.0.0.1", port=port)
+            device = await aioshelly.RpcDevice.create(session, None, options)
+            await device.initialize()
+            found = device.status["switch:0"], device.model
+            await device.shutdown()
+            return info, *found
+
+    with ShellyEmulator(power_w=22.9) as plug:
+        info, switch, model = asyncio.run(look(plug.port))
+    assert (info["gen"], info["mac"], model) == (3, MAC, "S3PL-00112EU")
+    assert (switch["apower"], switch["voltage"], switch["output"]) == (22.9, 230.1, True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_first", [False, True])
+def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
+    """Our emulator speaks a language of its own, and our driver understands it."""
+    kasa = pytest.importorskip("kasa")
+
+    async def look(port: int) -> tuple[str, float, float]:
+        config = kasa.DeviceConfig(
+            host="127.0.0.1",
+            port_override=port,
+            connection_type=kasa.DeviceConnectionParameters(
+                kasa.DeviceFamily.IotSmartPlugSwitch, kasa.DeviceEncryptionType.Xor
+            ),
+        )
+        device = await kasa.Device.connect(config=config)
+        energy = device.modules[kasa.Module.Energy]
+        found = device.model, energy.current_consumption, energy.voltage
+        await device.disconnect()
+        return found
+
+    with KasaEmulator(power_w=22.9, is_first=is_first) as plug:
+        model, power_w, voltage_v = asyncio.run(look(plug.port))
+    assert model.startswith("HS110")
+    assert power_w == 22.9
+    assert voltage_v == pytest.approx(230.1, abs=0.1)
+
+
+@pytest.mark.parametrize("name", PLUGS)
+def test_power_is_what_the_plug_shows(name: str, tmp_path: Path) -> None:
+    """A unit is wrong by a thousand, or a change is not seen."""
+    with PLUGS[name]() as plug:
+        meter = find_meter(text_of(name, plug, ",rate=5"))
+        assert isinstance(meter.open(), Header)
+        with meter.session(tmp_path / "r") as session:
+            threading.Event().wait(0.7)
+            plug.power_w = 50.0
+            threading.Event().wait(0.7)
+        meter.close()
+    assert session.trouble is None
+    found = decoded(tmp_path / "r")
+    assert set(found.power_w.round(3)) == {22.9, 50.0}
+    assert len(found.power_w) >= 5
+
+
+def test_plug_is_not_better_than_it_is() -> None:
+    """Seconds of averaging pass for an instant, or whole watts for milliwatts."""
+    with TasmotaEmulator() as whole, ShellyEmulator() as tenth:
+        headers = [opened(f"tasmota:{whole.address}"), opened(f"shelly:{tenth.address}")]
+    steps = [
+        next(term.value for term in header.uncertainty if term.kind is Kind.RESOLUTION)
+        for header in headers
+    ]
+    assert steps == [0.5, 0.05]
+    for header in headers:
+        capability = header.capability
+        assert not capability.is_averaging
+        assert capability.smoothing_s == 5.0
+        assert capability.min_window_s == 60.0
+        assert capability.channels[0].boundary == "wall"
+    assert headers[1].info.model == "PlugSG3"
+    assert headers[0].info.firmware == "14.2.0(tasmota)"
+
+
+def test_component_that_measures_is_found() -> None:
+    """A meter without an outlet, or the second of two, cannot be read."""
+    meters: dict[str, dict[str, Any]] = {
+        "pm1:0": {"id": 0, "apower": 5.0, "voltage": 230.0, "current": 0.05},
+        "em1:1": {"id": 1, "act_power": 7.0, "voltage": 230.0, "current": 0.05},
+        "switch:2": {"id": 2, "output": True},
+    }
+    with ShellyEmulator(components=meters) as plug:
+        opened(f"shelly:{plug.address}")
+        assert plug.paths[-1] == "/rpc/PM1.GetStatus?id=0"
+        opened(f"shelly:{plug.address},channel=1")
+        assert plug.paths[-1] == "/rpc/EM1.GetStatus?id=1"
+        reason = refused(f"shelly:{plug.address},channel=2")
+    assert "nothing with number 2 measures power" in reason
+
+
+def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
+    """The neighbour's power is measured."""
+    with KasaEmulator(outlets=6) as strip:
+        assert "several outlets: channel=0 to 5" in refused(f"kasa:{strip.address}")
+        opened(f"kasa:{strip.address},channel=3")
+        assert strip.questions[-1]["context"] == {"child_ids": ["8006E03"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "plug", "said"),
+    [
+        ("shelly", ShellyEmulator(is_on=False), "is off: switch it on"),
+        ("tasmota", TasmotaEmulator(is_on=False), "is off: switch it on"),
+        ("kasa", KasaEmulator(is_on=False), "HS110(EU) is off: switch it on"),
+        ("shelly", ShellyEmulator(status=401), "asks for a password"),
+        ("tasmota", TasmotaEmulator(warning="Need user=<username>"), "Need user=<username>"),
+        ("tasmota", TasmotaEmulator(energy={"Total": 1}), "Gosund SP1 measures no power"),
+        ("kasa", KasaEmulator(err_code=-1), "HS110(EU) measures no power"),
+        ("shelly", TasmotaEmulator(), "answers /shelly with error 404"),
+    ],
+)
+def test_plug_that_cannot_be_measured_says_why(name: str, plug: Plug, said: str) -> None:
+    """A plug that is off is 0 W, or a password is asked for without a word."""
+    with plug:
+        assert said in refused(text_of(name, plug))
+
+
+@pytest.mark.parametrize("name", ["shelly", "tasmota", "kasa"])
+def test_address_without_a_plug_says_so(name: str) -> None:
+    """A wrong address is a traceback."""
+    assert refused(name) == f"name the plug, as in {name}:192.168.1.20"
+    reason = refused(f"{name}:127.0.0.1:1")
+    assert "127.0.0.1:1" in reason
+    assert "refused" in reason
+
+
+def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording(
+    tmp_path: Path,
+) -> None:
+    """One lost packet ends a run, or a plug that was pulled out is waited for without end."""
+    with ShellyEmulator() as plug:
+        meter = find_meter(f"shelly:{plug.address},rate=5")
+        meter.open()
+        with meter.session(tmp_path / "r") as session:
+            threading.Event().wait(0.6)
+            plug.silent_after = plug.answered
+            threading.Event().wait(0.3)
+            plug.silent_after = None
+            threading.Event().wait(0.5)
+            plug.silent_after = plug.answered
+            threading.Event().wait(2.0)
+        meter.close()
+    assert session.trouble is not None
+    assert session.trouble.startswith("5 times in a row: the shelly at 127.0.0.1")
+    found = decoded(tmp_path / "r")
+    is_missing = (found.flags & Flag.MISSING) != 0
+    assert found.power_w[~is_missing] == pytest.approx(22.9)
+    assert np.count_nonzero(is_missing) >= 5
+    assert found.loss.lost_count >= 5
+
+
+@pytest.mark.parametrize("decoder", [ShellyDecoder, TasmotaDecoder, KasaDecoder])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"", b"\xff", b"[]", b"null", b"{}", b'{"apower":null}', b'{"apower":true}'),
+        *(b'{"StatusSNS":[]}', b'{"StatusSNS":{"ENERGY":{"Power":"x"}}}', b'{"emeter":7}'),
+        *(b'{"emeter":{"get_realtime":{"power_mw":"x"}}}', b'{"apower":NaN}', b'{"apower":[]}'),
+    ],
+)
+def test_answer_without_a_power_is_missing(decoder: type[PlugDecoder], answer: bytes) -> None:
+    """What is no number becomes 0 W, or ends the reading of a recording."""
+    assert decoder.read(answer) is None
+
+
+def test_phases_add_up() -> None:
+    """Of three phases one is counted."""
+    answer = b'{"StatusSNS":{"ENERGY":{"Power":[10,20,30],"Voltage":[230,231,229]}}}'
+    found = TasmotaDecoder.read(answer)
+    assert isinstance(found, PlugReading)
+    assert found.power_w == 60.0
+    assert np.isnan(found.voltage_v)

@@ -1,0 +1,198 @@
+"""SPEC PTDaemon as a client, against a daemon that is made up down to its bytes.
+
+The made-up daemon was held against mlcommons/power-dev by hand: the class `Ptd` of its server.py
+started it, measured, and stopped it, at commit 0151270 (Hello, Identify, RR, SR, Go, Stop) and with
+the later way to read samples (RL, Uncertainty, Watts). That code is on no package index, so no test
+can install it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.ptdaemon import PtdEmulator, PtdFaults
+from support.recordings import Decoded, decoded
+
+from edgebench.meters.base import AbsentMeter, Flag, Header
+from edgebench.meters.ptdaemon import sample_of
+from edgebench.meters.registry import find_meter
+from edgebench.meters.uncertainty import Kind
+from edgebench.protocol.errors import TargetError, WrongMeterOption
+
+
+def recorded(
+    path: Path, faults: PtdFaults | None = None, *, wait_s: float = 0.9
+) -> tuple[Decoded, str | None, PtdEmulator]:
+    """A recording of some samples, and why it ended early."""
+    with PtdEmulator(power_w=lambda time_s: 10 * time_s, faults=faults or PtdFaults()) as daemon:
+        meter = find_meter(f"ptdaemon:{daemon.address}")
+        assert isinstance(meter.open(), Header)
+        with meter.session(path) as session:
+            threading.Event().wait(wait_s)
+        meter.close()
+    return decoded(path), session.trouble, daemon
+
+
+def opened(ranges: str) -> Header:
+    """What a daemon with these ranges says of itself."""
+    with PtdEmulator(ranges=ranges, interval_s=1.0) as daemon:
+        meter = find_meter(f"ptdaemon:{daemon.address}")
+        header = meter.open()
+        meter.close()
+        assert not daemon.is_measuring
+        assert daemon.commands == ["Hello", "Identify", "RR"], "it only looks"
+    assert isinstance(header, Header), header
+    return header
+
+
+@pytest.mark.parametrize("faults", [PtdFaults(), PtdFaults(pieces=True), PtdFaults(repeats=True)])
+def test_samples_are_means_that_follow_each_other(tmp_path: Path, faults: PtdFaults) -> None:
+    """A sample is read twice or not at all, or its interval is another one."""
+    found, trouble, daemon = recorded(tmp_path / "r", faults)
+    assert trouble is None
+    assert not daemon.is_measuring, "it was stopped"
+    assert "Go,100,0,edgebench" in daemon.commands
+    count = len(found.power_w)
+    assert count >= 8
+    assert found.power_w == pytest.approx(10 * 0.1 * np.arange(1, count + 1))
+    assert (found.begin_ns[1:] == found.time_ns[:-1]).all()
+    assert (found.time_ns - found.begin_ns)[2:] / 1e9 == pytest.approx(0.1, abs=0.04)
+    assert found.loss.lost_count == 0
+
+
+def test_samples_are_placed_where_they_were_taken(tmp_path: Path) -> None:
+    """A host that reads late, or another time zone, moves every sample."""
+    import time
+
+    with PtdEmulator() as daemon:
+        meter = find_meter(f"ptdaemon:{daemon.address}")
+        meter.open()
+        before_ns = time.perf_counter_ns()
+        with meter.session(tmp_path / "r"):
+            threading.Event().wait(0.7)
+        after_ns = time.perf_counter_ns()
+        meter.close()
+    found = decoded(tmp_path / "r")
+    taken_ns = found.time_ns[-1] - 100_000_000 * np.arange(len(found.time_ns))[::-1]
+    assert found.time_ns[3:] == pytest.approx(taken_ns[3:], abs=30_000_000)
+    assert before_ns < found.begin_ns[0] + 60_000_000
+    assert found.time_ns[-1] < after_ns
+
+
+def test_header_says_what_the_analyser_is() -> None:
+    """An analyser's mean passes for an instant, or its range error is left out."""
+    header = opened("Ranges,0,0.5,0,300.0")
+    capability = header.capability
+    assert header.info.model == "YokogawaWT310E-C3UB12345E"
+    assert header.info.firmware.startswith("1.11.1")
+    assert capability.is_averaging
+    assert (capability.rate_hz, capability.min_window_s) == (1.0, 20.0)
+    values = {term.kind: term.value for term in header.uncertainty}
+    assert values == {Kind.GAIN: 0.01, Kind.OFFSET: pytest.approx(0.15), Kind.EDGE: 1.0}
+    unknown = {term.kind for term in opened("Ranges,1,-1.0,1,-1.0").uncertainty}
+    assert unknown == {Kind.GAIN, Kind.EDGE}
+
+
+def test_samples_that_are_missing_stay_missing(tmp_path: Path) -> None:
+    """A hole is filled with the power around it, or -1 W is taken for a power."""
+    faults = PtdFaults(lost=range(3, 5), not_given=(1,))
+    found, trouble, _ = recorded(tmp_path / "r", faults)
+    assert trouble is None
+    is_missing = (found.flags & Flag.MISSING) != 0
+    assert np.flatnonzero(is_missing).tolist() == [1, 3, 4]
+    assert np.isnan(found.power_w[is_missing]).all()
+    good = found.power_w[~is_missing]
+    assert good == pytest.approx([1.0, 3.0, *(10 * 0.1 * np.arange(6, 6 + len(good) - 2))])
+    assert found.loss.lost_count == 3
+
+
+def test_clock_that_is_set_back_loses_no_sample(tmp_path: Path) -> None:
+    """At the end of summer time every sample is taken for one that was read before."""
+    found, trouble, _ = recorded(tmp_path / "r", PtdFaults(set_back_at=4))
+    assert trouble is None
+    good = found.power_w[found.flags == 0]
+    assert good == pytest.approx(10 * 0.1 * np.arange(1, len(good) + 1))
+    assert (np.diff(found.time_ns) > 0).all()
+
+
+def test_direct_current_analyser_is_asked_in_its_own_way(tmp_path: Path) -> None:
+    """A daemon for direct current refuses to be read."""
+    found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(is_direct=True))
+    assert trouble is None
+    assert "DC-RL" in daemon.commands
+    assert len(found.power_w) >= 8
+
+
+def test_daemon_that_goes_away_costs_nothing_that_was_read(tmp_path: Path) -> None:
+    """A recording is lost with the connection."""
+    found, trouble, _ = recorded(tmp_path / "r", PtdFaults(gone_after=4))
+    assert trouble is not None
+    assert "closed the connection" in trouble or "is gone" in trouble  # closed, or reset
+    assert found.power_w[:4] == pytest.approx([1.0, 2.0, 3.0, 4.0])
+
+
+def test_analyser_that_falls_silent_ends_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is waited for without end."""
+    monkeypatch.setattr("edgebench.meters.ptdaemon._ANSWER_S", 0.2)
+    found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), wait_s=1.6)
+    assert trouble == "PTDaemon has had no sample for 0.7 s"
+    assert len(found.power_w) == 3
+    assert not daemon.is_measuring
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        (PtdFaults(hello="220 mail ready"), "this is no PTDaemon: it answers '220 mail ready'"),
+        (PtdFaults(mode="temperature"), "has no power analyser but YokogawaWT310E"),
+    ],
+)
+def test_what_is_no_analyser_says_why(faults: PtdFaults, said: str) -> None:
+    """Somebody names the port of the thermometer, and gets watts."""
+    with PtdEmulator(faults=faults) as daemon:
+        found = find_meter(f"ptdaemon:{daemon.address}").open()
+    assert isinstance(found, AbsentMeter)
+    assert said in found.reason
+
+
+def test_measurement_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
+    """An MLPerf run on the same daemon is stopped by ours."""
+    with PtdEmulator(faults=PtdFaults(busy=True)) as daemon:
+        meter = find_meter(f"ptdaemon:{daemon.address}")
+        meter.open()
+        with pytest.raises(TargetError, match="does not begin to measure: Error: measurement al"):
+            meter.session(tmp_path / "r").__enter__()
+        meter.close()
+    assert "Stop" not in daemon.commands
+
+
+def test_address_without_a_daemon_says_so() -> None:
+    """A wrong address is a traceback, or waits for minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    nameless = find_meter("ptdaemon").open()
+    assert isinstance(nameless, AbsentMeter)
+    assert "as in ptdaemon:192.168.1.9" in nameless.reason
+    with pytest.raises(WrongMeterOption, match="an address is HOST or HOST:PORT, got 'lab:x'"):
+        find_meter("ptdaemon:lab:x")
+    found = find_meter(f"ptdaemon:127.0.0.1:{port}").open()
+    assert isinstance(found, AbsentMeter)
+    assert found.reason == f"no PTDaemon at 127.0.0.1:{port}: Connection refused"
+
+
+@pytest.mark.parametrize("line", [b"", b"Watts,1", b"Time,x,Watts,1", b"Time,1,2", b"\xff,\xff"])
+def test_line_that_is_no_sample_is_none(line: bytes) -> None:
+    """A damaged recording cannot be read at all."""
+    assert sample_of(line) is None
+
+
+def test_first_watts_are_those_of_all_channels() -> None:
+    """Of a multichannel analyser one phase is taken for the sum."""
+    line = b"Time,01-01-1970 00:00:01.000,Watts,30.0,Watts,10.0,Watts,20.0,Mark,x"
+    assert sample_of(line) == (1_000_000_000, 30.0)
