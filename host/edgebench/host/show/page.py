@@ -219,8 +219,8 @@ def _binding(found: BindingNs) -> str:
     if found.added is None:
         return f"{through}; in C unknown: {found.unavailable}"
     return (
-        f"{through}, {format_ns(found.c_p50)} in C: {format_ns(found.added)} of each latency is "
-        "not the model's"
+        f"{through}, {format_ns(found.c_p50)} in C: at least {format_ns(found.added)} of each "
+        "latency is not the model's"
     )
 
 

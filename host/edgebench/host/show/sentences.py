@@ -123,9 +123,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "harness_dominates": _HARNESS,
     "harness_share": _HARNESS,
     "binding_share": {
-        "": "loop and Python binding add {value:.2%} to the median latency, limit {limit:.0%}",
-        "bound": "loop and Python binding add at most {value:.2%} to the median latency, limit "
+        "": "loop and Python binding add at least {value:.2%} to the median latency, limit "
         "{limit:.0%}",
+        "bound": "one addition through the Python binding takes {value:.2%} of the median latency, "
+        "limit {limit:.0%}",
         "no_c": "how much of the latency is the Python binding's is not known: {why}",
         "why": "{why}",
         "not_measured": "not measured",

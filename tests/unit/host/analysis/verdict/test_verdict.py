@@ -447,7 +447,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("profile", State.INVALID, profiled(operators=())),
     ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
-    ("binding_share", State.SUSPECT, through_a_binding(6_300, 1_000)),
+    ("binding_share", State.SUSPECT, through_a_binding(3_200, 1_000)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
@@ -524,8 +524,8 @@ WITHOUT_ENERGY = {"meter": "energy", "energy_sync": "energy"}
 UNKNOWN: list[tuple[str, Change]] = [
     ("binding_share", worker(harness=HarnessFacts(60, 110.5))),
     ("binding_share", through_a_binding(None, None)),
-    # A tenth of the latency at most, but how much nobody knows.
-    ("binding_share", through_a_binding(10_200, None)),
+    # More than the limit at most, but how much nobody knows.
+    ("binding_share", through_a_binding(2_200, None)),
     (
         "delegation",
         lambda e: worker(placement=())(delegates(("/opt/libedgetpu.so",), ())(e)),
@@ -604,8 +604,8 @@ PASSING: list[tuple[str, Change]] = [
     ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
     ("harness_dominates", worker(harness=HarnessFacts(1_030, 1_030.0))),
     ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
-    ("binding_share", through_a_binding(6_100, 1_000)),
-    ("binding_share", through_a_binding(5_100, None)),
+    ("binding_share", through_a_binding(3_000, 1_000)),
+    ("binding_share", through_a_binding(2_000, None)),
     ("steady_state", steady(SteadyClass.WARMUP)),
     ("clock", own_clock(1.0099)),
     ("clock_drift", own_clock(0.9991)),
