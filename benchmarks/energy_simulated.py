@@ -121,6 +121,18 @@ def file_cases() -> Mapping[str, FileCase]:
     return {
         "file: 2 s": (device, meter, plain),
         "file: 0.2 s": (short, meter, plain),
+        "file: 2 s, gain of 0.001 %": (device, meter, replace(days, gain_ratio=1e-5)),
+        "file: 0.2 s, gain of 0.001 %": (short, meter, replace(days, gain_ratio=1e-5)),
+        "file: 10 S/s, gain of 0.001 %": (
+            slow,
+            replace(meter, rate_hz=10.0),
+            replace(days, gain_ratio=1e-5),
+        ),
+        "file: 10 S/s, late by 5 ms, gain of 0.001 %": (
+            slow,
+            replace(meter, rate_hz=10.0),
+            replace(days, jitter_s=5e-3, gain_ratio=1e-5),
+        ),
         "file: begins days late, commas": (device, meter, replace(days, has_commas=True)),
         "file: times of a clock, commas": (device, meter, since_1970),
         "file: 0.2 s, times of a clock": (short, meter, since_1970),
