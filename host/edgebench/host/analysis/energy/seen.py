@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.smear import smear_s
@@ -65,11 +66,13 @@ def _noise_w(
 ) -> float:
     """Standard deviation of a sample, by the successive ones while the device is idle.
 
-    Source: von Neumann et al., The mean square successive difference (1941).
+    The median of their differences: what the device does now and then is no noise of the meter.
+
+    Source: Rousseeuw & Croux, Alternatives to the median absolute deviation (1993), for 1.4826.
     """
     interval_ns = 1e9 / power.header.capability.rate_hz
     first_ns, last_ns = power.span_ns(channel)
-    squares, count = 0.0, 0
+    steps_w: list[Floats] = []
     for begin_ns, end_ns in idles_ns:
         begin, end = (int(one) for one in line.to_meter([begin_ns, end_ns]))
         # Samples are evenly spaced, so each piece is one of them.
@@ -78,6 +81,7 @@ def _noise_w(
         places = np.arange(first, min(last, first + MAX_NOISE_SAMPLES) + 1)
         times_ns = first_ns + np.rint(places * interval_ns).astype(np.int64)
         powers_w = np.diff(power.cumulative_j(channel, times_ns)) / interval_ns * 1e9
-        squares += float(np.square(np.diff(powers_w)).sum())
-        count += max(0, len(powers_w) - 1)
-    return math.sqrt(squares / count / 2) if count else 0.0
+        steps_w.append(np.abs(np.diff(powers_w)))
+    if not any(len(one) for one in steps_w):
+        return 0.0
+    return 1.4826 * float(np.median(np.concatenate(steps_w))) / math.sqrt(2)
