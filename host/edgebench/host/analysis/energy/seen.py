@@ -18,6 +18,9 @@ from edgebench.protocol.record import LoadCode
 MAX_NOISE_SAMPLES = 20_000
 """Samples of an idle window that are looked at: they give the noise to 1 %."""
 
+ROUNDING = 1e-9
+"""Step beside the power below which it is one of the arithmetic."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeenMeter:
@@ -73,6 +76,7 @@ def _noise_w(
     interval_ns = 1e9 / power.header.capability.rate_hz
     first_ns, last_ns = power.span_ns(channel)
     steps_w: list[Floats] = []
+    highest_w = 0.0
     for begin_ns, end_ns in idles_ns:
         begin, end = (int(one) for one in line.to_meter([begin_ns, end_ns]))
         # Samples are evenly spaced, so each piece is one of them.
@@ -82,6 +86,8 @@ def _noise_w(
         times_ns = first_ns + np.rint(places * interval_ns).astype(np.int64)
         powers_w = np.diff(power.cumulative_j(channel, times_ns)) / interval_ns * 1e9
         steps_w.append(np.abs(np.diff(powers_w)))
+        highest_w = max(highest_w, float(np.abs(powers_w).max(initial=0)))
     if not any(len(one) for one in steps_w):
         return 0.0
-    return 1.4826 * float(np.median(np.concatenate(steps_w))) / math.sqrt(2)
+    step_w = float(np.median(np.concatenate(steps_w)))
+    return 1.4826 * step_w / math.sqrt(2) if step_w > ROUNDING * highest_w else 0.0
