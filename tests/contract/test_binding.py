@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,3 +154,46 @@ def test_no_process_is_told(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -
     monkeypatch.setattr(os, "fork", refuse)
     facts = measure_binding(runtime, ())
     assert facts.reason == "no process to measure it in: Cannot allocate memory"
+
+
+ORPHAN = """
+import os, pathlib, sys, time
+from edgebench.agent.worker.binding import _in_a_child
+
+def hang():
+    part = pathlib.Path(sys.argv[1] + ".part")
+    part.write_text(str(os.getpid()))
+    part.rename(sys.argv[1])
+    time.sleep(60)
+
+_in_a_child(hang)
+"""
+
+
+def test_child_dies_with_the_worker(tmp_path: Path) -> None:
+    """A worker that was killed leaves a process behind, which holds the daemon's pipe open."""
+    noted = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", ORPHAN, str(noted)])
+    wait_for(noted.exists)
+    child = int(noted.read_text())
+    begin_s = time.monotonic()
+    worker.kill()
+    worker.wait()
+    wait_for(lambda: not is_alive(child))
+    assert time.monotonic() - begin_s < binding.TIMEOUT_S - 1
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until this is so, for half a minute at most."""
+    deadline_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that nobody waits for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -3,9 +3,12 @@
 Theory of operation. An empty loop cannot see what happens inside of the call: the binding parses
 arguments, releases Python's global lock and takes it back. So a model that does next to nothing is
 run twice: through the driver, in the same loop as the model under test, and through the C function
-of the same library, where it exports one (see `c_calls`). ctypes calls that function, in the
-same loop; what ctypes itself takes is measured with a C function that does nothing, and
-subtracted. The three take turns.
+of the library, where it exports one (see `c_calls`). ctypes calls that function, in the same loop;
+what ctypes itself takes is measured with a C function that does nothing, and subtracted. The three
+take turns.
+
+The difference is a lower bound. After a real model, whose data and code fill the caches, a binding
+takes longer, and so does a C function between lines of Python (docs/performance.md).
 
 All of this happens in a child process after the timed loop: it takes no memory of the worker, whose
 memory is a result, and a library that crashes, hangs or prints ends nothing but the child.
@@ -30,9 +33,9 @@ from edgebench.protocol.runtime import LoadOptions, Runtime
 
 ROUNDS = 5
 ROUND_INVOCATIONS = 400
-"""Invocations of each side in a round. Measured: all rounds take 15 ms, loading 80 ms."""
+"""Invocations of each side in a round. Measured on an x86-64 machine: 15 ms for all, in a child of 30 to 65."""
 TIMEOUT_S = 3
-"""Seconds after which the kernel ends the child; ten times what a slow board needs."""
+"""Seconds after which the kernel ends the child; 45 times the 65 ms above, for slow boards."""
 _THREADS = 1
 """Threads of the trivial model: one addition has nothing to share."""
 _TEXT = "object"
