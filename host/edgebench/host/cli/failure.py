@@ -47,7 +47,8 @@ def report_failure(
         import json  # only here: help must not wait for it
 
         error = {"message": message, "hint": hint, "exit_code": code}
-        document: dict[str, Any] = {"runs": []} if command == "bench" else {"error": error}
+        nothing: dict[str, Any] = {"runs": [], "sets": []}
+        document = nothing if command == "bench" else {"error": error}
         print(json.dumps(document, indent=1))
     print(f"error: {message}", file=sys.stderr)
     print(f"hint: {hint}", file=sys.stderr)

@@ -138,6 +138,8 @@ def _with_numbers(
     errors = MeterErrors(trace.power.header.uncertainty)
     window = _steady_window(trace, timed)
     gross = errors.gross_per_inference(window, timed.count)
+    if not math.isfinite(gross.value + gross.u95_absolute):
+        raise MeasurementError("energy is not a number: the meter's samples or its errors are not")
     if gross.value + gross.u95_absolute < 0:
         raise MeasurementError(
             f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "

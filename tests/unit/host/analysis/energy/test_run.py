@@ -21,7 +21,7 @@ from edgebench.host.result.energy import EnergyResult, SyncMethod
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Channel, Gap, LossReport
-from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.record import MeterFacts
 from edgebench.protocol.spec import Scenario
@@ -188,6 +188,17 @@ def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> N
     assert found.net_j_per_inference is None
     assert found.net_refused == "the device took more when it was idle than in the run"
     assert found.power_w_idle is not None, "which says by how much"
+
+
+def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:
+    """A supply of NaN volts, and the table of results ends in a traceback."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    offset = term(Kind.OFFSET, 1e-3, "of a current, at a voltage that nobody told", Unit.AMPERE)
+    meter = replace(with_term(header(), offset), facts={})
+    power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=meter)
+    found = found_in(power)
+    assert has_no_number(found)
+    assert (found.refused or "").startswith("energy is not a number")
 
 
 def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
