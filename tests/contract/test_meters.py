@@ -15,6 +15,7 @@ from support.meters import BENCHES, Wait
 from edgebench.meters.base import Flag, Header, Meter, SampleBlock, blocks_of
 from edgebench.meters.registry import DRIVERS, find_decoder
 from edgebench.meters.spool import read_header, read_packets
+from edgebench.meters.uncertainty import Unit
 from edgebench.protocol.errors import MeasurementError, StoreError
 
 MEASURED_S = 0.3
@@ -93,6 +94,10 @@ def test_recording_is_read_without_the_meter(bench: tuple[Meter, Wait], tmp_path
     assert loss.received_count == counted - missing
     for place in range(len(header.capability.channels)):
         check([block for block in blocks if block.channel == place], header)
+    if any(term.unit is Unit.AMPERE for term in header.uncertainty):
+        # Else an error of the current is one of no known power, and the energy is not a number.
+        is_measured = all(block.voltage_v is not None for block in blocks)
+        assert is_measured or header.facts.get("supply_v")
 
 
 def check(blocks: list[SampleBlock], header: Header) -> None:

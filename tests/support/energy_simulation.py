@@ -87,6 +87,8 @@ class SimulatedMeter:
     drift_ppm: float = 0.0
     late_s: float = 0.0
     """By which the samples come later than they are taken, all of them."""
+    rate_step_ppm: float = 0.0
+    """Change of its clock's rate in the middle of the recording."""
     noise_w: float = 1e-4
     lag_s: float = 0.0
     """Time constant of a filter that the meter does not tell of."""
@@ -113,6 +115,8 @@ class SimulatedFile:
     """Largest error of its gain, as its user states it; the true one is drawn."""
     jitter_s: float = 0.0
     """Error of the time of each sample: a program that asks, and is late now and then."""
+    step_w: float = 0.0
+    """Step to which powers are rounded; 0: seven digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,7 @@ def simulate_file(
         trace = TraceRequest(name=path.name, sha256="", options=columns, gain_ratio=file.gain_ratio)
         try:
             write_trace(folder, path, trace)
-            trace = placed(folder, trace, tuple(played.codes), [])
+            trace = placed(folder, trace, played.record, [])
             write_trace(folder, path, trace)
         except EdgebenchError as exc:
             return str(exc)
@@ -232,6 +236,8 @@ def _write_csv(
     times_s = file.zero_s + (np.arange(len(power_w)) + 1) / meter.rate_hz
     if file.jitter_s:
         times_s = times_s + chance.exponential(file.jitter_s, len(times_s))
+    if file.step_w:
+        power_w = np.rint(power_w / file.step_w) * file.step_w
     rows = zip(times_s.tolist(), (1e3 * power_w).tolist(), strict=True)
     if file.is_clock:
         text = "".join(f"{_clock_text(at_s)};{milliwatts:.7g}\n" for at_s, milliwatts in rows)
@@ -256,7 +262,6 @@ class _Played:
     record: RunRecord
     worker: WorkerRecord
     timed: TimedQueries
-    codes: list[LoadCode]
     course: Course
     end_s: float
 
@@ -308,7 +313,7 @@ def _play(device: SimulatedDevice, chance: np.random.Generator) -> _Played:
     events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
     record = replace(run_record(worker), events=events)
     timed = TimedQueries(queries, warmup_count)
-    return _Played(device, record, worker, timed, made.codes, course, end_s)
+    return _Played(device, record, worker, timed, course, end_s)
 
 
 @dataclass(slots=True)
@@ -406,6 +411,10 @@ def _sampled(
     interval_s = 1 / meter.rate_hz / (1 + meter.drift_ppm * 1e-6)
     phase_s = float(chance.uniform(0, interval_s))
     at_s = np.arange(phase_s + interval_s, end_s, interval_s)
+    if meter.rate_step_ppm:
+        middle_s = at_s[len(at_s) // 2]
+        late = np.maximum(0.0, at_s - middle_s) * meter.rate_step_ppm * 1e-6
+        at_s = (at_s - late)[at_s - late < end_s]
     if meter.is_averaging:
         power_w = (course.energy_j(at_s) - course.energy_j(at_s - interval_s)) / interval_s
     else:

@@ -183,5 +183,7 @@ def write_trace_csv(
     gap_w = np.full(round(gap_s * RATE_HZ), IDLE_W)
     one_w = samples(int(latencies(COUNT).sum()), work_w)
     powers_w = np.concatenate([np.append(one_w, gap_w) for _ in range(runs)])
+    # Without noise, the levels of the run would be the only values, and their distance a step.
+    powers_w += np.random.default_rng(1).normal(0, 1e-3, len(powers_w))
     rows = (f"{(row + 1) / RATE_HZ:.3f},{1e3 * one:.4f}" for row, one in enumerate(powers_w))
     path.write_text("time_s,power_mW\n" + "\n".join(rows) + "\n")

@@ -16,6 +16,7 @@ from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.nvml import fake_gpu
+from support.otii import OtiiEmulator
 from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.ppk2 import Ppk2Emulator
 from support.ptdaemon import PtdEmulator
@@ -123,6 +124,12 @@ def _plug(make: Callable[[], ShellyEmulator | TasmotaEmulator | KasaEmulator]) -
 
 
 @contextmanager
+def _otii(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    with OtiiEmulator() as server:
+        yield find_meter(f"otii:{server.address}"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -149,6 +156,7 @@ BENCHES: dict[str, Bench] = {
     "scpi multimeter": _scpi(lambda: Multimeter(identity=_SIGLENT), ",supply=3.3,rate=2"),
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
+    "otii": _otii,
     "ptdaemon": _ptdaemon,
     "nvml": _nvml,
     "shelly": _plug(ShellyEmulator),

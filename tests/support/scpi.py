@@ -174,7 +174,7 @@ class DataLogger:
 
 @dataclass(slots=True)
 class WattMeter:
-    """A Yokogawa WT310E."""
+    """A Yokogawa WT310E, or a larger one by its identity."""
 
     power_w: Callable[[int], float] = lambda place: 50.0
     faults: Faults = field(default_factory=Faults)
@@ -184,6 +184,7 @@ class WattMeter:
     values_asked: int = 0
     has_headers: bool = False
     """Answers begin with what was asked, as a person may have set it."""
+    current_range: str = "1.000E+00"
     items: dict[str, str] = field(default_factory=dict[str, str])
 
     def obey(self, command: str) -> bytes | None:
@@ -197,13 +198,18 @@ class WattMeter:
             self.update = f"{float(rest):.4E}"
         elif name == ":RATE?":
             return self._headed(name, self.update)
-        elif name in (":INPUT:VOLTAGE:RANGE?", ":INPUT:CURRENT:RANGE?"):
-            return self._headed(name, "300.0E+00" if "VOLTAGE" in name else "1.000E+00")
+        elif name in self._ranges():
+            return self._headed(name, "300.0E+00" if "VOLTAGE" in name else self.current_range)
         elif name == ":COMMUNICATE:HEADER":
             self.has_headers = rest != "OFF"
         elif name not in (":NUMERIC:FORMAT", ":NUMERIC:NORMAL:NUMBER"):
             raise LookupError(command)
         return None
+
+    def _ranges(self) -> list[str]:
+        """Questions for the ranges: larger models have them by element."""
+        end = "" if ",WT3" in self.identity and "WT30" not in self.identity else ":ELEMENT1"
+        return [f":INPUT:{one}:RANGE{end}?" for one in ("VOLTAGE", "CURRENT")]
 
     def _headed(self, question: str, answer: str) -> bytes:
         return (f"{question[:-1]} {answer}" if self.has_headers else answer).encode()

@@ -29,10 +29,10 @@ from edgebench.meters.plug import (
     PlugDecoder,
     PlugReading,
     PlugTraits,
-    address_of,
     number_in,
     object_of,
     rate_of,
+    refuse_nameless,
 )
 from edgebench.meters.transport import TcpTransport, split_address
 from edgebench.protocol.errors import TargetError, UsageError
@@ -76,8 +76,10 @@ class KasaLink:
         """See who answers.
 
         Raises:
+            UsageError: there is no address, or the outlet has to be named.
             TargetError: it is no such plug, or is switched off.
         """
+        refuse_nameless("kasa", host)
         self._place = host, port
         self._context: dict[str, Any] = {}
         system: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system", {}).get("get_sysinfo")
@@ -176,7 +178,7 @@ def make_meter(options: Options) -> Plug:
     if number is not None and number not in range(64):
         raise UsageError(f"meter kasa: channel must be 0 to 63, got {number:g}")
     rate_hz = rate_of(options)
-    host, port = split_address(address_of(options), PORT)
+    host, port = split_address(options.finish().address, PORT)
     return Plug(
         "kasa",
         lambda: KasaLink(host, port, None if number is None else int(number)),

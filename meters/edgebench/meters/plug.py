@@ -237,16 +237,14 @@ def number_in(values: dict[str, Any], name: str) -> float:
     return sum(numbers) if is_whole and numbers else math.nan
 
 
-def address_of(options: Options) -> str:
-    """Address of a plug, which nobody searches for.
+def refuse_nameless(driver: str, address: str) -> None:
+    """Refuse a plug without an address: nobody searches for them.
 
     Raises:
         UsageError: there is none.
     """
-    address = options.finish().address
     if not address:
-        raise UsageError(f"name the plug, as in {options.driver}:192.168.1.20")
-    return address
+        raise UsageError(f"name the plug, as in {driver}:192.168.1.20")
 
 
 def rate_of(options: Options) -> float:

@@ -262,12 +262,16 @@ def sample_of(line: bytes) -> tuple[int, float] | None:
 def make_meter(options: Options) -> PtDaemon:
     """Meter by the address of a daemon's machine."""
     host, port = split_address(options.finish().address, PORT)
-    if not host:
-        raise UsageError(
-            "name the machine that PTDaemon runs on, as in ptdaemon:192.168.1.9 or "
-            f"ptdaemon:localhost:{PORT}"
-        )
-    return PtDaemon(lambda: TcpTransport(host, port, "PTDaemon"))
+
+    def connect() -> ByteStream:
+        if not host:  # nobody searches for it
+            raise UsageError(
+                "name the machine that PTDaemon runs on, as in ptdaemon:192.168.1.9 or "
+                f"ptdaemon:localhost:{PORT}"
+            )
+        return TcpTransport(host, port, "PTDaemon")
+
+    return PtDaemon(connect)
 
 
 def _interval_s(identity: str) -> float:

@@ -15,6 +15,7 @@ from edgebench.meters import (
     kasa,
     nvml,
     odpm,
+    otii,
     ptdaemon,
     rapl,
     rpi5,
@@ -99,6 +100,13 @@ DRIVERS: dict[str, Driver] = {
         "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "otii": Driver(
+        otii.make_meter,
+        otii.OtiiDecoder,
+        "Qoitech Otii Arc and Ace, through Otii's server",
+        usage="[:HOST[:1905]][,device=NAME]",
+        is_external=True,
     ),
     "ptdaemon": Driver(
         ptdaemon.make_meter,
@@ -197,9 +205,9 @@ DRIVERS: dict[str, Driver] = {
     "synthetic": Driver(
         synthetic_device.make_meter,
         synthetic_decoder.SyntheticDecoder,
-        "a computed waveform, for demos and tests; nothing is measured",
-        usage="[:constant][,power=1] | :square|ramp[,low=0][,high=1][,period=1][,duty=0.5]; each "
-        "[,rate=1000][,noise=W][,seed=0][,error=PPM]",
+        "a computed power, for demos and tests; nothing is measured",
+        usage="[:follow][,low=2][,high=4] | :constant[,power=1] | :square|ramp[,low=0][,high=1]"
+        "[,period=1][,duty=0.5]; each [,rate=1000][,noise=W][,seed=0][,error=PPM]",
         is_external=True,
     ),
 }

@@ -26,10 +26,10 @@ from edgebench.meters.plug import (
     PlugDecoder,
     PlugReading,
     PlugTraits,
-    address_of,
     number_in,
     object_of,
     rate_of,
+    refuse_nameless,
 )
 from edgebench.protocol.errors import TargetError
 
@@ -52,8 +52,10 @@ class ShellyLink:
         """Find out what measures there.
 
         Raises:
-            TargetError: nothing does, or it is switched off.
+            UsageError: there is no address.
+        TargetError: nothing does, or it is switched off.
         """
+        refuse_nameless("shelly", address)
         self._host = HttpHost("shelly", address)
         who = self._host.get_json("/shelly")
         if "mac" not in who or not ("gen" in who or "type" in who):
@@ -112,7 +114,7 @@ def make_meter(options: Options) -> Plug:
     """Meter by the address of a Shelly."""
     channel = int(options.within("channel", 0, (0, 63)))
     rate_hz = rate_of(options)
-    address = address_of(options)
+    address = options.finish().address
     return Plug(
         "shelly",
         lambda: ShellyLink(address, channel),

@@ -24,10 +24,10 @@ from edgebench.meters.plug import (
     PlugDecoder,
     PlugReading,
     PlugTraits,
-    address_of,
     number_in,
     object_of,
     rate_of,
+    refuse_nameless,
 )
 from edgebench.protocol.errors import TargetError
 
@@ -47,8 +47,10 @@ class TasmotaLink:
         """See who answers.
 
         Raises:
-            TargetError: it is no Tasmota, or is switched off.
+            UsageError: there is no address.
+        TargetError: it is no Tasmota, or is switched off.
         """
+        refuse_nameless("tasmota", address)
         self._host = HttpHost("tasmota", address)
         status = self._host.get_json(_ALL)
         about = status.get("Status")
@@ -104,7 +106,7 @@ class TasmotaDecoder(PlugDecoder):
 def make_meter(options: Options) -> Plug:
     """Meter by the address of a plug."""
     rate_hz = rate_of(options)
-    address = address_of(options)
+    address = options.finish().address
     return Plug(
         "tasmota",
         lambda: TasmotaLink(address),

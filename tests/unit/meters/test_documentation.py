@@ -83,7 +83,7 @@ def test_commands_of_the_page_name_meters_that_can_be_made() -> None:
 @pytest.mark.parametrize("name", registry.DRIVERS)
 def test_help_names_the_options_that_there_are(name: str) -> None:
     """An option is in no help, or one of the help is refused."""
-    shapes = ("", ":square") if name == "synthetic" else ("",)
+    shapes = ("", ":constant", ":square") if name == "synthetic" else ("",)
     known: set[str] = set()
     for shape in shapes:
         with pytest.raises(WrongMeterOption, match="has no option 'nonsense'") as refused:

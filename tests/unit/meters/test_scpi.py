@@ -150,6 +150,41 @@ def test_data_log_is_what_flowed(tmp_path: Path) -> None:
     assert len(found.power_w) > 200
 
 
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "YOKOGAWA,WT500,C1B234567,F1.01",
+        "YOKOGAWA,760203,C1B234567,F1.01",
+        "YOKOGAWA,WT1806E-5A3-50A3,1234567890,F1.01",
+        "YOKOGAWA,WT3004E-2A0-30A4,0,F6.01",
+        "YOKOGAWA,WT5000,91X123456,F3.11",
+    ],
+)
+def test_larger_power_meters_have_ranges_of_each_element(tmp_path: Path, identity: str) -> None:
+    """A WT5000 does not answer to a question of the WT300, and waits for 3 s; or has no driver."""
+    model = WattMeter(identity=identity, update="50.0E-03", power_w=lambda place: 40.0)
+    with Server(model) as server:
+        header = opened(meter(server))
+        anybody = asked_by_anybody(server)
+        assert anybody.query(":INPUT:CURRENT:RANGE:ELEMENT1?") == "1.000E+00"
+        anybody.close()
+    assert header.capability.rate_hz == pytest.approx(20.0)
+    assert header.capability.is_averaging
+    [offset] = [one.value for one in header.uncertainty if one.kind is Kind.OFFSET]
+    assert offset == pytest.approx(2e-3 * 300 * 1)
+    found, trouble = record(model, tmp_path / "r", count=4)
+    assert trouble is None
+    assert found.power_w == pytest.approx(40.0)
+
+
+def test_current_sensor_leaves_the_range_unknown() -> None:
+    """The 10 V of an external sensor are taken for 10 A."""
+    model = WattMeter(identity="YOKOGAWA,WT5000,91X,F3.11", current_range="EXTERNAL,10.00E+00")
+    with Server(model) as server:
+        kinds = {one.kind for one in opened(meter(server)).uncertainty}
+    assert kinds == {Kind.GAIN, Kind.EDGE}
+
+
 def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> None:
     """It rounds to 20.48 µs; the energy is 0.35 % off, and a window is of another moment."""
     with Server(DataLogger()) as server:
@@ -583,8 +618,8 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("channel=0", "1 to 4, got 0"),
-        ("channel=1.5", "1 to 4"),
+        ("channel=0", "1 to 7, got 0"),
+        ("channel=1.5", "1 to 7"),
         ("rate=-1", "above 0, got -1"),
         ("supply=3300", r"0.1 to 100.0 V, asked for 3300 V; write volts, not mV: supply=3\.3$"),
         ("supply=0", "above 0, got 0"),

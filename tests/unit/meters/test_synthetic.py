@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -11,13 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.recordings import Decoded, decoded
 
-from edgebench.meters.base import Header, Packet
+from edgebench.meters.base import Floats, Header, Packet
 from edgebench.meters.options import Options
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import SpoolWriter
 from edgebench.meters.stream import StreamSession
+from edgebench.meters.synthetic import follow
 from edgebench.meters.synthetic.decoder import SyntheticDecoder
 from edgebench.meters.synthetic.device import Generator, Synthetic, make_meter
+from edgebench.meters.synthetic.follow import Follower, WorkerTime
 from edgebench.meters.synthetic.waveform import Waveform, settings_of
 from edgebench.protocol.errors import UsageError
 
@@ -163,7 +169,7 @@ def test_session_goes_by_wall_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("sine", "no shape 'sine': there are constant, square, ramp"),
+        ("sine", "no shape 'sine': there are follow, constant, square, ramp"),
         ("constant,duty=0.5", "no option 'duty'"),
         ("square,duty=1.5", "duty must be 0 to 1, got 1.5"),
         ("square,period=0", "period must be"),
@@ -176,3 +182,96 @@ def test_wrong_waveform_is_refused(text: str, reason: str) -> None:
     """An option that has no effect is believed to have one."""
     with pytest.raises(UsageError, match=reason):
         meter_of(text)
+
+
+BUSY = """
+import time
+time.sleep(0.3)
+end = time.process_time() + 0.4
+while time.process_time() < end:
+    pass
+print(time.process_time(), flush=True)
+time.sleep(60)
+"""
+"""A process that keeps a CPU busy in the middle of its life."""
+NAME = b"edgebench.made.up.worker"
+"""Module that no other test runs meanwhile."""
+
+
+def follower_of(text: str, busy_s: Callable[[float], float]) -> Callable[[float], Floats]:
+    """Reads samples up to a time, of workers whose CPU time is this function of it."""
+    now_s = 0.0
+    made = Follower(
+        settings_of(Options.parse("synthetic", text)),
+        lambda: round(now_s * SECOND_NS),
+        lambda: round(busy_s(now_s) * SECOND_NS),
+    )
+    made.start()
+
+    def read(until_s: float) -> Floats:
+        nonlocal now_s
+        now_s = until_s
+        return np.frombuffer(made.read(0.0), np.float64)
+
+    return read
+
+
+def test_power_follows_the_workers() -> None:
+    """The energy of a simulated run is not that of the work it shows."""
+    read = follower_of("follow,low=2,high=5,rate=100", lambda now_s: max(0.0, now_s - 1) * 0.5)
+    power_w = np.concatenate([read((at + 0.3 * (at % 3)) / 100) for at in range(1, 302)])
+    assert len(power_w) == 301
+    assert power_w[:99] == pytest.approx(2.0)
+    assert power_w[101:] == pytest.approx(3.5)
+    assert power_w[:300].sum() / 100 == pytest.approx(2 * 3 + 3 * 1.0, abs=0.02)
+
+
+def test_late_read_keeps_the_energy() -> None:
+    """A host that sleeps for a while loses what the workers did."""
+    read = follower_of("low=0,high=1,rate=100", lambda now_s: now_s)
+    power_w = np.concatenate([read(at) for at in (0.011, 0.501, 0.505, 2.001)])
+    assert len(power_w) == 200
+    assert power_w == pytest.approx(1.0)
+
+
+def test_worker_is_found_by_the_module_that_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any busy process is taken for the model, or the worker for none."""
+    monkeypatch.setattr(follow, "WORKER", NAME)
+    others = [sys.executable, "-c", BUSY]
+    with (
+        subprocess.Popen([*others, NAME.decode()], stdout=subprocess.PIPE, text=True) as worker,
+        subprocess.Popen(others, stdout=subprocess.PIPE) as other,
+    ):
+        try:
+            meter = meter_of("follow,low=1,high=2")
+            with meter.session(tmp_path / "r") as session:
+                assert worker.stdout is not None
+                busy_s = float(worker.stdout.readline())
+                threading.Event().wait(0.1)
+        finally:
+            worker.kill()
+            other.kill()
+    found = decoded(tmp_path / "r")
+    assert session.trouble is None
+    duration_s = (found.time_ns[-1] - found.begin_ns[0]) / 1e9
+    assert energy_j(found) - duration_s == pytest.approx(busy_s, abs=0.1), "since it was found"
+    assert energy_j(found) - duration_s > 0.3
+    assert found.power_w.min() == pytest.approx(1.0, abs=0.05)
+
+
+def test_system_without_proc_has_no_workers(tmp_path: Path) -> None:
+    """On a Mac the meter fails."""
+    assert WorkerTime(tmp_path / "none")() == 0
+    (tmp_path / "1234567").mkdir()
+    assert WorkerTime(tmp_path)() == 0
+
+
+def test_shape_is_that_of_the_options() -> None:
+    """A script that names a constant power gets another one than before."""
+    shapes = [
+        settings_of(Options.parse("synthetic", text)).waveform.shape
+        for text in ("", "follow", "low=1,high=2", "power=3", "constant")
+    ]
+    assert shapes == ["follow", "follow", "follow", "constant", "constant"]

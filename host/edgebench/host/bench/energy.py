@@ -18,9 +18,10 @@ from pathlib import Path
 
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
 from edgebench.host.analysis.energy.trace import IS_ASSUMED
+from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.power.imports.importer import ImportFile
-from edgebench.host.power.trace import kept_path, placed, write_trace
+from edgebench.host.power.trace import kept_path, load_codes, placed, write_trace
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest, HostFacts, ImportOptions, TraceRequest
@@ -56,7 +57,7 @@ from edgebench.protocol.errors import (
     TraceRefused,
     UsageError,
 )
-from edgebench.protocol.record import LoadCode, RunRecord
+from edgebench.protocol.record import RunRecord
 
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
@@ -86,9 +87,12 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     """
     directory = store.directory(run_id)
     record, facts = read_record(directory), read_facts(directory)
-    codes = _codes_of(record)
-    if len(codes) < 2:
-        raise NoLoadCode(f"run {run_id} played no load code, by which a file is aligned with it")
+    count = len(load_codes(record))
+    if count < CODES_OF_RUN:
+        raise NoLoadCode(
+            f"run {run_id} played {count or 'no'} load code, of "
+            f"{CODES_OF_RUN} by which a file is aligned with it"
+        )
     if record.spec.meter is not None or (facts.energy is not None and facts.energy.trace is None):
         meter = record.spec.meter or (facts.energy.meter if facts.energy else "")
         raise UsageError(
@@ -99,8 +103,8 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
-        others = [code for other in _beside(store, record) for code in _codes_of(other)]
-        request = placed(scratch, request, codes, others)
+        others = [code for other in _beside(store, record) for code in load_codes(other)]
+        request = placed(scratch, request, record, others)
         # Once more, now that the rate of its clock is known, which is an error of its seconds.
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))
@@ -185,10 +189,6 @@ def _analysed(
         return replace(run, verdict=described(run.verdict))
     except OSError as exc:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
-
-
-def _codes_of(record: RunRecord) -> tuple[LoadCode, ...]:
-    return record.worker.sync.codes if record.worker is not None else ()
 
 
 def _beside(store: Store, record: RunRecord) -> Iterator[RunRecord]:

@@ -288,7 +288,7 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         last = sets[-1].set_id or runs[-1].run_id
         is_for_file = options.meter is None and options.sync is not None
-        what = f"energy {runs[-1].run_id} --trace FILE" if is_for_file else f"show {last}"
+        what = f"energy {last} --trace FILE" if is_for_file else f"show {last}"
         print(f"next: edgebench {what}{store}", file=sys.stderr)
 
 

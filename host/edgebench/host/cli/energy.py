@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "energy", "Compute the energy of a stored run from what any instrument recorded in a file."
     )
     made.epilog, made.formatter_class = _EXAMPLE, argparse.RawDescriptionHelpFormatter
-    names = "id of a run, a unique part of it, or last; several that are in the same file"
+    names = "id of a run or of a set, a unique part of it, or last; several that are in the file"
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
     made.add_argument("--trace", required=True, metavar="FILE", help="file of the instrument")
     sync = "how file and run are aligned: by the load code that the run played (default)"
@@ -71,12 +71,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.bench.energy import add_energy
     from edgebench.host.cli.failure import report_failure
     from edgebench.host.show.hints import hint_for
+    from edgebench.host.store.index import runs_named
     from edgebench.host.store.layout import Store
     from edgebench.protocol.errors import TraceRefused
 
     store = Store(options.store)
     says = _says(options)
-    run_ids = [store.resolve(name) for name in options.runs]
+    run_ids = [run_id for name in options.runs for run_id in runs_named(store, name)]
     runs: list[Run] = []
     refused: TraceRefused | None = None
     for run_id in run_ids:
@@ -137,4 +138,6 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
         for name, text in energy_lines(one.metrics.energy):
             print(f"  {name:<13} {text}")
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-    print(f"next: edgebench show {runs[-1].run_id}{store}", file=sys.stderr)
+    # One name stands for all: a run, or a set.
+    name = options.runs[0] if len(options.runs) == 1 else runs[-1].run_id
+    print(f"next: edgebench show {shlex.quote(name)}{store}", file=sys.stderr)

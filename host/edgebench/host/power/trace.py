@@ -11,27 +11,39 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.site import site_in
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
 from edgebench.host.analysis.energy.sync.load_code import align_code
+from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
+from edgebench.host.analysis.energy.windows import idle_windows
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
 from edgebench.host.store.power_file import PowerFile, read_power_facts
 from edgebench.protocol.errors import EdgebenchError, FileRefused, MeasurementError, TraceRefused
-from edgebench.protocol.record import LoadCode
+from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
 """Fewest samples of a chip: with fewer, no chip is seen on its own."""
+STEP_SAMPLES = 1 << 16
+"""Samples that are looked at for the step of their values."""
+
+
+def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
+    """Load codes that a run played."""
+    return record.worker.sync.codes if record.worker is not None else ()
 
 
 def kept_path(directory: Path, request: TraceRequest) -> Path:
     """Place of the original file in the directory of its run."""
-    return directory / RAW_DIRECTORY / request.folder / request.name
+    # Names only: a store that came from elsewhere may say anything.
+    return directory / RAW_DIRECTORY / Path(request.folder).name / Path(request.name).name
 
 
 def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFile:
@@ -48,20 +60,24 @@ def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFil
 
 
 def placed(
-    directory: Path, request: TraceRequest, codes: tuple[LoadCode, ...], others: list[LoadCode]
+    directory: Path, request: TraceRequest, record: RunRecord, others: list[LoadCode]
 ) -> TraceRequest:
     """The request with the place of the run's load codes in the trace of a directory.
+
+    What else the codes and the idle times show of the instrument goes with it: the rate of its
+    clock, how far it smears changes, and its noise.
 
     Args:
         directory: Directory with the trace's power.parquet.
         request: The request without a place.
-        codes: Load codes of the run.
+        record: The run.
         others: Codes of other runs of the same device, which the file may have, too.
 
     Raises:
         TraceRefused: the codes are not in it, or in several places.
     """
     power = PowerFile.open(directory)
+    codes = load_codes(record)
     try:
         channel = site_in(power).channels[0]
         first_ns, last_ns = power.span_ns(channel)
@@ -81,11 +97,53 @@ def placed(
         # A quarter of a chip tells the rate of its clock to 400 ppm in 12 s; the changes, to 10.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
+        smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)
     except MeasurementError as exc:
         raise TraceRefused(f"{request.name}: {exc}") from exc
     return replace(
-        request, reference_ns=line.reference_ns, offset_ns=line.offset_ns, slope=line.slope
+        request,
+        reference_ns=line.reference_ns,
+        offset_ns=line.offset_ns,
+        slope=line.slope,
+        smoothing_s=smoothing_s,
+        noise_w=_noise_w(directory, channel, line, idle_windows(record.events)),
+        resolution_w=_resolution_w(directory),
     )
+
+
+def _resolution_w(directory: Path) -> float:
+    """Step of the powers: the smallest difference between two of the first ones."""
+    with pq.ParquetFile(directory / POWER_FILE) as file:
+        power_w = file.read_row_group(0, ["watts_w"])["watts_w"].to_numpy()
+    steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
+    # Products of rounded numbers differ in their last digits by less than any step.
+    steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]
+    return float(steps_w.min(initial=np.inf)) if len(steps_w) else 0.0
+
+
+def _noise_w(
+    directory: Path, channel: str, line: ClockLine, idles_ns: list[tuple[int, int]]
+) -> float:
+    """Standard deviation of a sample, by the successive ones while the device is idle.
+
+    Source: von Neumann et al., The mean square successive difference (1941).
+    """
+    squares: list[Floats] = []
+    for begin_ns, end_ns in idles_ns:
+        first_ns, last_ns = (int(one) for one in line.to_meter([begin_ns, end_ns]))
+        table = pq.read_table(
+            directory / POWER_FILE,
+            columns=["watts_w"],
+            filters=[
+                ("channel", "=", channel),
+                ("time_ns", ">=", first_ns),
+                ("time_ns", "<=", last_ns),
+            ],
+        )
+        steps_w: Floats = np.diff(table["watts_w"].to_numpy())
+        squares.append(steps_w[np.isfinite(steps_w)] ** 2)
+    every = np.concatenate([np.zeros(0), *squares])
+    return float(np.sqrt(every.mean() / 2)) if len(every) else 0.0
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+SYNTHETIC = "synthetic"
+"""Boundary of power that nobody measures."""
+
 
 class SyncMethod(Enum):
     """How the meter's clock was aligned with the device's; best first where all can be had."""
@@ -49,6 +52,8 @@ class TraceFile:
     """Kind of file, as `Otii CSV`."""
     is_averaging: bool
     """Samples are means over their intervals."""
+    smoothing_s: float = 0.0
+    """Time constant by which the instrument smears changes, as the load code shows; 0: none."""
     assumed: tuple[TraceAssumption, ...] = ()
 
 

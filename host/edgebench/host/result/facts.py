@@ -71,6 +71,12 @@ class TraceRequest:
     """File's clock less the device's at that place."""
     slope: float = 0.0
     """Rate of the file's clock relative to the device's, less 1."""
+    smoothing_s: float = 0.0
+    """Time constant by which the instrument smears changes, as its load codes show."""
+    noise_w: float = 0.0
+    """Standard deviation of a sample, as successive ones show while the device is idle."""
+    resolution_w: float = 0.0
+    """Smallest difference between two values of the power."""
 
     @property
     def folder(self) -> str:

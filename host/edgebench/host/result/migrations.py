@@ -107,6 +107,7 @@ _STRICTER = dict.fromkeys(
     (
         *("steady_state", "accuracy", "agreement", "agreement_of_all", "thermal", "interference"),
         *("frequency", "background_load", "cpu_pressure", "cpu_share", "energy_sync"),
+        "energy",
     ),
     7,
 )

@@ -139,7 +139,10 @@ def _battery(life: BatteryLife) -> str:
 
 def _trace(trace: TraceFile) -> str:
     kind = "means over their intervals" if trace.is_averaging else "instants"
-    return f"{trace.name}, {trace.format}, SHA-256 {trace.sha256[:12]}…; samples are {kind}"
+    smear = (
+        f", changes smeared over {format_ns(1e9 * trace.smoothing_s)}" if trace.smoothing_s else ""
+    )
+    return f"{trace.name}, {trace.format}, SHA-256 {trace.sha256[:12]}…; samples are {kind}{smear}"
 
 
 def _sync(sync: EnergySync) -> str:

@@ -256,6 +256,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "energy": {
         "": "{value:.3g} J ±{u95_ratio:.2%} per inference, gross",
         "not_positive": "{value:.3g} J per inference, gross",
+        "simulated": "{value:.3g} J ±{u95_ratio:.2%} per inference is simulated, not measured: the "
+        "meter computes its power",
         "refused": "refused: {why}",
         **_NO_METER,
     },

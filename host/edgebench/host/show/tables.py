@@ -12,7 +12,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.energy import SYNTHETIC, EnergyResult
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, headline_latency
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import RuleOutcome, State
@@ -38,8 +38,6 @@ ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
 SET_WIDTH = 13
 """Columns of the id of a set."""
-SYNTHETIC = "synthetic"
-"""Boundary of a meter that measures nothing."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNWATCHED = "*"

@@ -1,7 +1,7 @@
 """SCPI instrument: identified, then handed to the file that knows its family.
 
 N6700 … N6705    elog.py          the external data log
-WT310 … WT333E   power_meter.py   the values that it displays
+WT310 … WT5000   power_meter.py   the values that it displays
 344xxA, SDM3xxx  multimeter.py    a current
 any other        query.py         the numbers that a question of the user's gets
 """
@@ -20,7 +20,7 @@ from edgebench.meters.scpi.elog import Elog
 from edgebench.meters.scpi.instrument import Instrument
 from edgebench.meters.scpi.link import ScpiLink, open_link
 from edgebench.meters.scpi.multimeter import MEMORY_MODELS, MemoryMultimeter, Multimeter
-from edgebench.meters.scpi.power_meter import Wt300
+from edgebench.meters.scpi.power_meter import ElementWt, Wt300
 from edgebench.meters.scpi.query import QueryInstrument
 from edgebench.meters.scpi.setup import ScpiSetup, parse_setup
 from edgebench.protocol.errors import TargetError, UsageError
@@ -28,11 +28,12 @@ from edgebench.protocol.errors import TargetError, UsageError
 FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (re.compile(r"N670\d\w?"), Elog),
     (re.compile(r"WT3[13]\dE?H?C?"), Wt300),
+    (re.compile(r"(WT50[0-3]|76020[1-3]|WT18\d\dE?R?|WT30\d\dE?|WT5000)(-\S*)?"), ElementWt),
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
 """Families by the model that the instrument says it is; the first that fits counts."""
-_KNOWN = "N6700 to N6705, WT300, 344xxA, SDM3000"
+_KNOWN = "N6700 to N6705, WT300 to WT5000, 344xxA, SDM3000"
 
 
 class Scpi(InstrumentMeter[ScpiLink]):

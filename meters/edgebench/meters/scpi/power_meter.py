@@ -1,4 +1,7 @@
-"""Yokogawa WT300 and WT300E series: voltage, current and power of one element, as displayed.
+"""Yokogawa power meters: voltage, current and power of one element, as displayed.
+
+    WT310 … WT333E                            ranges of all elements at once: :INPUT:VOLTAGE:RANGE?
+    WT500, WT1801 … WT1806E, WT3000, WT5000   ranges by element: :INPUT:VOLTAGE:RANGE:ELEMENT1?
 
 The instrument computes new values at its update rate, each the mean over the time since the last.
 It is asked once for each; which moment a value belongs to is known to one update.
@@ -7,7 +10,8 @@ It is asked once for each; which moment a value belongs to is known to one updat
     session  header off · :NUMERIC:… · :RATE, if asked for · both questions again · VALUE? each time
 
 Source: Yokogawa IM WT310-17EN, Communication Interface: `:NUMERIC:NORMAL`, `:RATE`, `:INPUT`;
-NAN where there is no data, INF beyond the range.
+NAN where there is no data, INF beyond the range. IM WT1801-17EN and IM WT5000-17EN: the same but
+for the ranges, and a model with its options in `*IDN?`, as in WT1806E-5A3-50A3.
 """
 
 from __future__ import annotations
@@ -62,6 +66,9 @@ class Wt300(PolledInstrument):
         link.refuse_errors(_ERROR)
         return self._header_of(self._update_s())
 
+    def _range_question(self, quantity: str) -> str:
+        return f":INPUT:{quantity}:RANGE?"
+
     def _update_s(self) -> float:
         answer = without_header(self._link.ask_text(":RATE?"))
         if answer.upper().startswith("AUT"):
@@ -72,7 +79,7 @@ class Wt300(PolledInstrument):
 
     def _header_of(self, update_s: float) -> Header:
         ranges = [
-            without_header(self._link.ask_text(f":INPUT:{one}:RANGE?"))
+            without_header(self._link.ask_text(self._range_question(one)))
             for one in ("VOLTAGE", "CURRENT")
         ]
         return Header(
@@ -93,6 +100,13 @@ class Wt300(PolledInstrument):
             uncertainty=_uncertainty(update_s, ranges),
             facts=to_plain(ScpiSettings(kind=AnswerKind.POWER_METER)) | {"ranges": ranges},
         )
+
+
+class ElementWt(Wt300):
+    """One element of an analyser whose elements have ranges of their own."""
+
+    def _range_question(self, quantity: str) -> str:
+        return f":INPUT:{quantity}:RANGE:ELEMENT{self._setup.place}?"
 
 
 def without_header(answer: str) -> str:

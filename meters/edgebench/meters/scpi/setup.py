@@ -11,6 +11,8 @@ from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 """Voltages of what a multimeter is wired into."""
+CHANNELS_MAX = 7
+"""Elements of a WT5000; other instruments refuse those that they do not have."""
 BAUD_LIMITS = (300.0, 4e6)
 _FIELDS = {
     "channel": "channel",
@@ -95,8 +97,8 @@ def parse_setup(options: Options) -> ScpiSetup:
         UsageError: a value is none.
     """
     channel = options.number("channel")
-    if channel is not None and channel not in range(1, 5):
-        raise UsageError(f"meter scpi: channel must be 1 to 4, got {channel:g}")
+    if channel is not None and channel not in range(1, CHANNELS_MAX + 1):
+        raise UsageError(f"meter scpi: channel must be 1 to {CHANNELS_MAX}, got {channel:g}")
     setup = ScpiSetup(
         channel=None if channel is None else int(channel),
         rate_hz=_positive(options, "rate"),

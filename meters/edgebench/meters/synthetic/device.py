@@ -1,6 +1,7 @@
 """Synthetic meter: always there, with the session of a real one.
 
-Theory of operation. A sample is the mean of the waveform over its interval, from the integral in
+Theory of operation. Without a shape it follows the work of this machine's workers (follow.py). With
+one, a sample is the mean of the waveform over its interval, from the integral in
 closed form, so that the energy of any number of samples is known and not estimated. Samples are
 made as wall time passes and go through the same session and spool as those of a real meter
 (packed float64, watts); their clock is their own, `error` millionths faster than the host's.
@@ -19,6 +20,7 @@ from edgebench.meters.options import Options
 from edgebench.meters.polled import Clock
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.synthetic.decoder import SAMPLE
+from edgebench.meters.synthetic.follow import Follower
 from edgebench.meters.synthetic.waveform import SyntheticSettings, settings_of
 from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.codec import to_plain
@@ -26,7 +28,7 @@ from edgebench.protocol.codec import to_plain
 _READ_SAMPLES = 1 << 14
 """Samples in one read at most: a host that slept does not make one huge packet."""
 _TICK_S = 0.01
-_COMPUTED = "synthetic: computed from a formula, nothing is measured"
+_COMPUTED = "synthetic: computed, nothing is measured"
 
 
 class Generator:
@@ -100,10 +102,9 @@ class Synthetic:
 
     def session(self, path: Path) -> StreamSession:
         """A recording, from the beginning of the waveform."""
-        generator = Generator(self._settings, self._clock_ns)
-        return StreamSession(
-            generator, self.open(), path, start=generator.start, stop=generator.stop
-        )
+        make = Follower if self._settings.waveform.shape == "follow" else Generator
+        source = make(self._settings, self._clock_ns)
+        return StreamSession(source, self.open(), path, start=source.start, stop=source.stop)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,10 +1,14 @@
-"""Waveforms whose energy is known in closed form, and the options that name them.
+"""Waveforms whose energy is known, and the options that name them.
 
+    follow,low=2,high=4
     constant,power=0.5
     square,low=0.2,high=1.0,period=0.1,duty=0.5
     ramp,low=0,high=2,period=10
 
 each with rate=1000,noise=0.01,seed=7,error=50 (samples a second, W, a number, ppm)
+
+follow has its power from the work of this machine's workers, as follow.py says; the energy of the
+others is known in closed form.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ from edgebench.protocol.errors import UsageError
 
 RATE_LIMITS_HZ = (1.0, 200_000.0)
 """Below, a session takes the meter for silent; above, Python may not keep up."""
+FOLLOW_RATE_HZ = 200.0
+"""Samples that show a load code, at 0.6 % of a CPU: more would be work beside what is timed."""
+_FOLLOW_RATE_MAX_HZ = 1000.0
+_FOLLOW_W = (2.0, 4.0)
+"""Made up: about what a single-board computer takes with no CPU busy, and with one."""
 _POWER_LIMITS_W = (-1e6, 1e6)
 _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 
@@ -28,7 +37,7 @@ _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 class Waveform:
     """Power over the meter's own time."""
 
-    shape: Literal["constant", "square", "ramp"]
+    shape: Literal["follow", "constant", "square", "ramp"]
     low_w: float
     high_w: float
     period_s: float = 1.0
@@ -62,14 +71,21 @@ class SyntheticSettings:
 
 
 def settings_of(options: Options) -> SyntheticSettings:
-    """Settings by `square,low=0.2,high=1.0,period=0.1`; a constant watt by default.
+    """Settings by `square,low=0.2,high=1.0,period=0.1`; it follows the workers by default.
 
     Raises:
         UsageError: there is no such shape, or a value is out of its limits.
     """
+    waveform = _waveform(options)
+    is_following = waveform.shape == "follow"
+    low_hz, high_hz = RATE_LIMITS_HZ
     settings = SyntheticSettings(
-        waveform=_waveform(options),
-        rate_hz=options.within("rate", 1000.0, RATE_LIMITS_HZ),
+        waveform=waveform,
+        rate_hz=options.within(
+            "rate",
+            FOLLOW_RATE_HZ if is_following else 1000.0,
+            (low_hz, _FOLLOW_RATE_MAX_HZ if is_following else high_hz),
+        ),
         noise_w=options.within("noise", 0.0, (0.0, 1e6)),
         seed=int(options.within("seed", 0.0, (0.0, 2.0**53))),
         rate_error_ppm=options.within("error", 0.0, (-500_000.0, 500_000.0)),
@@ -79,7 +95,14 @@ def settings_of(options: Options) -> SyntheticSettings:
 
 
 def _waveform(options: Options) -> Waveform:
-    shape = options.address or "constant"
+    # A power without a shape is the constant one that it was before there was another.
+    shape = options.address or ("constant" if "power" in options.values else "follow")
+    if shape == "follow":
+        low_w, high_w = (
+            options.within(name, usual_w, _POWER_LIMITS_W)
+            for name, usual_w in zip(("low", "high"), _FOLLOW_W, strict=True)
+        )
+        return Waveform(shape="follow", low_w=low_w, high_w=high_w)
     if shape == "constant":
         power_w = options.within("power", 1.0, _POWER_LIMITS_W)
         return Waveform(shape="constant", low_w=power_w, high_w=power_w)
@@ -90,7 +113,8 @@ def _waveform(options: Options) -> Waveform:
         return Waveform(shape="ramp", low_w=low_w, high_w=high_w, period_s=period_s)
     if shape != "square":
         raise UsageError(
-            f"meter {options.driver} has no shape {shape!r}: there are constant, square, ramp"
+            f"meter {options.driver} has no shape {shape!r}: there are follow, constant, square, "
+            "ramp"
         )
     duty_ratio = options.within("duty", 0.5, (0.0, 1.0))
     return Waveform(

@@ -7,14 +7,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.metered import (
+    COUNT,
     IDLE_W,
     WORK_W,
+    samples,
     store_coded_run,
     store_metered_run,
     write_trace_csv,
 )
+from support.ppk2_files import write_ppk2
 from support.records import RUN_ID, latencies, put_into_store, run_record, worker_record
 
 from edgebench.host.bench import energy as attaching
@@ -170,7 +174,7 @@ def test_file_of_another_time_leaves_the_run_as_it_was(
     before = content(store.directory(RUN_ID))
     half = tmp_path / "half.csv"
     half.write_text("\n".join(text[: len(text) // 2]))
-    with pytest.raises(TraceRefused, match="load code is not seen in the trace"):
+    with pytest.raises(TraceRefused, match="load codes are not seen in the trace"):
         add_energy(store, RUN_ID, half, STATED)
     slow = tmp_path / "slow.csv"
     slow.write_text("\n".join(text[:1] + text[1::50]))
@@ -217,6 +221,21 @@ def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: P
         # File and device differ by the same time in all of them.
         assert energy.sync.offset_ns == pytest.approx(-1e9, abs=1e6), number
         assert verify(store, run_id) == []
+
+
+def test_recording_of_a_power_profiler_is_a_trace_as_well(store: Store, tmp_path: Path) -> None:
+    """Files that are no tables have no energy of a run, or no term for samples in step."""
+    powers_w = np.repeat(samples(int(latencies(COUNT).sum())), 100)
+    path = write_ppk2(tmp_path / "run.ppk2", 1e6 * powers_w / 5.0)
+    says = TraceOptions(columns=ImportOptions(supply_v=5.0), gain_ratio=0.1)
+    energy = add_energy(store, RUN_ID, path, says).metrics.energy
+    assert energy is not None
+    assert energy.trace is not None
+    assert (energy.trace.format, energy.trace.is_averaging) == ("Power Profiler .ppk2", False)
+    assert energy.power_w_mean == pytest.approx(WORK_W, rel=0.01)
+    assert energy.components_j is not None
+    assert energy.components_j["in step of the window"] > 0
+    assert verify(store, RUN_ID) == []
 
 
 def test_run_without_a_code_names_the_next_step(tmp_path: Path, trace: Path) -> None:

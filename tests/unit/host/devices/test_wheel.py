@@ -74,7 +74,7 @@ def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
     names = {normalized(line) for line in required}
     assert not names & {"pandas", "paramiko", "pyarrow", "rich", "scipy", "pytest"}
     assert metadata["Requires-Python"] == ">=3.10"
-    meters = {"joulescope", "scpi", "serial", "usb"}
+    meters = {"joulescope", "nvml", "scpi", "serial", "usb"}
     assert set(metadata.get_all("Provides-Extra") or []) == {*RUNTIMES, "runtimes", *meters}
 
 
@@ -93,6 +93,7 @@ def test_packages_of_the_extras_come_from_the_metadata() -> None:
         "litert": {"ai-edge-litert"},
         "onnx": {"onnxruntime"},
         "joulescope": {"pyjoulescope-driver"},
+        "nvml": {"nvidia-ml-py"},
         "scpi": {"pyvisa", "pyvisa-py"},
         "serial": {"pyserial"},
         "usb": {"pyusb"},

@@ -8,13 +8,13 @@ from typing import cast
 import pytest
 from support.energy import header
 
-from edgebench.host.power.metering import OpenMeter
+from edgebench.host.power.metering import OpenMeter, OtherInstrument, other_instrument
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.meters.base import Header, Meter
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import MeterNotServed
+from edgebench.protocol.errors import MeterNotServed, UsageError
 from edgebench.protocol.spec import RunSpec
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
@@ -90,3 +90,34 @@ def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None)
     with pytest.raises(MeterNotServed) as refused:
         metering.require_served(cast("SystemDescription", system))
     assert refused.value.meant == meant
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "is_fixed", "chip_s", "idle_s", "duration_s"),
+    [
+        (1000.0, False, 0.02, 2.0, 10.0),
+        (100.0, False, 0.08, 2.0, 10.0),
+        (10.0, False, 0.8, 6.0, 10.0),
+        (1.0, False, 8.0, 60.0, 40.0),
+        (1.0, True, 8.0, 60.0, 10.0),
+    ],
+)
+def test_run_is_long_enough_for_an_instrument_of_its_own(
+    rate_hz: float, is_fixed: bool, chip_s: float, idle_s: float, duration_s: float
+) -> None:
+    """A plug of one sample per second sees no chip of 20 ms, and no loop of ten seconds."""
+    instrument = other_instrument(None, sync="coded_load", rate_hz=rate_hz, idle_duration_s=None)
+    assert instrument == OtherInstrument(rate_hz=rate_hz)
+    spec = instrument.spec(RunSpec("tflite", duration_s=10.0), is_duration_fixed=is_fixed)
+    assert (spec.load_code_chip_s, spec.idle_duration_s) == (chip_s, idle_s)
+    assert spec.duration_s == duration_s
+    assert spec.meter is None
+
+
+def test_code_without_a_meter_is_played_only_if_asked_for() -> None:
+    """Every run takes eight seconds longer, or a rate is given for nothing."""
+    for meter, sync in ((None, None), (FULL, "coded_load"), (None, "loop")):
+        nobody = other_instrument(meter, sync=sync, rate_hz=None, idle_duration_s=1.0)
+        assert nobody is None
+        with pytest.raises(UsageError, match="--trace-rate is that of an instrument"):
+            other_instrument(meter, sync=sync, rate_hz=10.0, idle_duration_s=None)

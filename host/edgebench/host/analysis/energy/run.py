@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.seen import look_at_meter
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
 from edgebench.host.analysis.energy.trace import trace_file, trace_line
@@ -55,6 +56,7 @@ from edgebench.host.result.energy import (
     EnergyResult,
     PhaseEnergy,
     QueryEnergy,
+    SyncMethod,
 )
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.clock import ClockModel
@@ -106,7 +108,11 @@ def find_energy(
         if sync.best is None:
             reason = f"synchronisation: {sync.result.refusal}"
             return replace(result, refused=reason, refused_by="energy_sync")
-        trace = AlignedTrace(power, site, sync.best)
+        is_coded = sync.result.method is SyncMethod.CODED_LOAD
+        codes = worker.sync.codes if is_coded and place is None else ()
+        idles_ns = idle_windows(record.events)
+        seen = look_at_meter(power, site.channels[0], sync.best.line, codes, idles_ns)
+        trace = AlignedTrace(power, site, sync.best, seen)
         return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
     except MeasurementError as exc:
         return replace(result, refused=str(exc), refused_by="energy")

@@ -14,7 +14,7 @@ from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFil
 from edgebench.host.result.facts import TraceRequest
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.rails import TOTAL
-from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, term
+from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
 
 TIMEBASE_RATIO = 1e-4
 """Error of a crystal; what the file's clock differs from the device's by is added."""
@@ -45,6 +45,7 @@ def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
         sha256=trace.sha256,
         format=str(header.facts.get(FORMAT)),
         is_averaging=header.capability.is_averaging,
+        smoothing_s=header.capability.smoothing_s or 0.0,
         assumed=tuple(assumed),
     )
 
@@ -59,9 +60,10 @@ def instrument_header(imported: Header, trace: TraceRequest) -> Header:
     facts = {key: imported.facts.get(key) for key in ("supply_v", TOTAL, FORMAT, IS_ASSUMED)}
     capability = imported.capability
     is_uniform = capability.is_uniform or bool(imported.facts.get(IS_STEADY))
+    smoothing_s = max(capability.smoothing_s or 0.0, trace.smoothing_s) or None
     return replace(
         imported,
-        capability=replace(capability, is_uniform=is_uniform),
+        capability=replace(capability, is_uniform=is_uniform, smoothing_s=smoothing_s),
         info=MeterInfo(vendor="", model=name),
         uncertainty=imported.uncertainty or _terms(trace),
         facts={**facts, CALIBRATION_TOLD: False, "instrument": name},
@@ -79,6 +81,22 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
         term(Kind.GAIN, gain, where, origin=origin),
         term(Kind.TIMEBASE, timebase, "crystals, and the rate by the load codes"),
     ]
+    if trace.noise_w:
+        terms.append(
+            UncertaintyTerm(
+                kind=Kind.NOISE,
+                value=trace.noise_w,
+                unit=Unit.WATT,
+                distribution=Distribution.NORMAL,
+                is_common=False,
+                origin=Origin.ASSUMED,
+                reference="scatter of its samples while the device is idle",
+            )
+        )
+    # Noise of half a step and more lets rounding average out; less leaves it as it is.
+    if trace.noise_w < trace.resolution_w / 2:
+        step = "smallest difference between its values"
+        terms.append(term(Kind.RESOLUTION, trace.resolution_w / 2, step, Unit.WATT))
     if trace.offset is not None:
         terms.append(
             term(Kind.OFFSET, trace.offset, _STATED, trace.offset_unit, origin=Origin.DATASHEET)

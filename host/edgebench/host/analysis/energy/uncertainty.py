@@ -74,6 +74,8 @@ class EnergyWindow:
     """Standard uncertainty of each end, by the synchronisation of the clocks."""
     sample_s: float = 0.0
     """Time that a sample stands for: its interval, or what the meter smooths over."""
+    noise_w: float = 0.0
+    """Standard deviation of a sample by the trace itself, where the driver declares none."""
     spike_j: float = 0.0
     """Energy that the driver's filter removed at switches of the range."""
     between_j: float = 0.0
@@ -347,4 +349,4 @@ def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
             if term.kind is Kind.NOISE
         )
     )
-    return sigma_w * window.duration_s / math.sqrt(window.sample_count)
+    return math.hypot(sigma_w, window.noise_w) * window.duration_s / math.sqrt(window.sample_count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ from edgebench.host.analysis.energy.in_step import (
     ticks_w,
 )
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.seen import SeenMeter
 from edgebench.host.analysis.energy.site import Site
 from edgebench.host.analysis.energy.sync.alignment import Alignment
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
@@ -94,6 +95,7 @@ class AlignedTrace:
     power: PowerTrace
     site: Site
     alignment: Alignment
+    seen: SeenMeter = field(default_factory=SeenMeter)
 
     @property
     def min_window_s(self) -> float:
@@ -165,6 +167,8 @@ class AlignedTrace:
         edge_w = self._edges_w(np.array([begin, end]))
         return replace(
             window,
+            sample_s=max(window.sample_s, self.seen.smoothing_s),
+            noise_w=self.seen.noise_w,
             edge_error_s=self.edge_error_s,
             edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
         )

@@ -10,7 +10,7 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.energy import SYNTHETIC, SyncMethod
 
 IDLE_LIMIT_RATIO = 0.1
 """Share of the net power by which idle before and after may differ …"""
@@ -75,7 +75,7 @@ def idle(evidence: Evidence) -> Ruling:
 
 
 def energy(evidence: Evidence) -> Ruling:
-    """There is a number, if one was asked for."""
+    """There is a number, if one was asked for, and somebody measured it."""
     found = evidence.energy
     if found is None:
         return not_applicable("no_meter")
@@ -84,4 +84,11 @@ def energy(evidence: Evidence) -> Ruling:
         return holds(False, "refused", facts={"why": found.refused})
     if gross_j <= 0:
         return holds(True, "not_positive", value=gross_j, unit="j")
-    return holds(True, value=gross_j, unit="j", facts={"u95_ratio": u95_j / gross_j})
+    is_made_up = found.boundary == SYNTHETIC
+    return holds(
+        not is_made_up,
+        "simulated" if is_made_up else None,
+        value=gross_j,
+        unit="j",
+        facts={"u95_ratio": u95_j / gross_j},
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -237,10 +238,14 @@ def _spread(
     every = list(batches)
     if not every:
         return
-    whole = {name: np.concatenate([values[name] for values in every]) for name in every[0]}
+    whole: dict[str, Values] = {}
+    for name in every[0]:
+        parts: list[Any] = [values[name] for values in every]
+        whole[name] = np.concatenate(parts)
     time = layout.columns.time
-    if time.name != ROWS and np.isfinite(whole[time.name]).all():
-        time_ns = np.rint(whole[time.name] * time.scale).astype(np.int64)
+    times = whole[time.name].astype(np.float64) if time.name != ROWS else None
+    if times is not None and np.isfinite(times).all():
+        time_ns = np.rint(times * time.scale).astype(np.int64)
         # In the column's own unit, as integers of nanoseconds over its scale.
         whole[time.name] = spread_ns(time_ns) / time.scale
     count = len(whole[next(iter(whole))])

@@ -215,7 +215,7 @@ def _from_ppk2(file: ImportFile) -> ImportSamples:
         raise FileRefused("a .ppk2 has no voltage: say what it was, as in --supply 3.3")
     tally = SampleTally()
     blocks = ppk2_file.read_samples(content, file.supply_v, tally)
-    facts = {FORMAT: "Power Profiler .ppk2"}
+    facts = {FORMAT: "Power Profiler .ppk2", IS_STEADY: True}
     header = file.header(content.rate_hz, facts, is_averaging=content.is_averaging)
     capability = replace(header.capability, digital_count=ppk2_file.INPUT_COUNT)
     return ImportSamples(replace(header, capability=capability), blocks, tally.loss)

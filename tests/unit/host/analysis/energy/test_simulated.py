@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
-from support.energy_simulation import SimulatedDevice, SimulatedMeter, simulate
+from support.energy_simulation import (
+    SimulatedDevice,
+    SimulatedFile,
+    SimulatedMeter,
+    simulate,
+    simulate_file,
+)
 
 from edgebench.host.analysis.energy.sync.choose import NOT_SEEN
 from edgebench.host.result.energy import SyncMethod
@@ -94,3 +101,111 @@ def test_few_instants_give_no_energy() -> None:
     assert "10000 instantaneous samples per second" in (found.energy.refused or "")
     smooth = simulate(SimulatedDevice(), replace(meter, smoothing_s=1e-4), 1)
     assert not smooth.is_refused
+
+
+FILES = {
+    "times of a clock, commas": SimulatedFile(
+        zero_s=1_795_000_000.0, is_clock=True, has_commas=True
+    ),
+    "begins days late": SimulatedFile(zero_s=3 * 86_400.123, begins_s=2.0),
+}
+FILE_METERS = {
+    "1 kS/s": (SimulatedDevice(), SimulatedMeter(rate_hz=1e3, drift_ppm=-170.0)),
+    "window of 0.2 s": (
+        SimulatedDevice(duration_s=0.2, warmup_s=0.1),
+        SimulatedMeter(rate_hz=4e3, drift_ppm=170.0, noise_w=2e-3),
+    ),
+    "10 S/s, smeared over 0.5 s": (
+        SimulatedDevice(chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5),
+        SimulatedMeter(rate_hz=10.0, drift_ppm=90.0, lag_s=0.5),
+    ),
+    "in step": (
+        SimulatedDevice(active_ratio=0.005, work_w=1.0),
+        SimulatedMeter(is_averaging=False, rate_hz=2e4, drift_ppm=3.0, noise_w=1e-5),
+    ),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("name", FILE_METERS)
+def test_energy_by_the_file_of_another_instrument_holds_the_truth(name: str, file: str) -> None:
+    """A file's clock, its way to write numbers, or the instrument's filter, costs the energy."""
+    for seed in range(4):
+        found = simulate_file(*FILE_METERS[name], FILES[file], seed)
+        assert not isinstance(found, str), found
+        assert found.energy.refused is None
+        assert found.is_inside
+        assert found.is_net_inside in (True, None)
+        assert found.u95_ratio < (0.07 if "smeared" in name else 0.4 if name == "in step" else 0.02)
+
+
+@pytest.mark.parametrize(
+    ("meter", "reason"),
+    [
+        (SimulatedMeter(rate_hz=1e3, elsewhere_s=0.3), "load codes are not seen in the trace"),
+        (SimulatedMeter(rate_hz=10.0), r"10 samples per second, too few"),
+        (SimulatedMeter(rate_hz=1e3, is_averaging=False), "may be in step with whatever"),
+    ],
+)
+def test_file_that_does_not_show_the_run_is_refused(meter: SimulatedMeter, reason: str) -> None:
+    """A plug in another room gives joules per inference."""
+    found = simulate_file(SimulatedDevice(), meter, SimulatedFile(), 1)
+    refused = found if isinstance(found, str) else found.energy.refused
+    assert re.search(reason, refused or "")
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 5e-3, 0.01, 0.02])
+def test_filter_of_an_instrument_is_found_by_the_codes(lag_s: float) -> None:
+    """A time constant that no file tells of, or one that is not there."""
+    meter = SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, lag_s=lag_s)
+    found = simulate_file(SimulatedDevice(), meter, SimulatedFile(), 1)
+    assert not isinstance(found, str)
+    assert found.energy.trace is not None
+    assert lag_s <= found.energy.trace.smoothing_s <= 1.5 * lag_s
+
+
+def test_values_that_are_rounded_are_uncertain_by_half_a_step() -> None:
+    """A plug that shows whole centiwatts is 5 % off at a device of a tenth of a watt."""
+    device = SimulatedDevice(chip_s=0.08, idle_w=0.013, work_w=0.116)
+    meter = SimulatedMeter(rate_hz=100.0)
+    coarse, fine = (
+        simulate_file(device, meter, SimulatedFile(step_w=step_w), 3) for step_w in (1e-2, 0.0)
+    )
+    assert not isinstance(coarse, str)
+    assert not isinstance(fine, str)
+    assert abs(coarse.off_ratio) > 2 * fine.u95_ratio
+    assert coarse.is_inside
+    assert fine.is_inside
+    assert fine.energy.components_j is not None
+    assert "resolution of the window" not in fine.energy.components_j
+
+
+UNTOLD = {
+    "filter of 0.5 s at 10 S/s": (
+        SimulatedDevice(chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5),
+        SimulatedMeter(rate_hz=10.0, drift_ppm=90.0, lag_s=0.5),
+    ),
+    "filter of 20 ms at 1 kS/s": (
+        SimulatedDevice(duration_s=0.5, warmup_s=0.1),
+        SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, lag_s=0.02),
+    ),
+    "noise of half a step": (
+        SimulatedDevice(duration_s=0.2, warmup_s=0.1),
+        SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, noise_w=0.03),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_what_the_driver_does_not_tell_is_seen_in_the_trace(name: str) -> None:
+    """A filter that nobody declares takes 1.3 % at ±0.3 %; a noisy meter is inside in half."""
+    device, meter = UNTOLD[name]
+    found = [simulate(device, meter, seed) for seed in range(8)]
+    assert not any(one.is_refused for one in found)
+    assert sum(one.is_inside for one in found) >= 7
+
+
+def test_meter_without_filter_and_noise_is_not_called_worse() -> None:
+    """Every meter is taken for a slow one."""
+    found = [simulate(SimulatedDevice(), SimulatedMeter(rate_hz=1e3), seed) for seed in range(3)]
+    assert max(one.u95_ratio for one in found) < 1e-3

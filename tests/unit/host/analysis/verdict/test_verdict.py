@@ -517,6 +517,7 @@ FAILING: list[tuple[str, State, Change]] = [
         energy(power_w_idle_after=1.5),
     ),
     ("energy", State.SUSPECT, no_energy("window is too short", sync=ENERGY.sync)),
+    ("energy", State.SUSPECT, energy(boundary="synthetic")),
 ]
 WITHOUT_ENERGY = {"meter": "energy", "energy_sync": "energy"}
 """A recording that cannot be used, or with no common clock, gives no energy either."""

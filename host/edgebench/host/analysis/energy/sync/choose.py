@@ -36,7 +36,7 @@ from edgebench.host.analysis.energy.sync.load_code import (
     align_code,
 )
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes, align_loop
-from edgebench.host.result.energy import EnergySync, SyncAttempt, SyncMethod
+from edgebench.host.result.energy import SYNTHETIC, EnergySync, SyncAttempt, SyncMethod
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
@@ -55,8 +55,6 @@ _PRECEDENCE = (
 """Methods that contradict each other: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
 """Marks that are better than the loop's own: where one of them is seen, it is not looked for."""
-SYNTHETIC = "synthetic"
-"""Boundary of power that nobody measures."""
 NOT_SEEN = "the meter does not see the load code, so nothing bounds how late its samples come"
 
 

@@ -163,7 +163,8 @@ def find_codes(
     if not places:
         highest = float(((first + second) / 2).max(initial=0.0))
         raise MeasurementError(
-            f"the load code is not seen in the trace: correlation {highest:.2f}, limit {MIN_MEAN:g}"
+            f"the run's two load codes are not seen in the trace: correlation {highest:.2f}, limit "
+            f"{MIN_MEAN:g}"
         )
     return tuple(places), search
 

@@ -1,0 +1,107 @@
+"""How far an instrument smears a change of power, by the load code that it recorded.
+
+Theory of operation. Many instruments filter, and few files say so. A filter delays every change,
+which the alignment by those changes contains, and makes it less steep, which costs a window the
+power at its ends. The code has changes of many spacings; behind a filter of the time constant T
+they are those of the code passed through it. So the powers of quarters of chips are compared with
+the code behind filters of several T, each at several shifts, by least squares for the two levels.
+The largest T that fits as well as the best counts.
+
+Source: our own; a mean over L is fitted by T between L / 4 and L / 2, as simulated in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.signal import lfilter
+
+from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
+from edgebench.host.analysis.energy.sync.load_code import Cumulative
+from edgebench.protocol.record import LoadCode
+
+QUARTERS = 4
+"""Pieces of a chip that are compared."""
+FINE = 64
+"""Steps of the filtered code in a chip."""
+RATIOS = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0)
+"""Time constants that are tried, in chips; of a longer one, the code itself is not seen."""
+ENOUGH_BETTER = 0.8
+"""Ratio of the squares with a filter to those without, above which there may be none."""
+AS_GOOD = 1.1
+"""Ratio of the squares to the least ones up to which a filter fits as well."""
+
+
+def smear_s(
+    codes: Sequence[LoadCode], cumulative: Cumulative, line: ClockLine, sample_s: float
+) -> float:
+    """Time constant of what smears the changes of the codes; 0 where they are sharp.
+
+    It lies between two of those that are tried, so the one above is returned.
+
+    Args:
+        codes: Codes that are seen in the trace.
+        cumulative: Energy of the trace.
+        line: Line from the device's clock to the trace's, by those codes.
+        sample_s: Interval of the samples, over which they are means at least.
+    """
+    squares = np.zeros(len(RATIOS))
+    chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
+    for code in codes:
+        edges_ns = _quarters(np.array(code.edges_ns, np.int64))
+        seen_j = cumulative(line.to_meter(edges_ns))
+        if np.isnan(seen_j).any():
+            return 0.0
+        powers_w = np.diff(seen_j) / np.diff(edges_ns)
+        is_busy = np.array(code.is_busy, np.float64)
+        squares += [_left(powers_w, is_busy, ratio, sample_s / chip_s) for ratio in RATIOS]
+    best = float(squares.min())
+    if best > ENOUGH_BETTER * squares[0]:
+        return 0.0
+    as_good = np.flatnonzero(squares <= AS_GOOD * best)
+    above = min(int(as_good[-1]) + 1, len(RATIOS) - 1)
+    return chip_s * RATIOS[above]
+
+
+def _quarters(edges_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Edges of the quarters of chips."""
+    places = np.arange((len(edges_ns) - 1) * QUARTERS + 1) / QUARTERS
+    return np.rint(np.interp(places, np.arange(len(edges_ns)), edges_ns)).astype(np.int64)
+
+
+def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: float) -> float:
+    """Least squares that a code behind a filter leaves of the powers, at the best shift.
+
+    Args:
+        powers_w: Mean powers of the quarters of chips, shape (n,).
+        is_busy: Whether each chip is active, shape (n / 4,).
+        ratio: Time constant of the filter, in chips.
+        sample: Interval of the samples, in chips.
+    """
+    fine = np.repeat(is_busy, FINE)
+    if ratio:
+        kept = float(np.exp(-1 / (FINE * ratio)))
+        fine = lfilter([1 - kept], [1, -kept], fine)
+    width = max(1, round(FINE * sample))
+    fine = np.convolve(fine, np.full(width, 1 / width))[: len(fine)]
+    passed = np.concatenate([[0.0], np.cumsum(fine)]) / FINE
+    at, steps = np.arange(len(powers_w) + 1) / QUARTERS, np.arange(len(passed)) / FINE
+    power_w = powers_w - powers_w.mean()
+
+    def left(shift: float) -> float:
+        model = np.diff(np.interp(at + shift, steps, passed))
+        model -= model.mean()
+        scale = float(model @ model)
+        slope = float(model @ power_w) / scale if scale else 0.0
+        off = power_w - slope * model
+        return float(off @ off)
+
+    # The alignment has the delay of the filter, and half a sample's.
+    reach = ratio + sample + 1 / 16
+    first = min(np.linspace(-reach, 2 * reach, 25), key=left)
+    found = minimize_scalar(left, bounds=(first - reach / 8, first + reach / 8), method="bounded")
+    return min(left(float(first)), float(found.fun))

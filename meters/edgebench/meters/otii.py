@@ -1,0 +1,332 @@
+r"""Qoitech Otii Arc and Ace, through the server of their maker: JSON, a line each, over TCP.
+
+    ← {"type":"information","info":"connected","data":{"otii_version":"3.5.5",…}}
+    → {"type":"request","cmd":"otii_get_devices","trans_id":"1","data":{"timeout":2}}
+    ← {"type":"response","cmd":"otii_get_devices","trans_id":"1","data":{"devices":[…]}}
+      or {"type":"error","errorcode":"No license","trans_id":"1",…}; before it {"type":"progress"}
+
+    open     devices, version, main output and its voltage, sample rate: questions only
+    session  channel mc on · a recording in the active project · its data, from where the last fetch
+             ended · the recording stopped; it stays in the project
+
+Lines end with \r\n. Samples have numbers, so nothing is lost between two fetches. The unit measures
+current; power is that at the voltage it is set to. Its samples are instants, for all that is known:
+an Arc takes 4000 a second, which is too few for the energy of a run, an Ace up to 50,000.
+
+Source: https://www.qoitech.com/help/tcpserver (requests); https://www.qoitech.com/?p=4659
+(accuracies in the low range); https://forum.qoitech.com/t/auto-ranging-issue-at-low-current/149
+(30 µA in the high range); https://www.qoitech.com/blog/otii-and-short-pulses (4 kS/s; errors grow
+with pulses below 1 ms). The emulator of the tests is held against otii_tcp_client.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgebench.meters.base import (
+    Capability,
+    Channel,
+    Flag,
+    Header,
+    MeterInfo,
+    Packet,
+    SampleBlock,
+)
+from edgebench.meters.instrument import InstrumentMeter
+from edgebench.meters.options import Options
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.timeline import UniformDecoder
+from edgebench.meters.transport import (
+    ByteStream,
+    Connect,
+    Dialog,
+    TcpTransport,
+    read_until,
+    split_address,
+)
+from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
+from edgebench.protocol.errors import TargetError, UsageError
+
+PORT = 1905
+_LINE = re.compile(rb"\r\n")
+_ANSWER_S = 5.0
+_SEARCH_S = 2
+_FETCH_S = 0.1
+_FETCH_COUNT = 40_000
+_LATE_S = 0.25
+"""Assumed: what the server may hold back, and the time between two fetches."""
+_LIMIT_A = 5.0
+_VOLTAGE = "supply_v"
+"""Name of the fact that turns errors of a current into those of a power."""
+_ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
+_GAINS = {"Arc": 1e-3, "Ace": 5e-4}
+_SHEET = "qoitech.com/?p=4659: of the low range"
+_OFFSET_A = 30e-6
+
+
+class OtiiLink(Dialog):
+    """Requests to the server, and its answers."""
+
+    def __init__(self, transport: ByteStream) -> None:
+        super().__init__(transport)
+        self._heard = b""
+        self._number = 0
+
+    def ask(self, command: str, **data: Any) -> dict[str, Any]:
+        """Data of the answer.
+
+        Raises:
+            TargetError: there is none in time, or the server refuses.
+        """
+        found: Any = json.loads(self.ask_raw(command, **data)).get("data")
+        return found if isinstance(found, dict) else {}
+
+    def ask_raw(self, command: str, **data: Any) -> bytes:
+        """The answer, as it came.
+
+        Raises:
+            TargetError: there is none in time, or the server refuses.
+        """
+        self._number += 1
+        request = {"type": "request", "cmd": command, "trans_id": str(self._number)}
+        self.write(json.dumps(request | ({"data": data} if data else {})).encode() + b"\r\n")
+        while True:
+            line = self._line(command)
+            answer = _object_of(line)
+            if answer.get("trans_id") != str(self._number):
+                continue  # what it tells unasked, or the late answer to another question
+            if answer.get("type") == "error":
+                raise TargetError(_refusal(command, answer))
+            if answer.get("type") == "response":
+                return line
+
+    def greeting(self) -> dict[str, Any]:
+        """What the server says of itself when somebody connects.
+
+        Raises:
+            TargetError: it is no such server.
+        """
+        answer = _object_of(self._line("hello"))
+        if answer.get("info") != "connected":
+            raise TargetError("this is no Otii server: it does not greet like one")
+        found: Any = answer.get("data")
+        return found if isinstance(found, dict) else {}
+
+    def _line(self, command: str) -> bytes:
+        self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
+        end = _LINE.search(self._heard)
+        if end is None:
+            raise TargetError(f"the Otii server does not answer {command} in {_ANSWER_S:g} s")
+        line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
+        return line
+
+
+class Otii(InstrumentMeter[OtiiLink]):
+    """One Arc or Ace."""
+
+    name = "otii"
+
+    def __init__(self, connect: Connect, choice: str = "") -> None:
+        super().__init__(lambda: OtiiLink(connect()))
+        self._choice = choice
+        self._device = ""
+
+    def _describe(self, connection: OtiiLink) -> Header:
+        server = connection.greeting()
+        device = self._find(connection)
+        self._device = identity = str(device["device_id"])
+        model = str(device.get("type", "Otii"))
+        if not connection.ask("arc_get_main", device_id=identity).get("value"):
+            raise TargetError(f"the main output of this {model} is off: switch it on in Otii")
+        voltage_v = _number(connection, "arc_get_main_voltage", device_id=identity)
+        rate_hz = _number(
+            connection, "arc_get_channel_samplerate", device_id=identity, channel="mc"
+        )
+        version = connection.ask("arc_get_version", device_id=identity)
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="Qoitech",
+                model=f"Otii {model}",
+                serial=identity,
+                firmware=str(version.get("fw_version", "")),
+                raw_metadata=json.dumps(server),
+            ),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("main", "supply of the device, as wired"),),
+                rate_hz=rate_hz,
+                is_averaging=False,
+                is_uniform=True,
+                clock_domain=f"meter:otii:{identity}",
+                loss_detection="counter",
+                min_window_s=20 / rate_hz,
+                arrival_error_s=_LATE_S,
+                current_limits=(CurrentLimit(limit_a=_LIMIT_A, reference="Elektor: 5 A peak"),),
+            ),
+            uncertainty=_uncertainty(model),
+            facts={_VOLTAGE: voltage_v},
+        )
+
+    def _record(self, connection: OtiiLink, header: Header, path: Path) -> StreamSession:
+        source = OtiiRecording(connection, self._device)
+        return StreamSession(source, header, path, start=source.start, stop=source.stop)
+
+    def _find(self, link: OtiiLink) -> dict[str, Any]:
+        """The unit that is meant, or the only one."""
+        found: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
+        units = [one for one in found if isinstance(one, dict) and "device_id" in one]
+        names = [str(one.get("name", one["device_id"])) for one in units]
+        if self._choice:
+            units = [one for one in units if self._choice in (one.get("name"), one["device_id"])]
+        if len(units) != 1:
+            known = ", ".join(names) or "none"
+            raise UsageError(f"name one unit, as in otii,device=NAME; the server has {known}")
+        return dict(units[0])
+
+
+class OtiiRecording:
+    """A recording of the server's, emptied as it grows."""
+
+    def __init__(self, link: OtiiLink, device: str) -> None:
+        self._link = link
+        self._device = device
+        self._project: Any = None
+        self._where: dict[str, Any] = {}
+        self._next_index = 0
+
+    def start(self) -> None:
+        """Begin one in the active project, or in a new one."""
+        project = self._link.ask("otii_get_active_project").get("project_id", -1)
+        if project == -1:
+            project = self._link.ask("otii_create_project")["project_id"]
+        self._link.ask("arc_add_to_project", device_id=self._device)
+        self._link.ask("arc_enable_channel", device_id=self._device, channel="mc", enable=True)
+        self._link.ask("project_start_recording", project_id=project)
+        self._project = project
+        recording = self._link.ask("project_get_last_recording", project_id=project)
+        self._where = {
+            "device_id": self._device,
+            "channel": "mc",
+            "recording_id": recording.get("recording_id"),
+        }
+        self._next_index = 0
+
+    def read(self, timeout_s: float) -> bytes:
+        """Samples since the last fetch, as an undecoded line; waits for some to gather."""
+        time.sleep(min(timeout_s, _FETCH_S))
+        there = int(self._link.ask("recording_get_channel_data_count", **self._where)["count"])
+        count = min(there - self._next_index, _FETCH_COUNT)
+        if count <= 0:
+            return b""
+        where = self._where | {"index": self._next_index, "count": count}
+        line = self._link.ask_raw("recording_get_channel_data", **where)
+        self._next_index += len(values_of(line))
+        return line + b"\n"
+
+    def stop(self) -> None:
+        """End it; the project keeps it."""
+        if self._project is not None:
+            project, self._project = self._project, None
+            self._link.ask("project_stop_recording", project_id=project)
+
+
+class OtiiDecoder(UniformDecoder):
+    """Currents of a fetch, at the voltage of the output."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability.rate_hz)
+        self._voltage_v = float(header.facts[_VOLTAGE])
+        self._rest = b""
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """Samples of the lines that are complete now."""
+        *lines, self._rest = (self._rest + packet.data).split(b"\n")
+        blocks = [block for line in lines if (block := self._block(line)) is not None]
+        self.timeline.arrive(packet.last_rx_ns)
+        return blocks
+
+    def _block(self, line: bytes) -> SampleBlock | None:
+        current_a = np.array(
+            [one if isinstance(one, (int, float)) else np.nan for one in values_of(line)],
+            np.float64,
+        )
+        if not len(current_a):
+            self.timeline.desync()  # a line that is damaged
+            return None
+        flags = np.where(np.isfinite(current_a), 0, int(Flag.MISSING)).astype(np.uint8)
+        current_a[flags != 0] = np.nan
+        self.timeline.count(flags)
+        places = self.timeline.place(len(current_a))
+        return SampleBlock(
+            channel=0,
+            index0=int(places[0]),
+            time_ns=self.timeline.time_ns(places),
+            power_w=current_a * self._voltage_v,
+            current_a=current_a,
+            flags=flags | self.timeline.saturate(np.nan_to_num(current_a) >= _LIMIT_A),
+        )
+
+
+def values_of(line: bytes) -> list[Any]:
+    """Values of an answer with samples; empty where it has none.
+
+    >>> values_of(b'{"type":"response","data":{"data_type":"analog","values":[0.1,0.2]}}')
+    [0.1, 0.2]
+    """
+    data: Any = _object_of(line).get("data")
+    values: Any = data.get("values") if isinstance(data, dict) else None
+    return values if isinstance(values, list) else []
+
+
+def make_meter(options: Options) -> Otii:
+    """Meter by the address of a server, and the name of a unit."""
+    choice = options.text("device", "") or ""
+    host, port = split_address(options.finish().address, PORT)
+    return Otii(lambda: TcpTransport(host or "localhost", port, "Otii server"), choice)
+
+
+def _number(link: OtiiLink, command: str, **data: Any) -> float:
+    value = link.ask(command, **data).get("value")
+    if not isinstance(value, (int, float)) or not value > 0:
+        raise TargetError(f"the Otii server answers {value!r} to {command}")
+    return float(value)
+
+
+def _object_of(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refusal(command: str, answer: dict[str, Any]) -> str:
+    code = str(answer.get("errorcode", "for no reason"))
+    if code in _ACCOUNT:
+        return (
+            f"the Otii server refuses {command}: {code}; log in to Otii, and reserve an Automation "
+            "license there"
+        )
+    data: Any = answer.get("data")
+    message = data.get("message") if isinstance(data, dict) else None
+    return f"the Otii server refuses {command}: {code}{f': {message}' if message else ''}"
+
+
+def _uncertainty(model: str) -> tuple[UncertaintyTerm, ...]:
+    if model in _GAINS:
+        gain = term(Kind.GAIN, _GAINS[model], _SHEET, origin=Origin.DATASHEET)
+    else:
+        gain = term(Kind.GAIN, 0.01, "assumed: no data sheet of this model was at hand")
+    return (
+        gain,
+        term(Kind.OFFSET, _OFFSET_A, "assumed: the high range, by forum.qoitech.com", Unit.AMPERE),
+        term(Kind.VOLTAGE, 5e-3, "assumed: the voltage is as set, not measured"),
+        term(Kind.TIMEBASE, 50e-6, "assumed: a crystal"),
+    )

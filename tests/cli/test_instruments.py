@@ -1,0 +1,170 @@
+"""Meters of others, emulated, through the command line: a whole run, and a recording on its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.agents import Host, end_local_agent
+from support.commands import METERED
+from support.nvml import fake_gpu
+from support.otii import OtiiEmulator
+from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
+from support.ptdaemon import PtdEmulator
+from support.scpi import Server, steady_supply
+from support.tools import need_runtime
+
+from edgebench.meters.synthetic.follow import WorkerTime
+
+pytestmark = pytest.mark.slow
+MODEL = "digits_int8.tflite"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host whose local agent is ended afterwards."""
+    need_runtime("ai-edge-litert")
+    made = Host(tmp_path_factory.mktemp("instruments"))
+    yield made
+    end_local_agent(made)
+
+
+def measured(host: Host, meter: str) -> dict[str, Any]:
+    """The document of a run with this meter."""
+    said = host.run("bench", MODEL, *METERED, "--meter", meter, "--json")
+    assert said.returncode == 0, said.stderr
+    (document,) = json.loads(said.stdout)["runs"]
+    found: dict[str, Any] = document
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "power_w"),
+    [
+        (
+            lambda: Server(steady_supply(b"+5.000E+00")),
+            "scpi:{address},query=MEAS:POW?,rate=50,gain=0.1%,offset=0.001",
+            5.0,
+        ),
+        (
+            lambda: Server(steady_supply(b"+5.000E+00")),
+            "scpi:{address},query=MEAS:POW?,mean=0.02",
+            5.0,
+        ),
+        (lambda: PtdEmulator(interval_s=0.02), "ptdaemon:{address}", 22.95),
+    ],
+)
+def test_run_has_the_energy_of_the_instrument(
+    host: Host, make: Callable[[], AbstractContextManager[Any]], text: str, power_w: float
+) -> None:
+    """A meter works alone, and not in a run: its windows, its clock or its boundary is unknown."""
+    with make() as instrument:
+        document = measured(host, text.format(address=instrument.address))
+    energy = document["metrics"]["energy"]
+    assert energy["refused"] is None
+    assert energy["power_w_mean"] == pytest.approx(power_w)
+    assert energy["sync"]["method"] == "probes"
+    assert energy["u95_absolute_j"] > 0
+    throughput = document["metrics"]["throughput_per_s"]
+    assert energy["gross_j_per_inference"] == pytest.approx(power_w / throughput, rel=0.2)
+
+
+@pytest.mark.alone
+def test_run_without_a_meter_looks_like_one_with_it_and_says_that_it_is_none(host: Host) -> None:
+    """The first run of a newcomer ends in a riddle, or its numbers are published."""
+    document = measured(host, "synthetic")
+    energy = document["metrics"]["energy"]
+    assert energy["refused"] is None
+    seen = {one["method"]: one["error_ns"] for one in energy["sync"]["tried"]}
+    assert seen["coded_load"] is not None, energy["sync"]
+    assert energy["boundary"] == "synthetic"
+    assert energy["power_w_mean"] > energy["power_w_idle"] + 0.3
+    assert energy["net_j_per_inference"] > 0
+    findings = {one["id"]: one for one in document["verdict"]["rules"]}
+    assert document["verdict"]["state"] == "suspect"
+    assert findings["energy"]["outcome"] == "fail"
+    assert "simulated, not measured" in findings["energy"]["detail"]
+    assert findings["energy_sync"]["outcome"] == "pass"
+
+
+class CpuTrace:
+    """Current of a device whose CPU time is watched while a block lasts: 0.1 A, and 0.2 A more."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._looks: list[tuple[float, float]] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> CpuTrace:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        cpu_time = WorkerTime()
+        while not self._over.wait(0.002):
+            self._looks.append((time.monotonic(), cpu_time() / 1e9))
+
+    def currents(self, edges_s: NDArray[np.float64]) -> list[float]:
+        """Means between these times, ampere."""
+        busy_s = np.interp(edges_s, *np.array(self._looks).T)
+        return [float(one) for one in 0.1 + 0.2 * np.diff(busy_s) / np.diff(edges_s)]
+
+
+@pytest.mark.alone
+def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> None:
+    """The energy of an Otii is not a number, or is that of another moment."""
+    with CpuTrace() as trace, OtiiEmulator(rate_hz=20_000, currents=trace.currents) as server:
+        energy = measured(host, f"otii:{server.address}")["metrics"]["energy"]
+    assert energy["refused"] is None
+    seen = {one["method"]: one["error_ns"] for one in energy["sync"]["tried"]}
+    assert seen["coded_load"] is not None, energy["sync"]
+    assert energy["power_w_idle"] == pytest.approx(0.1 * 3.7, rel=0.05)
+    assert energy["power_w_mean"] > 0.2 * 3.7
+    assert 0 < energy["net_j_per_inference"] < energy["gross_j_per_inference"]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(ShellyEmulator, "shelly"), (TasmotaEmulator, "tasmota"), (KasaEmulator, "kasa")],
+)
+def test_recording_of_a_plug_is_trusted_as_far_as_it_goes(
+    host: Host,
+    tmp_path: Path,
+    make: Callable[[], ShellyEmulator | TasmotaEmulator | KasaEmulator],
+    name: str,
+) -> None:
+    """A recording has no energy, or none of its uncertainty."""
+    with make() as plug:
+        plug.power_w = 23.0
+        words = ("meters", "record", f"{name}:{plug.address},rate=5", "--duration", "2s")
+        said = host.run(*words, "--output", str(tmp_path / "r"), "--json")
+    assert said.returncode == 0, said.stderr
+    (channel,) = json.loads(said.stdout)["channels"]
+    assert channel["power_w_mean"] == pytest.approx(23.0)
+    assert channel["power_w_mean_u95_absolute"] > 0.5
+
+
+def test_recording_of_a_gpu_by_nvidias_client(host: Host, tmp_path: Path) -> None:
+    """The library is found in a test, and not where a user has it."""
+    pytest.importorskip("pynvml")
+    with fake_gpu(tmp_path / "gpu") as gpu, pytest.MonkeyPatch.context() as patch:
+        gpu.be(power_w=40.0)
+        for variable, value in gpu.environment.items():
+            patch.setenv(variable, value)
+        words = ("meters", "record", "nvml", "--duration", "3s", "--json")
+        said = host.run(*words, "--output", str(tmp_path / "r"))
+    assert said.returncode == 0, said.stderr
+    (channel,) = json.loads(said.stdout)["channels"]
+    assert channel["power_w_mean"] == pytest.approx(40.0, rel=0.1)

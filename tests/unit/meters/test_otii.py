@@ -1,0 +1,161 @@
+"""Otii's server as it is made up, which its maker's own client is held against first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.otii import OtiiEmulator
+from support.recordings import Decoded, decoded
+
+from edgebench.host.analysis.energy.in_step import refuse_few_instants
+from edgebench.meters.base import AbsentMeter, Flag, Header, Packet
+from edgebench.meters.otii import OtiiDecoder
+from edgebench.meters.registry import find_meter
+from edgebench.meters.uncertainty import Kind
+from edgebench.protocol.errors import MeasurementError
+
+
+def ramp(index: int) -> float:
+    """Tells samples apart."""
+    return (index % 1000) * 1e-4
+
+
+def opened(server: OtiiEmulator, options: str = "") -> Header:
+    """What a meter says of itself."""
+    meter = find_meter(f"otii:{server.address}{options}")
+    header = meter.open()
+    meter.close()
+    assert isinstance(header, Header), header
+    return header
+
+
+def recorded(server: OtiiEmulator, path: Path) -> tuple[Decoded, str | None]:
+    """A recording of half a second, and why it ended early."""
+    with server:
+        meter = find_meter(f"otii:{server.address}")
+        assert isinstance(meter.open(), Header)
+        with meter.session(path) as session:
+            threading.Event().wait(0.5)
+        meter.close()
+    return decoded(path), session.trouble
+
+
+def test_server_is_one_for_the_client_of_its_maker() -> None:
+    """Our emulator speaks a language of its own, and our driver understands it."""
+    client_of: Any = pytest.importorskip("otii_tcp_client.otii_client")
+    with OtiiEmulator(current_a=ramp) as server:
+        client = client_of.OtiiClient()
+        otii = client.connect(host="127.0.0.1", port=server.port, try_for_seconds=1)
+        [device] = otii.get_devices(timeout=1)
+        project = otii.create_project()
+        device.add_to_project()
+        device.enable_channel("mc", True)
+        assert device.get_main_voltage() == 3.7
+        project.start_recording()
+        time.sleep(0.2)
+        project.stop_recording()
+        recording = project.get_last_recording()
+        count = recording.get_channel_data_count(device.id, "mc")
+        data = recording.get_channel_data(device.id, "mc", 0, count)
+        client.disconnect()
+    assert count >= 5000
+    assert data["values"] == [ramp(index) for index in range(count)]
+    assert data["interval"] == pytest.approx(1 / 50_000)
+
+
+@pytest.mark.parametrize("is_chatty", [False, True])
+def test_every_sample_is_fetched_once(tmp_path: Path, is_chatty: bool) -> None:
+    """Samples are lost between two fetches, or a report of progress is taken for an answer."""
+    server = OtiiEmulator(current_a=ramp, is_chatty=is_chatty)
+    found, trouble = recorded(server, tmp_path / "r")
+    assert trouble is None
+    assert not server.is_recording
+    assert len(found.current_a) > 10_000
+    assert found.current_a == pytest.approx([ramp(at) for at in range(len(found.current_a))])
+    assert found.power_w == pytest.approx(3.7 * found.current_a)
+    assert found.time_ns[-1] == pytest.approx((len(found.time_ns) - 1) * 20_000)
+    assert found.loss.lost_count == 0
+
+
+def test_header_says_what_the_unit_is() -> None:
+    """An Arc, which samples too slowly to see what repeats, passes for an Ace."""
+    with OtiiEmulator() as ace, OtiiEmulator(model="Arc", rate_hz=4000) as arc:
+        good, slow = opened(ace), opened(arc)
+        assert set(ace.commands) <= {
+            *("otii_get_devices", "arc_get_main", "arc_get_main_voltage", "arc_get_version"),
+            "arc_get_channel_samplerate",
+        }, "it only looks"
+    assert (good.info.model, good.info.firmware) == ("Otii Ace", "2.1.4")
+    gains = [
+        next(term.value for term in one.uncertainty if term.kind is Kind.GAIN)
+        for one in (good, slow)
+    ]
+    assert gains == [5e-4, 1e-3]
+    refuse_few_instants(good.capability)
+    with pytest.raises(MeasurementError, match="4000 instantaneous samples per second"):
+        refuse_few_instants(slow.capability)
+
+
+def test_unit_is_the_one_that_is_named() -> None:
+    """The other unit's device is measured."""
+    with OtiiEmulator(names=("left", "right")) as server:
+        assert opened(server, ",device=right").info.serial.endswith("1")
+        found = find_meter(f"otii:{server.address}").open()
+        assert isinstance(found, AbsentMeter)
+        assert found.reason == "name one unit, as in otii,device=NAME; the server has left, right"
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (OtiiEmulator(license=None), "No license; log in to Otii, and reserve an Automation"),
+        (OtiiEmulator(is_main_on=False), "the main output of this Ace is off: switch it on"),
+        (OtiiEmulator(names=()), "the server has none"),
+        (OtiiEmulator(rate_hz=0), "answers 0 to arc_get_channel_samplerate"),
+    ],
+)
+def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> None:
+    """A license that is missing is a traceback, or an output that is off is 0 W."""
+    with server:
+        found = find_meter(f"otii:{server.address}").open()
+    assert isinstance(found, AbsentMeter)
+    assert said in found.reason
+    assert "\n" not in found.reason
+
+
+def test_server_that_goes_away_costs_nothing_that_was_fetched(tmp_path: Path) -> None:
+    """A recording is lost with the connection."""
+    found, trouble = recorded(OtiiEmulator(current_a=ramp, gone_after=8000), tmp_path / "r")
+    assert trouble is not None
+    assert "Otii server" in trouble
+    assert len(found.current_a) >= 8000
+    assert found.current_a == pytest.approx([ramp(at) for at in range(len(found.current_a))])
+
+
+def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
+    """A hole is 0 A."""
+    server = OtiiEmulator(
+        current_a=lambda index: None if index == 5 else 6.0 if index == 6 else 0.1
+    )
+    found, _ = recorded(server, tmp_path / "r")
+    assert found.flags[4:8].tolist() == [0, Flag.MISSING, Flag.SATURATED, 0]
+    assert np.isnan(found.power_w[5])
+    assert (found.loss.lost_count, found.loss.saturated_count) == (1, 1)
+
+
+def test_damaged_line_is_told() -> None:
+    """A recording that was damaged has another number of samples, and nobody says so."""
+    with OtiiEmulator() as server:
+        decoder = OtiiDecoder(opened(server))
+    line = b'{"data":{"values":[0.1,0.2]}}\n'
+    blocks = [
+        b for at in range(0, len(line), 7) for b in decoder.feed(Packet(0, 0, line[at : at + 7]))
+    ]
+    assert [len(block.power_w) for block in blocks] == [2]
+    assert decoder.feed(Packet(0, 0, b'{"data":{"val\n')) == []
+    assert decoder.loss().is_ambiguous
