@@ -33,7 +33,7 @@ from edgebench.protocol.runtime import LoadOptions, Runtime
 
 ROUNDS = 5
 ROUND_INVOCATIONS = 400
-"""Invocations of each side in a round. Measured on an x86-64 machine: 15 ms for all, in a child of 30 to 65."""
+"""Invocations of each side in a round. Measured: all take 15 ms, and the child 30 to 65."""
 TIMEOUT_S = 3
 """Seconds after which the kernel ends the child; 45 times the 65 ms above, for slow boards."""
 _THREADS = 1
