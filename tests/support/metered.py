@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.result.energy import SyncMethod
-from edgebench.host.result.facts import EnergyRequest, HostFacts, Pair
+from edgebench.host.result.facts import EnergyRequest, HostFacts, Pair, SetMember
 from edgebench.host.store.layout import Store
 from edgebench.meters.base import Header, Packet, Recording
 from edgebench.meters.registry import find_meter
@@ -145,13 +145,20 @@ def probe(device_ns: int) -> ClockProbe:
     return ClockProbe(host_ns - 100, device_ns - 50, device_ns + 50, host_ns + 100)
 
 
-def store_coded_run(store: Store, run_id: str = RUN_ID, *, later_s: float = 0.0) -> Path:
+def store_coded_run(
+    store: Store,
+    run_id: str = RUN_ID,
+    *,
+    later_s: float = 0.0,
+    member: SetMember | None = None,
+) -> Path:
     """Store a run that played the load code and had no meter; its directory.
 
     Args:
         store: Where.
         run_id: Its id.
         later_s: By which all of it is later on the device's clock.
+        member: Its place in a set.
     """
     latency_ns, later_ns = latencies(COUNT), round(later_s * SECOND_NS)
     codes = tuple(
@@ -163,7 +170,7 @@ def store_coded_run(store: Store, run_id: str = RUN_ID, *, later_s: float = 0.0)
         store,
         replace(run_record(worker, run_id), events=moved),
         latency_ns,
-        facts=HostFacts(),
+        facts=HostFacts(member=member),
         probes=[[probe(BEGIN_NS + later_ns)], [probe(END_NS + later_ns)]],
         begin_ns=QUERIES_NS + later_ns,
     )

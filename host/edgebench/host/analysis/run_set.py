@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ PRECISION_INVALID_RATIO = 0.25
 `verdict.run`."""
 INCLUDES_OF_SETS = {"between_runs_floor": "between_runs"}
 """Rule of a set, and the one with a milder limit on the same number."""
+SHORTEST_LOOP_S = 0.5
+"""Shorter loops are not proposed: a tick of the scheduler or one reading of a sensor is a large
+part of them."""
 _SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 
@@ -95,10 +99,7 @@ def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     if count < MIN_RUNS:
         return None
     ordered = np.sort(values)
-    rank = 1
-    while _coverage(count, rank + 1) >= LEVEL:
-        rank += 1
-    outer, inner = _coverage(count, rank), _coverage(count, rank + 1)
+    rank, outer, inner = _ranks(count)
     excess = max(0.0, (outer - LEVEL) / (outer - inner))
     weight = (count - rank) * excess / (rank + (count - 2 * rank) * excess)
     low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
@@ -106,10 +107,27 @@ def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
+@cache
+def _ranks(count: int) -> tuple[int, float, float]:
+    """Rank from either end of the narrowest pair of values that covers the median with the level.
+
+    With its coverage, and that of the next pair inside. Rank 1 where no pair covers so much.
+    """
+    from scipy.stats import binom
+
+    rank = max(1, int(binom.ppf((1 - LEVEL) / 2, count, 0.5)))
+    while rank > 1 and _coverage(count, rank) < LEVEL:
+        rank -= 1
+    while _coverage(count, rank + 1) >= LEVEL:
+        rank += 1
+    return rank, _coverage(count, rank), _coverage(count, rank + 1)
+
+
 def _coverage(count: int, rank: int) -> float:
     """Chance that the median lies between the values of this rank from below and from above."""
-    below = sum(math.comb(count, number) for number in range(rank))
-    return 1 - below / float(2 ** (count - 1))
+    from scipy.stats import binom
+
+    return 1 - 2 * float(binom.cdf(rank - 1, count, 0.5))
 
 
 def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
@@ -190,7 +208,7 @@ def _variance(
     total_s = len(runs) * (launch_s + loop_s)
     longest_s = total_s / MIN_RUNS - launch_s
     best_s = math.sqrt(launch_s * within * loop_s / between) if between else math.inf
-    best_s = min(max(best_s, _SHORTEST_LOOP_S), max(longest_s, loop_s))
+    best_s = min(max(best_s, SHORTEST_LOOP_S), max(longest_s, loop_s))
     best_count = max(MIN_RUNS, round(total_s / (launch_s + best_s)))
     present = (between + within) / len(runs)
     best = (between + within * loop_s / best_s) / best_count
@@ -203,11 +221,6 @@ def _variance(
         best_duration_s=best_s,
         gain_ratio=math.sqrt(best / present) if present else 1.0,
     )
-
-
-_SHORTEST_LOOP_S = 0.5
-"""Shorter loops are not proposed: a tick of the scheduler or one reading of a sensor is a large
-part of them."""
 
 
 def _launch_s(run: Run) -> float | None:

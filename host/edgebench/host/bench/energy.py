@@ -11,12 +11,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
+from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
 from edgebench.host.analysis.energy.trace import IS_ASSUMED
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
@@ -62,6 +63,9 @@ from edgebench.protocol.record import RunRecord
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
 MAX_GAIN_RATIO = 1.0
+"""Errors beyond the reading itself are no errors of a gain."""
+SAME_PLACE_NS = 100_000_000
+"""By how much two places of one file may disagree on its clock, beside its rate: a few chips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +107,11 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
-        others = [code for other in _beside(store, record) for code in load_codes(other)]
-        request = placed(scratch, request, record, others)
+        beside = list(_beside(store, run_id, record))
+        others = [code for other, _ in beside for code in load_codes(other)]
+        twins = _twins(record, facts, beside)
+        request = placed(scratch, request, record, others, twin_count=len(twins))
+        _refuse_taken(request, beside)
         # Once more, now that the rate of its clock is known, which is an error of its seconds.
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))
@@ -191,17 +198,52 @@ def _analysed(
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
-def _beside(store: Store, record: RunRecord) -> Iterator[RunRecord]:
+_Beside = tuple[RunRecord, HostFacts]
+
+
+def _beside(store: Store, run_id: str, record: RunRecord) -> Iterator[_Beside]:
     """Other runs of the device around this one: their load codes may be in the file as well."""
     ids = store.run_ids()
-    place = ids.index(record.run_id)
-    for run_id in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
-        if run_id == record.run_id:
+    place = ids.index(run_id)
+    for name in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
+        if name == run_id:
             continue
         with suppress(EdgebenchError):  # a damaged neighbour says nothing
-            other = read_record(store.directory(run_id))
+            other = read_record(store.directory(name))
             if other.device.id == record.device.id:
-                yield other
+                yield other, read_facts(store.directory(name))
+
+
+def _twins(record: RunRecord, facts: HostFacts, beside: Sequence[_Beside]) -> list[RunRecord]:
+    """Other runs of its set whose codes are as far apart."""
+    if facts.member is None:
+        return []
+    codes = load_codes(record)
+    return [
+        other
+        for other, known in beside
+        if known.member is not None
+        and known.member.set_id == facts.member.set_id
+        and are_alike(codes, load_codes(other))
+    ]
+
+
+def _refuse_taken(request: TraceRequest, beside: Sequence[_Beside]) -> None:
+    """Refuse a place in a file that gave another run its energy from the same stretch.
+
+    Raises:
+        TraceRefused: the file's clock cannot be off by what both places say.
+    """
+    for other, known in beside:
+        theirs = known.energy.trace if known.energy else None
+        if theirs is None or theirs.sha256 != request.sha256:
+            continue
+        apart_ns = abs(request.reference_ns - theirs.reference_ns)
+        if abs(request.offset_ns - theirs.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
+            raise TraceRefused(
+                f"{request.name}: the load codes that are seen in the trace are those of run "
+                f"{other.run_id}, which has its energy from this file"
+            )
 
 
 def _keep(
@@ -233,10 +275,10 @@ def _all_or_nothing(directory: Path, scratch: Path) -> Iterator[None]:
     before = facts_path.read_text() if facts_path.exists() else None
     power_path = directory / POWER_FILE
     earlier = scratch / f"earlier-{POWER_FILE}"
-    if power_path.exists():
-        os.link(power_path, earlier)
     known = set(directory.rglob("*"))
     try:
+        if power_path.exists():
+            shutil.copyfile(power_path, earlier)
         yield
     except BaseException as exc:
         with suppress(OSError):

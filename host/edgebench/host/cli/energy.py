@@ -73,17 +73,19 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.hints import hint_for
     from edgebench.host.store.index import runs_named
     from edgebench.host.store.layout import Store
-    from edgebench.protocol.errors import TraceRefused
+    from edgebench.protocol.errors import NoLoadCode, TraceRefused
 
     store = Store(options.store)
     says = _says(options)
     run_ids = [run_id for name in options.runs for run_id in runs_named(store, name)]
     runs: list[Run] = []
-    refused: TraceRefused | None = None
+    refused: TraceRefused | NoLoadCode | None = None
     for run_id in run_ids:
         try:
             runs.append(add_energy(store, run_id, Path(options.trace), says))
-        except TraceRefused as exc:
+        except (TraceRefused, NoLoadCode) as exc:
+            if len(run_ids) == 1 and isinstance(exc, NoLoadCode):
+                raise
             refused = exc
             if len(run_ids) > 1:
                 print(f"error: run {run_id}: {exc}", file=sys.stderr)

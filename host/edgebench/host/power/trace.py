@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.seen import idle_noise_w
 from edgebench.host.analysis.energy.site import site_in
-from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
 from edgebench.host.analysis.energy.sync.load_code import align_code
 from edgebench.host.analysis.energy.sync.smear import smear_s
@@ -60,7 +60,12 @@ def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFil
 
 
 def placed(
-    directory: Path, request: TraceRequest, record: RunRecord, others: list[LoadCode]
+    directory: Path,
+    request: TraceRequest,
+    record: RunRecord,
+    others: list[LoadCode],
+    *,
+    twin_count: int = 0,
 ) -> TraceRequest:
     """The request with the place of the run's load codes in the trace of a directory.
 
@@ -72,6 +77,7 @@ def placed(
         request: The request without a place.
         record: The run.
         others: Codes of other runs of the same device, which the file may have, too.
+        twin_count: Other runs of its set whose codes fit wherever its own do.
 
     Raises:
         TraceRefused: the codes are not in it, or in several places.
@@ -93,7 +99,7 @@ def placed(
             return power.cumulative_j(channel, time_ns)
 
         places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
-        line = choose_place(places, search, others).line
+        line = choose_place(places, search, others, twin_count).line
         # A quarter of a chip tells the rate of its clock to 400 ppm in 12 s; the changes, to 10.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
@@ -106,7 +112,7 @@ def placed(
         offset_ns=line.offset_ns,
         slope=line.slope,
         smoothing_s=smoothing_s,
-        noise_w=_noise_w(directory, channel, line, idle_windows(record.events)),
+        noise_w=idle_noise_w(power, channel, line, idle_windows(record.events)),
         resolution_w=_resolution_w(directory),
     )
 
@@ -119,31 +125,6 @@ def _resolution_w(directory: Path) -> float:
     # Products of rounded numbers differ in their last digits by less than any step.
     steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]
     return float(steps_w.min(initial=np.inf)) if len(steps_w) else 0.0
-
-
-def _noise_w(
-    directory: Path, channel: str, line: ClockLine, idles_ns: list[tuple[int, int]]
-) -> float:
-    """Standard deviation of a sample, by the successive ones while the device is idle.
-
-    Source: von Neumann et al., The mean square successive difference (1941).
-    """
-    squares: list[Floats] = []
-    for begin_ns, end_ns in idles_ns:
-        first_ns, last_ns = (int(one) for one in line.to_meter([begin_ns, end_ns]))
-        table = pq.read_table(
-            directory / POWER_FILE,
-            columns=["watts_w"],
-            filters=[
-                ("channel", "=", channel),
-                ("time_ns", ">=", first_ns),
-                ("time_ns", "<=", last_ns),
-            ],
-        )
-        steps_w: Floats = np.diff(table["watts_w"].to_numpy())
-        squares.append(steps_w[np.isfinite(steps_w)] ** 2)
-    every = np.concatenate([np.zeros(0), *squares])
-    return float(np.sqrt(every.mean() / 2)) if len(every) else 0.0
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:

@@ -21,6 +21,7 @@ from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
     format_half_width,
+    format_joules,
     format_joules_within,
     format_ns,
     format_plain,
@@ -265,6 +266,8 @@ def _energy(one: RunSet) -> str | Text:
     if one.set_id is None:
         return _joules(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
     value_j, interval = _found(one, GROSS_ENERGY)
+    if value_j is not None and interval is None:  # of fewer than five runs
+        return _with_boundary(format_joules(value_j), boundary)
     return _joules(value_j, half_width_of(interval) if interval else None, boundary)
 
 
@@ -278,7 +281,10 @@ def _row_energy(row: RunSummary) -> str | Text:
 def _joules(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
     if value_j is None or u95_j is None:
         return _refused()
-    shown = format_joules_within(value_j, u95_j)
+    return _with_boundary(format_joules_within(value_j, u95_j), boundary)
+
+
+def _with_boundary(shown: str, boundary: str | None) -> str:
     return f"{shown}, synthetic" if boundary == SYNTHETIC else shown
 
 

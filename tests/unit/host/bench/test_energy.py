@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support.metered import (
     COUNT,
-    IDLE_W,
     WORK_W,
     samples,
     store_coded_run,
@@ -25,7 +24,7 @@ from edgebench.host.bench import energy as attaching
 from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.bench.verify import rejudge, verify
 from edgebench.host.result.energy import SyncMethod, TraceAssumption
-from edgebench.host.result.facts import HostFacts, ImportOptions
+from edgebench.host.result.facts import HostFacts, ImportOptions, SetMember
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.meters.uncertainty import Unit
 from edgebench.protocol.digests import sha256_of
@@ -223,6 +222,31 @@ def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: P
         assert verify(store, run_id) == []
 
 
+def test_stretch_of_a_file_gives_one_run_its_energy(store: Store, tmp_path: Path) -> None:
+    """The file of one run is laid over the next one, too, and both are valid."""
+    path, again = tmp_path / "one.csv", f"{RUN_ID[:-1]}1"
+    store_coded_run(store, again, later_s=7.5)
+    write_trace_csv(path)
+    add_energy(store, RUN_ID, path, STATED)
+    with pytest.raises(TraceRefused, match=f"are those of run {RUN_ID}, which has its energy"):
+        add_energy(store, again, path, STATED)
+    add_energy(store, RUN_ID, path, STATED)  # the same run may have it again
+
+
+def test_file_of_one_run_of_a_set_is_nobodys(tmp_path: Path) -> None:
+    """Five launches of one model look alike, and the first one takes the energy of the third."""
+    store, path = Store(tmp_path / "set"), tmp_path / "one.csv"
+    ids = [f"{RUN_ID[:-1]}{number}" for number in range(3)]
+    for number, run_id in enumerate(ids):
+        member = SetMember("set-00000001", number, 3)
+        store_coded_run(store, run_id, later_s=number * 7.5, member=member)
+    write_trace_csv(path)
+    for run_id in ids:
+        with pytest.raises(TraceRefused, match="3 runs of the set fit: record the whole set"):
+            add_energy(store, run_id, path, STATED)
+    write_trace_csv(path, runs=3, gap_s=7.5)
+
+
 def test_recording_of_a_power_profiler_is_a_trace_as_well(store: Store, tmp_path: Path) -> None:
     """Files that are no tables have no energy of a run, or no term for samples in step."""
     powers_w = np.repeat(samples(int(latencies(COUNT).sum())), 100)
@@ -312,4 +336,3 @@ def test_errors_of_one_instrument_are_shared_by_its_name(
     assert found["c"] == found["d"]
     document = json.loads((store.directory(RUN_ID) / RUN_FILE).read_text())
     assert document["metrics"]["energy"]["meter"] == "otii 1"
-    assert IDLE_W < WORK_W

@@ -60,11 +60,11 @@ def look_at_meter(
         )
     # Between instants the power itself counts, and their noise with it.
     if capability.is_averaging and Kind.NOISE not in declared:
-        noise_w = _noise_w(power, channel, line, idles_ns)
+        noise_w = idle_noise_w(power, channel, line, idles_ns)
     return SeenMeter(smoothing_s=smoothing_s, noise_w=noise_w)
 
 
-def _noise_w(
+def idle_noise_w(
     power: PowerTrace, channel: str, line: ClockLine, idles_ns: Sequence[tuple[int, int]]
 ) -> float:
     """Standard deviation of a sample, by the successive ones while the device is idle.

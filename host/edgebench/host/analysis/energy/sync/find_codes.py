@@ -170,17 +170,31 @@ def find_codes(
 
 
 def choose_place(
-    places: Sequence[CodePlace], search: CodeSearch, others: Sequence[LoadCode]
+    places: Sequence[CodePlace],
+    search: CodeSearch,
+    others: Sequence[LoadCode],
+    twin_count: int = 0,
 ) -> CodePlace:
     """The place of this run, by the codes of other runs of the same device.
 
+    Args:
+        places: Where both codes of the run are seen.
+        search: The search that found them.
+        others: Codes of other runs of the device.
+        twin_count: Other runs of its set whose codes are as far apart, and fit any of the places.
+
     Raises:
-        MeasurementError: several places are as good.
+        MeasurementError: several places are as good, or several runs.
     """
-    if len(places) == 1:
+    if len(places) == 1 and not twin_count:
         return places[0]
     counts = [sum(_is_seen(search, place.line, code) for code in others) for place in places]
     best = max(counts)
+    if len(places) == 1 and not best:
+        raise MeasurementError(
+            f"the load codes of one run are seen in the trace, and {twin_count + 1} runs of the "
+            "set fit: record the whole set"
+        )
     if counts.count(best) > 1:
         at_s = [
             (place.line.to_meter(place.line.reference_ns) - search.first_ns) / 1e9
@@ -192,6 +206,15 @@ def choose_place(
             "from its first sample, and nothing tells which is this run: cut the trace to the run"
         )
     return places[counts.index(best)]
+
+
+def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
+    """Whether the codes of two runs are as far apart, so that one is not told from the other."""
+    if len(codes) != len(other) or not all(one.edges_ns for one in (*codes, *other)):
+        return False
+    mine_ns, other_ns = (one[-1].edges_ns[0] - one[0].edges_ns[0] for one in (codes, other))
+    chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
+    return abs(mine_ns - other_ns) <= RATE_LIMIT * mine_ns + chip_ns
 
 
 def _is_seen(search: CodeSearch, line: ClockLine, code: LoadCode) -> bool:
