@@ -73,18 +73,18 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.hints import hint_for
     from edgebench.host.store.index import runs_named
     from edgebench.host.store.layout import Store
-    from edgebench.protocol.errors import NoLoadCode, TraceRefused
+    from edgebench.protocol.errors import EdgebenchError, TraceRefused
 
     store = Store(options.store)
     says = _says(options)
     run_ids = [run_id for name in options.runs for run_id in runs_named(store, name)]
     runs: list[Run] = []
-    refused: TraceRefused | NoLoadCode | None = None
+    refused: EdgebenchError | None = None
     for run_id in run_ids:
         try:
             runs.append(add_energy(store, run_id, Path(options.trace), says))
-        except (TraceRefused, NoLoadCode) as exc:
-            if len(run_ids) == 1 and isinstance(exc, NoLoadCode):
+        except EdgebenchError as exc:
+            if len(run_ids) == 1 and not isinstance(exc, TraceRefused):
                 raise
             refused = exc
             if len(run_ids) > 1:

@@ -26,7 +26,13 @@ from edgebench.host.result.facts import TraceRequest
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
 from edgebench.host.store.power_file import PowerFile, read_power_facts
-from edgebench.protocol.errors import EdgebenchError, FileRefused, MeasurementError, TraceRefused
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    FileRefused,
+    MeasurementError,
+    TraceRefused,
+    UsageError,
+)
 from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
@@ -51,9 +57,12 @@ def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFil
 
     Raises:
         FileRefused: the file is damaged, or says too little.
+        UsageError: the user states errors, and so does the file.
         OSError: the directory cannot be written.
     """
     file, samples = open_file(path, request.options)
+    if samples.header.uncertainty and not (request.gain_ratio is None and request.offset is None):
+        raise UsageError(f"{path} tells its own errors: leave --gain and --offset away")
     samples = replace(samples, header=instrument_header(samples.header, request))
     write_samples(directory, file, samples)
     return file
