@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.clock_times import clock_times_ns
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_times_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.host.power.imports.pace import GAP_STEPS, GapFinder, Pace, pace_of
@@ -18,7 +18,6 @@ from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
 """Values of a column: numbers, or words."""
-TIME_LIMIT_NS = 1 << 62
 _FLAG_LIMIT = 255
 FULL_RATIO = 0.9
 """Share of an instrument's rate above which it is that rate, with a few samples lost."""
