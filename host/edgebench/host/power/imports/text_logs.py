@@ -113,8 +113,9 @@ def _shelly(line: str) -> LogSample | None:
         for component, power_w in powers_w.items():
             seconds = _number(params.get("ts"))
             time_ns = _time_before(line) if seconds is None else _seconds_ns(seconds)
-            source = str(message.get("src", ""))
-            return LogSample(time_ns, power_w, f"{source} {component}".strip())
+            # An answer to Switch.GetStatus names its switch by its id only.
+            named = component if ":" in component else parts[component].get("id", "")
+            return LogSample(time_ns, power_w, f"{message.get('src', '')} {named}".strip())
     return None
 
 
@@ -232,9 +233,14 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
     if has_times and log.may_repeat and len(time_ns):
         time_ns = spread_ns(_past_midnight(time_ns))
     power_w = np.array(values)
-    if log.is_energy:
+    if log.is_energy and len(time_ns):
         passed_s = np.diff(time_ns, prepend=0) / 1e9
         power_w = power_w / np.where(passed_s > 0, passed_s, np.nan)
+        # Times count from the program's start: where the log was cut, nothing tells the interval
+        # of its first line.
+        typical_s = float(np.median(passed_s[1:])) if len(passed_s) > 1 else 0.0
+        if abs(passed_s[0] - typical_s) > typical_s / 2:
+            time_ns, power_w = time_ns[1:], power_w[1:]
     for first in range(0, len(power_w), BATCH_LINES):
         rows = slice(first, first + BATCH_LINES)
         block: dict[str, Values] = {"power": power_w[rows]}

@@ -17,11 +17,13 @@ DIGITS = "9" * 400
 AS_INSTANTS = ImportOptions(is_averaging=False)
 
 
-def imported(folder: Path, lines: Sequence[str]) -> StoredSession:
+def imported(
+    folder: Path, lines: Sequence[str], options: ImportOptions = AS_INSTANTS
+) -> StoredSession:
     """A log of these lines."""
     path = folder / "console.log"
     path.write_text("".join(f"{line}\n" for line in lines))
-    return import_file(path, folder / "session", AS_INSTANTS)
+    return import_file(path, folder / "session", options)
 
 
 def shelly(at_s: object, power_w: object, *, source: str = "plug-a", of: str = "switch:0") -> str:
@@ -67,6 +69,10 @@ def perf(at_s: object, energy_j: object) -> str:
                 '{"params":{"ts":1,"switch:0":{"apower":5},"switch:1":{"apower":7}}}',
             ],
             "channel 'switch:1' beside 'switch:0': import each as a file",
+        ),
+        (
+            [f'17638020{i:02d} {{"id":{i % 2},"apower":5}}' for i in range(4)],
+            "line 2: channel '1' beside '0': import each as a file",
         ),
     ],
 )
@@ -140,3 +146,15 @@ def test_line_that_no_program_writes_is_refused(
     with pytest.raises(FileRefused, match=reason) as caught:
         imported(tmp_path, [*GOOD[program], line])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first_s", [1, 100])
+def test_first_line_of_a_cut_log_has_no_interval(tmp_path: Path, first_s: int) -> None:
+    """The joules of one second are those of the hundred that were cut away."""
+    lines = [perf(at_s, 12) for at_s in range(first_s, first_s + 3)]
+    [channel] = imported(tmp_path, lines, ImportOptions()).channels()
+    count = 3 if first_s == 1 else 2
+    assert (channel.duration_s, channel.energy_j) == (
+        pytest.approx(count),
+        pytest.approx(12 * count),
+    )
