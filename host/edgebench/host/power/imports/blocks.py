@@ -195,9 +195,10 @@ class TableDecoder:
         column = self.columns.time
         time_ns = self._plain_time_ns(values)
         if (milliseconds := self.columns.millisecond) is not None:
-            time_ns = time_ns + np.rint(values[milliseconds.name] * milliseconds.scale).astype(
-                np.int64
-            )
+            raw = values[milliseconds.name]
+            is_wrong = ~(np.abs(raw) < TIME_LIMIT_NS / milliseconds.scale)  # also where it is NaN
+            self._refuse_first(is_wrong, milliseconds, "no time")
+            time_ns = time_ns + np.rint(raw * milliseconds.scale).astype(np.int64)
         before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
         is_late = np.diff(time_ns, prepend=before_ns) <= 0
         self._refuse_first(is_late, column, "not later than the sample before it")
