@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.clock_times import clock_times_ns
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_times_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.host.power.imports.pace import GAP_STEPS, GapFinder, Pace, pace_of
@@ -18,7 +18,6 @@ from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
 """Values of a column: numbers, or words."""
-TIME_LIMIT_NS = 1 << 62
 _FLAG_LIMIT = 255
 FULL_RATIO = 0.9
 """Share of an instrument's rate above which it is that rate, with a few samples lost."""
@@ -196,9 +195,10 @@ class TableDecoder:
         column = self.columns.time
         time_ns = self._plain_time_ns(values)
         if (milliseconds := self.columns.millisecond) is not None:
-            time_ns = time_ns + np.rint(values[milliseconds.name] * milliseconds.scale).astype(
-                np.int64
-            )
+            raw = values[milliseconds.name]
+            is_wrong = ~(np.abs(raw) < TIME_LIMIT_NS / milliseconds.scale)  # also where it is NaN
+            self._refuse_first(is_wrong, milliseconds, "no time")
+            time_ns = time_ns + np.rint(raw * milliseconds.scale).astype(np.int64)
         before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
         is_late = np.diff(time_ns, prepend=before_ns) <= 0
         self._refuse_first(is_late, column, "not later than the sample before it")

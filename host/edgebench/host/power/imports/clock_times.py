@@ -26,6 +26,8 @@ _CLOCK = re.compile(
 )
 _DAY_NS = 86_400_000_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
+TIME_LIMIT_NS = 1 << 62
+"""Limit of a time: the difference of two is still an int64."""
 
 
 def is_clock_time(text: str) -> bool:
@@ -41,7 +43,7 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
     """A time of a clock in nanoseconds; since 1970 if it has a date, else since midnight.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: it is no time, or one beyond TIME_LIMIT_NS.
 
     >>> clock_ns("1970-01-01T01:00:00.5+01:00"), clock_ns("22.11.2026 09:00:00,25") % 10**9
     (500000000, 250000000)
@@ -63,7 +65,10 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
     parts = [int(part) for part in re.split(r"[-/.]", day)]
     if match["dmy"]:
         parts = [parts[2], *(parts[:2] if is_month_first else parts[1::-1])]
-    return (date(parts[0], parts[1], parts[2]).toordinal() - _EPOCH) * _DAY_NS + time_ns
+    time_ns += (date(parts[0], parts[1], parts[2]).toordinal() - _EPOCH) * _DAY_NS
+    if abs(time_ns) >= TIME_LIMIT_NS:
+        raise ValueError(f"no time: {text[:40]!r}")
+    return time_ns
 
 
 def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[np.int64]:

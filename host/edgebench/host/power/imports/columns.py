@@ -95,6 +95,14 @@ class TableColumns:
         every = (time, self.millisecond, self.current, self.voltage, self.power, self.flags)
         return sorted((one for one in every if one is not None), key=lambda one: one.index)
 
+    def has_unit(self, column: TableColumn, unit: str) -> bool:
+        """Whether a unit behind a value of a column is the one that its name has."""
+        every = {"time": self.time, **self.electrical}
+        return any(
+            one == column and _UNITS[quantity].get(unit) == column.scale
+            for quantity, one in every.items()
+        )
+
     @property
     def words(self) -> list[TableColumn]:
         """Columns of words."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as pacsv
 
 from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
-from edgebench.host.power.imports.clock_times import is_clock_time
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, is_clock_time
 from edgebench.host.power.imports.columns import (
     ROWS,
     TableColumn,
@@ -39,7 +39,7 @@ LINE_CHARACTERS = 1 << 16
 _SEPARATORS = (";", "\t", ",", " ")
 _NO_VALUE = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "NA", "N/A", "n/a")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
-_WITH_UNIT = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*[A-Za-zµ]*\s*")
+_WITH_UNIT = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµ]*)\s*")
 _REPEATING_ROWS = 1 << 16
 """Rows of a block of a table that is read whole, because its times have to be spread."""
 
@@ -227,6 +227,8 @@ def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDA
             continue
         if (match := _WITH_UNIT.fullmatch(str(text))) is None:
             raise FileRefused(f"column {column.name!r}: no number: {str(text)[:40]!r}")
+        if match[2] and not layout.columns.has_unit(column, match[2]):
+            raise FileRefused(f"column {column.name!r}: another unit: {str(text)[:40]!r}")
         numbers[row] = float(match[1])
     return numbers
 
@@ -243,8 +245,12 @@ def _spread(
         parts: list[Any] = [values[name] for values in every]
         whole[name] = np.concatenate(parts)
     time = layout.columns.time
-    times = whole[time.name].astype(np.float64) if time.name != ROWS else None
-    if times is not None and np.isfinite(times).all():
+    if time.name != ROWS and not time.is_clock:
+        times = whole[time.name].astype(np.float64)
+        is_wrong = ~(np.abs(times) < TIME_LIMIT_NS / time.scale)  # also where it is NaN
+        if is_wrong.any():
+            place = line_of(layout, int(np.argmax(is_wrong)))
+            raise FileRefused(f"{place}, column {time.name!r}: no time")
         time_ns = np.rint(times * time.scale).astype(np.int64)
         # In the column's own unit, as integers of nanoseconds over its scale.
         whole[time.name] = spread_ns(time_ns) / time.scale

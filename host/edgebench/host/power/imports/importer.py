@@ -254,10 +254,10 @@ def _from_log(file: ImportFile) -> ImportSamples:
 
 def _from_ptdaemon(file: ImportFile) -> ImportSamples:
     file.refuse_power_given("the file has its power")
-    kind = _samples_of(file.options, None)
+    kind = _samples_of(file.options, Samples.MEANS)
     table = _table_decoder(ptdaemon_file.COLUMNS, file, lambda row: f"sample {row + 1}", kind)
     blocks = ptdaemon_file.read_rows(file.path, table)
-    return _from_table(file, blocks, table, name="PTDaemon log", is_assumed=kind is None)
+    return _from_table(file, blocks, table, name="PTDaemon log")
 
 
 def _from_text_log(file: ImportFile) -> ImportSamples:

@@ -5,7 +5,9 @@
 Times are of the wall clock of its machine, without a zone: only their differences are used. A
 value of -1 is one that the analyser did not give.
 
-Source: mlcommons/power-dev, ptd_client_server: what the daemon answers to RL, and its checks.
+Source: mlcommons/power-dev, ptd_client_server: what the daemon answers to RL, and its checks; SPEC,
+PTDaemon documentation: a sample is the analyser's average over the interval, as meters/ptdaemon.py
+has it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from edgebench.host.power.imports.blocks import TableDecoder, Values
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS
 from edgebench.host.power.imports.columns import TableColumn, TableColumns
 from edgebench.meters.base import Flag, SampleBlock
 from edgebench.protocol.errors import FileRefused
@@ -67,9 +70,12 @@ def _parse(line: str, number: int) -> tuple[int, float]:
             raise ValueError("names and values do not go in pairs")
         values = dict(zip(names, texts, strict=True))
         time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
+        time_ns = (time - _EPOCH) // timedelta(microseconds=1) * 1000
+        if abs(time_ns) >= TIME_LIMIT_NS:
+            raise ValueError(f"no time: {values['Time']!r}")
         power_w = float(values["Watts"])
         if not math.isfinite(power_w):
             raise ValueError(f"no number: {values['Watts']!r}")
     except ValueError as exc:
         raise FileRefused(f"line {number}: no sample of PTDaemon: {exc}") from exc
-    return (time - _EPOCH) // timedelta(microseconds=1) * 1000, power_w
+    return time_ns, power_w

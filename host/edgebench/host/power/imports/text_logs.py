@@ -12,6 +12,7 @@ Lines of anything else are passed over: a console prints more than power.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
-from edgebench.host.power.imports.clock_times import clock_ns
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import SampleBlock
@@ -30,8 +31,19 @@ from edgebench.protocol.errors import FileRefused
 
 BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 14
-Parsed = tuple[int | None, float]
-"""Time in nanoseconds, None where the line has none, and watts, or joules since the last line."""
+_ONE_CHANNEL = "import each as a file of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSample:
+    """Sample of one line."""
+
+    time_ns: int | None
+    """None where the line has none."""
+    value: float
+    """Watts, or joules since the line before."""
+    channel: str = ""
+    """Name of what was measured, as far as the line says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +53,8 @@ class TextLog:
     name: str
     mark: re.Pattern[str]
     """Line by which it is recognised."""
-    parse: Callable[[str], Parsed | None]
-    """One line; None for a line of anything else."""
+    parse: Callable[[str], LogSample | None]
+    """One line; None for a line of anything else, ValueError for one that is wrong."""
     samples: Samples | None = None
     """None: its documentation does not say."""
     is_energy: bool = False
@@ -59,45 +71,60 @@ _PREFIX_TIME = re.compile(
 _PREFIX_EPOCH = re.compile(r"\s*(\d{10}(?:\.\d+)?)\s")
 
 
-def _tegrastats(line: str) -> Parsed | None:
+def _tegrastats(line: str) -> LogSample | None:
     """Power of the whole board: the rail that feeds all others."""
     if (total := _JETSON_TOTAL.search(line)) is None:
         return None
     time = _JETSON_TIME.match(line)
-    return clock_ns(time[1], is_month_first=True) if time else None, int(total[1]) / 1e3
+    time_ns = clock_ns(time[1], is_month_first=True) if time else None
+    return LogSample(time_ns, float(total[1]) / 1e3)
 
 
-def _tasmota(line: str) -> Parsed | None:
+def _tasmota(line: str) -> LogSample | None:
     """Power of a plug; the console's own time is finer than the one in the message."""
     message = _message(line)
-    energy = message.get("ENERGY") or message.get("StatusSNS", {}).get("ENERGY")
-    if not isinstance(energy, dict) or not isinstance(energy.get("Power"), (int, float)):
+    if isinstance(status := message.get("StatusSNS"), dict):
+        message = status
+    energy = message.get("ENERGY")
+    power_w = _number(energy.get("Power")) if isinstance(energy, dict) else None
+    if power_w is None:
         return None
-    inner = message.get("Time") or message.get("StatusSNS", {}).get("Time")
-    return _time_before(line) or (clock_ns(inner) if inner else None), float(energy["Power"])
+    time_ns, inner = _time_before(line), message.get("Time")
+    if time_ns is None and isinstance(inner, str):
+        time_ns = clock_ns(inner)
+    # tele/plug/SENSOR, each TelePeriod, and stat/plug/STATUS8, when asked, are of one plug.
+    topic = line[: line.find("{")].rstrip(" \t=").rpartition(" ")[2].split("/")[:-1]
+    plug = "/".join(part for part in topic if part not in ("tele", "stat"))
+    return LogSample(time_ns, power_w, plug)
 
 
-def _shelly(line: str) -> Parsed | None:
+def _shelly(line: str) -> LogSample | None:
     """Power of a plug or a meter, by its notifications or by its status."""
     message = _message(line)
     params = message.get("params") if isinstance(message.get("params"), dict) else message
     assert isinstance(params, dict)
-    parts = [params, *(part for part in params.values() if isinstance(part, dict))]
+    parts = {"": params} | {name: one for name, one in params.items() if isinstance(one, dict)}
     for name in ("apower", "act_power"):
-        powers = [part[name] for part in parts if isinstance(part.get(name), (int, float))]
-        if len(powers) == 1:
-            stamp = params.get("ts")
-            at_ns = round(stamp * 1e9) if isinstance(stamp, (int, float)) else _time_before(line)
-            return at_ns, float(powers[0])
+        powers = [(key, _number(part.get(name))) for key, part in parts.items()]
+        powers_w = {key: power_w for key, power_w in powers if power_w is not None}
+        if len(powers_w) > 1:
+            first, second = (key[:40] for key in islice(powers_w, 2))
+            raise ValueError(f"channel {second!r} beside {first!r}: {_ONE_CHANNEL}")
+        for component, power_w in powers_w.items():
+            seconds = _number(params.get("ts"))
+            time_ns = _time_before(line) if seconds is None else _seconds_ns(seconds)
+            # An answer to Switch.GetStatus names its switch by its id only.
+            named = component if ":" in component else parts[component].get("id", "")
+            return LogSample(time_ns, power_w, f"{message.get('src', '')} {named}".strip())
     return None
 
 
-def _perf(line: str) -> Parsed | None:
+def _perf(line: str) -> LogSample | None:
     """Energy of the package since the line before."""
     fields = line.strip().split(";" if ";" in line else ",")
     if len(fields) < 4 or fields[2] != "Joules" or "energy-pkg" not in fields[3]:
         return None
-    return round(float(fields[0]) * 1e9), float(fields[1])
+    return LogSample(_seconds_ns(float(fields[0])), float(fields[1]))
 
 
 def _message(line: str) -> dict[str, Any]:
@@ -117,8 +144,29 @@ def _time_before(line: str) -> int | None:
     if (match := _PREFIX_TIME.match(line)) is not None:
         return clock_ns(match[1])
     if (match := _PREFIX_EPOCH.match(line)) is not None:
-        return round(float(match[1]) * 1e9)
+        return _seconds_ns(float(match[1]))
     return None
+
+
+def _number(value: object) -> float | None:
+    """A number of a message; None for anything else, infinite where no float is as great."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _seconds_ns(seconds: float) -> int:
+    """Seconds in nanoseconds.
+
+    Raises:
+        ValueError: they are no time.
+    """
+    if not abs(seconds) < TIME_LIMIT_NS / 1e9:  # also where they are NaN
+        raise ValueError(f"no time: {seconds:g} s")
+    return round(seconds * 1e9)
 
 
 LOGS = (
@@ -173,7 +221,8 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
     """All samples, a batch of lines at a time.
 
     Raises:
-        FileRefused: it has no times and nobody gave a rate, or a time does not ascend.
+        FileRefused: it has no times and nobody gave a rate, a time does not ascend, or it has
+            several channels.
     """
     times, values = _parsed(path, log)
     has_times = all(time is not None for time in times)
@@ -184,9 +233,14 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
     if has_times and log.may_repeat and len(time_ns):
         time_ns = spread_ns(_past_midnight(time_ns))
     power_w = np.array(values)
-    if log.is_energy:
+    if log.is_energy and len(time_ns):
         passed_s = np.diff(time_ns, prepend=0) / 1e9
         power_w = power_w / np.where(passed_s > 0, passed_s, np.nan)
+        # Times count from the program's start: where the log was cut, nothing tells the interval
+        # of its first line.
+        typical_s = float(np.median(passed_s[1:])) if len(passed_s) > 1 else 0.0
+        if abs(passed_s[0] - typical_s) > typical_s / 2:
+            time_ns, power_w = time_ns[1:], power_w[1:]
     for first in range(0, len(power_w), BATCH_LINES):
         rows = slice(first, first + BATCH_LINES)
         block: dict[str, Values] = {"power": power_w[rows]}
@@ -199,6 +253,7 @@ def _parsed(path: Path, log: TextLog) -> tuple[list[int | None], list[float]]:
     """Times and values of all lines that have some."""
     times: list[int | None] = []
     values: list[float] = []
+    first: str | None = None
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = iter(lambda: file.readline(_LINE_CHARACTERS), "")
         number = 0
@@ -210,8 +265,12 @@ def _parsed(path: Path, log: TextLog) -> tuple[list[int | None], list[float]]:
                 except ValueError as exc:
                     raise FileRefused(f"line {number}: no line of a {log.name}: {exc}") from exc
                 if found is not None:
-                    times.append(found[0])
-                    values.append(found[1])
+                    first = found.channel if first is None else first
+                    if found.channel != first:
+                        channel = f"channel {found.channel[:40]!r} beside {first[:40]!r}"
+                        raise FileRefused(f"line {number}: {channel}: {_ONE_CHANNEL}")
+                    times.append(found.time_ns)
+                    values.append(found.value)
     return times, values
 
 

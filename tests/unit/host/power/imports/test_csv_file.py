@@ -302,3 +302,41 @@ def test_written_and_imported_energy_is_the_same(
         [channel] = imported(Path(folder), "\n".join(lines)).channels()
     scale_j = float(np.dot(np.diff(time_ns) / 1e9, np.abs(power_w[1:]) + np.abs(power_w[:-1])))
     assert channel.energy_j == pytest.approx(known_j, rel=1e-12, abs=1e-12 * scale_j)
+
+
+SMI = "timestamp, power.draw [W]\n2026/11/22 09:00:00.000, 200.00 W\n2026/11/22 09:00:01.000, {}\n"
+WTVIEWER = "StoreNo,Date,Time,Millisecond,P-1\n1,2026/11/22,09:00:00,100,20.0\n"
+MONSOON = "Time(ms),Main(mA),Main Voltage(V)\n0.001,500,4.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SMI.format("12 mW"), r"column 'power.draw \[W\]': another unit: ' 12 mW'"),
+        (SMI.format("12 A"), r"column 'power.draw \[W\]': another unit: ' 12 A'"),
+        (SMI.format("1.2.3 W"), r"column 'power.draw \[W\]': no number: ' 1.2.3 W'"),
+        (SMI.format(". W"), r"column 'power.draw \[W\]': no number: ' . W'"),
+        (WTVIEWER + "2,2026/11/22,09:00:00,,20.0\n", "line 3, column 'Millisecond': no time"),
+        (WTVIEWER + "2,2026/11/22,09:00:00,1e308,20.0\n", "line 3, column 'Millisecond': no time"),
+        (MONSOON + "1e300,500,4.0\n", r"line 3, column 'Time\(ms\)': no time"),
+        (MONSOON + "nan,500,4.0\n", r"line 3, column 'Time\(ms\)': no time"),
+        (
+            MONSOON.replace("0.001", "09:00:00") + "09:00:00,500,4.0\n",
+            r"line 3, column 'Time\(ms\)': not later",
+        ),
+        ("time,power_W\n2026-11-22T09:00:00,5\n9999-01-01T00:00:00,5\n", "not a time of a clock"),
+    ],
+)
+def test_value_of_a_known_program_that_is_no_number_or_time_is_refused(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    """Milliwatts are watts, an empty field is a time, and a damaged number is a traceback."""
+    with pytest.raises(FileRefused, match=reason):
+        imported(tmp_path, text)
+
+
+@pytest.mark.parametrize("value", ["2e2 W", "200. W", "200", "+200.00W"])
+def test_number_has_the_unit_of_its_column_or_none(tmp_path: Path, value: str) -> None:
+    """A number that a program writes is refused."""
+    [channel] = imported(tmp_path, SMI.format(value)).channels()
+    assert channel.energy_j == pytest.approx(200)

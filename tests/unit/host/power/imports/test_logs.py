@@ -12,7 +12,8 @@ import pytest
 from support.lpm01a import Faults, Floats, stream_bytes
 from support.tools import need_shared
 
-from edgebench.host.power.imports.importer import import_file
+from edgebench.host.analysis.energy.trace import IS_ASSUMED
+from edgebench.host.power.imports.importer import AS_IT_IS, import_file
 from edgebench.host.power.stored import StoredSession
 from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.layout import POWER_FILE
@@ -29,11 +30,11 @@ def known(name: str) -> Any:
     return json.loads(need_shared("known_answers/energy.json").read_text())[name]
 
 
-def spl(folder: Path, *lines: str) -> StoredSession:
+def spl(folder: Path, *lines: str, options: ImportOptions = AS_IT_IS) -> StoredSession:
     """A log of PTDaemon."""
     path = folder / "spl.txt"
     path.write_text("\n".join(lines) + "\n")
-    return import_file(path, folder / "session")
+    return import_file(path, folder / "session", options)
 
 
 def shield_log(
@@ -61,11 +62,23 @@ def watts(folder: Path) -> Any:
 def test_known_energy_of_ptdaemon(tmp_path: Path) -> None:
     """The known answer of a wall meter's log differs from ours."""
     vector = known("P2_ptdaemon_spl")
-    [channel] = spl(tmp_path, *vector["definition"]["lines"]).channels()
+    # The answer is the trapezoid between the samples, as of instants.
+    options = ImportOptions(is_averaging=False)
+    [channel] = spl(tmp_path, *vector["definition"]["lines"], options=options).channels()
     expected = vector["expected"]
     assert channel.duration_s == pytest.approx(expected["duration_s"], abs=1e-9)
     assert channel.energy_j == pytest.approx(expected["trapezoid_J"], rel=1e-9)
     assert np.mean(watts(tmp_path)) == pytest.approx(expected["mean_W"], rel=1e-12)
+
+
+def test_sample_of_ptdaemon_is_a_mean(tmp_path: Path) -> None:
+    """A log of the daemon has half an interval less at either end than its meter, driven."""
+    session = spl(tmp_path, *(LINE.format(second, second * 10) for second in (1, 2, 3)))
+    [channel] = session.channels()
+    assert session.facts.header.capability.is_averaging
+    assert session.facts.header.facts[IS_ASSUMED] is False
+    assert channel.duration_s == pytest.approx(3)
+    assert channel.energy_j == pytest.approx(60)
 
 
 def test_known_energy_of_mlperf_tiny(tmp_path: Path) -> None:
@@ -113,6 +126,7 @@ def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
         (["Time,28-12-2020 15:21:02.000,Volts,230"], "do not go in pairs"),
         (["Time,28-12-2020 15:21:02.000,Watts"], "do not go in pairs"),
         (["Time,31-02-2020 15:21:02.000,Watts,5"], "line 2: no sample"),
+        (["Time,28-12-9999 15:21:02.000,Watts,5"], "line 2: no sample of PTDaemon: no time"),
         ([LINE.format(0, 5)], "sample 2, column 'Time': not later"),
         ([], "fewer than two samples"),
     ],
