@@ -40,6 +40,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 PORT = 9999
 _FIRST_KEY = 171
 _ANSWER_S = 2.0
+"""Assumed, as for the other plugs: longer than a busy radio keeps an answer."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
@@ -82,7 +83,8 @@ class KasaLink:
         refuse_nameless("kasa", host)
         self._place = host, port
         self._context: dict[str, Any] = {}
-        system: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system", {}).get("get_sysinfo")
+        answer: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system")
+        system: Any = answer.get("get_sysinfo") if isinstance(answer, dict) else None
         if not isinstance(system, dict) or "model" not in system:
             raise TargetError(f"no Kasa plug at {host}:{port}: it does not say what it is")
         outlet: Any = self._outlet(system, channel)
@@ -105,6 +107,8 @@ class KasaLink:
     def _outlet(self, system: dict[str, Any], channel: int | None) -> Any:
         """The outlet that is meant: of a strip one has to be named."""
         children: Any = system.get("children") or []
+        if not isinstance(children, list) or not all(map(_is_outlet, children)):
+            raise TargetError(f"this {system['model']} does not say what its outlets are")
         if not children:
             if channel:
                 raise UsageError(f"this {system['model']} has one outlet, got channel={channel}")
@@ -128,6 +132,10 @@ class KasaLink:
             return unscrambled(_message(transport))
         finally:
             transport.close()
+
+
+def _is_outlet(child: object) -> bool:
+    return isinstance(child, dict) and "id" in child
 
 
 def _message(transport: TcpTransport) -> bytes:

@@ -33,7 +33,7 @@ from edgebench.meters.polled import (
     timed,
 )
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import EdgebenchError, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
 INSTALL = install("nvml")
@@ -79,7 +79,7 @@ class Gpu:
         except pynvml.NVMLError as exc:
             self.close()
             raise TargetError(self._refusal(exc)) from exc
-        except UsageError:
+        except EdgebenchError:
             self.close()
             raise
 
@@ -105,6 +105,8 @@ class Gpu:
         if choice.startswith(("GPU-", "MIG-")):
             return nvml.nvmlDeviceGetHandleByUUID(choice)
         count = int(nvml.nvmlDeviceGetCount())
+        if count == 0:
+            raise TargetError("NVIDIA's driver is here, but no GPU")
         if not choice and count != 1:
             names = [
                 f"nvml:{index} ({nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index))})"

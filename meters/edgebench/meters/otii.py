@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,8 @@ class Otii(InstrumentMeter[OtiiLink]):
     def _find(self, link: OtiiLink) -> dict[str, Any]:
         """The unit that is meant, or the only one."""
         found: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
+        if not isinstance(found, list):
+            raise _nonsense(found, "otii_get_devices")
         units = [one for one in found if isinstance(one, dict) and "device_id" in one]
         names = [str(one.get("name", one["device_id"])) for one in units]
         if self._choice:
@@ -205,7 +208,7 @@ class OtiiRecording:
         """Begin one in the active project, or in a new one."""
         project = self._link.ask("otii_get_active_project").get("project_id", -1)
         if project == -1:
-            project = self._link.ask("otii_create_project")["project_id"]
+            project = _whole(self._link, "project_id", "otii_create_project")
         self._link.ask("arc_add_to_project", device_id=self._device)
         self._link.ask("arc_enable_channel", device_id=self._device, channel="mc", enable=True)
         self._link.ask("project_start_recording", project_id=project)
@@ -221,7 +224,7 @@ class OtiiRecording:
     def read(self, timeout_s: float) -> bytes:
         """Samples since the last fetch, as an undecoded line; waits for some to gather."""
         time.sleep(min(timeout_s, _FETCH_S))
-        there = int(self._link.ask("recording_get_channel_data_count", **self._where)["count"])
+        there = _whole(self._link, "count", "recording_get_channel_data_count", **self._where)
         count = min(there - self._next_index, _FETCH_COUNT)
         if count <= 0:
             return b""
@@ -254,7 +257,7 @@ class OtiiDecoder(UniformDecoder):
 
     def _block(self, line: bytes) -> SampleBlock | None:
         current_a = np.array(
-            [one if isinstance(one, (int, float)) else np.nan for one in values_of(line)],
+            [one if _is_number(one) else np.nan for one in values_of(line)],
             np.float64,
         )
         if not len(current_a):
@@ -293,16 +296,32 @@ def make_meter(options: Options) -> Otii:
 
 
 def _number(link: OtiiLink, command: str, **data: Any) -> float:
-    value = link.ask(command, **data).get("value")
-    if not isinstance(value, (int, float)) or not value > 0:
-        raise TargetError(f"the Otii server answers {value!r} to {command}")
+    value: Any = link.ask(command, **data).get("value")
+    if not _is_number(value) or not value > 0:
+        raise _nonsense(value, command)
     return float(value)
+
+
+def _whole(link: OtiiLink, name: str, command: str, **data: Any) -> int:
+    value: Any = link.ask(command, **data).get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _nonsense(value, command)
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a JSON value is a number that a float holds: no bool, no infinity, no 10**400."""
+    return type(value) in (float, int) and abs(value) <= sys.float_info.max
+
+
+def _nonsense(value: object, command: str) -> TargetError:
+    return TargetError(f"the Otii server answers {value!r:.60} to {command}")
 
 
 def _object_of(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: nested too deeply
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -12,6 +12,7 @@ Source: https://labparvum.com/shelly-power-plug-s-with-esphome (pulses of the HL
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import urllib.error
@@ -26,6 +27,7 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, PolledSession, Reading, timed
+from edgebench.meters.transport import split_address
 from edgebench.meters.uncertainty import Kind, Origin, Unit, term
 from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.text import one_line
@@ -34,7 +36,10 @@ RATE_HZ = 1.0
 RATE_LIMITS_HZ = (0.1, 5.0)
 MIN_WINDOW_S = 60.0
 """As many seconds as values, at least; also many times what a plug may be late by."""
+_HTTP_PORT = 80
+"""Port of a web server where an address names none: RFC 9110, section 4.2.1."""
 _ANSWER_S = 2.0
+"""Assumed: longer than a plug's busy radio keeps an answer; five that do not come are 10 s."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SILENT_ANSWERS = 5
 
@@ -206,6 +211,9 @@ class HttpHost:
         except (OSError, ValueError) as exc:
             why = one_line(getattr(exc, "reason", None) or exc)
             raise TargetError(f"no {self._name}: {why}") from exc
+        except http.client.HTTPException as exc:
+            why = f"it does not answer like a web server: {one_line(exc)}"
+            raise TargetError(f"no {self._name}: {why}") from exc
 
     def get_json(self, path: str) -> dict[str, Any]:
         """Content of a page that is a JSON object.
@@ -223,7 +231,7 @@ def object_of(content: bytes) -> dict[str, Any] | None:
     """JSON object; None where it is none."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: nested too deeply
         return None
     return found if isinstance(found, dict) else None
 
@@ -232,9 +240,14 @@ def number_in(values: dict[str, Any], name: str) -> float:
     """A number, the sum of a list of them (phases), or NaN."""
     value = values.get(name)
     parts = value if isinstance(value, list) else [value]
-    numbers = [float(one) for one in parts if isinstance(one, (int, float)) and one is not True]
-    is_whole = len(numbers) == len(parts) and all(map(math.isfinite, numbers))
-    return sum(numbers) if is_whole and numbers else math.nan
+    numbers = [one for one in parts if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    if not numbers or len(numbers) != len(parts):
+        return math.nan
+    try:
+        total = float(sum(numbers))
+    except OverflowError:  # an integer that no float holds
+        return math.nan
+    return total if math.isfinite(total) else math.nan
 
 
 def refuse_nameless(driver: str, address: str) -> None:
@@ -245,6 +258,17 @@ def refuse_nameless(driver: str, address: str) -> None:
     """
     if not address:
         raise UsageError(f"name the plug, as in {driver}:192.168.1.20")
+
+
+def web_address_of(options: Options) -> str:
+    """Address of a plug's web server, as HttpHost takes it; nothing else may be left to say.
+
+    Raises:
+        UsageError: its port is no number of one, or an option is unknown.
+    """
+    address = options.finish().address
+    split_address(address, _HTTP_PORT)  # refuses a port that is none
+    return address
 
 
 def rate_of(options: Options) -> float:

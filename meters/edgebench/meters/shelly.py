@@ -30,6 +30,7 @@ from edgebench.meters.plug import (
     object_of,
     rate_of,
     refuse_nameless,
+    web_address_of,
 )
 from edgebench.protocol.errors import TargetError
 
@@ -53,7 +54,7 @@ class ShellyLink:
 
         Raises:
             UsageError: there is no address.
-        TargetError: nothing does, or it is switched off.
+            TargetError: nothing does, or it is switched off.
         """
         refuse_nameless("shelly", address)
         self._host = HttpHost("shelly", address)
@@ -114,7 +115,7 @@ def make_meter(options: Options) -> Plug:
     """Meter by the address of a Shelly."""
     channel = int(options.within("channel", 0, (0, 63)))
     rate_hz = rate_of(options)
-    address = options.finish().address
+    address = web_address_of(options)
     return Plug(
         "shelly",
         lambda: ShellyLink(address, channel),

@@ -28,6 +28,7 @@ from edgebench.meters.plug import (
     object_of,
     rate_of,
     refuse_nameless,
+    web_address_of,
 )
 from edgebench.protocol.errors import TargetError
 
@@ -48,7 +49,7 @@ class TasmotaLink:
 
         Raises:
             UsageError: there is no address.
-        TargetError: it is no Tasmota, or is switched off.
+            TargetError: it is no Tasmota, or is switched off.
         """
         refuse_nameless("tasmota", address)
         self._host = HttpHost("tasmota", address)
@@ -64,6 +65,8 @@ class TasmotaLink:
             self._path = _OLD_SENSORS
         firmware: Any = status.get("StatusFWR") or {}
         network: Any = status.get("StatusNET") or {}
+        if not (isinstance(firmware, dict) and isinstance(network, dict)):
+            raise TargetError(f"{address} is no tasmota: it does not say what it is")
         self.info = MeterInfo(
             vendor="Tasmota",
             model=str(about.get("DeviceName") or about.get("Topic") or "plug"),
@@ -106,7 +109,7 @@ class TasmotaDecoder(PlugDecoder):
 def make_meter(options: Options) -> Plug:
     """Meter by the address of a plug."""
     rate_hz = rate_of(options)
-    address = options.finish().address
+    address = web_address_of(options)
     return Plug(
         "tasmota",
         lambda: TasmotaLink(address),

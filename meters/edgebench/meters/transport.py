@@ -122,8 +122,8 @@ class TcpTransport:
         self._name = f"{what} at {host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
-        except OSError as exc:
-            reason = one_line(exc.strerror or exc)
+        except (OSError, UnicodeError) as exc:  # UnicodeError: no host can have this name
+            reason = one_line(getattr(exc, "strerror", None) or exc)
             raise TargetError(f"no {self._name}: {reason}") from exc
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -106,6 +106,13 @@ def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
         find_meter("nvml:first")
 
 
+@pytest.mark.parametrize("text", ["nvml", "nvml:0"])
+def test_machine_without_a_gpu_says_so(gpu: FakeGpu, text: str) -> None:
+    """One of no GPUs is to be named."""
+    gpu.be(count=0)
+    assert refused(text) == "NVIDIA's driver is here, but no GPU"
+
+
 def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
     gpu: FakeGpu, tmp_path: Path
 ) -> None:

@@ -17,12 +17,22 @@ from edgebench.meters.base import AbsentMeter, Flag, Header, Packet
 from edgebench.meters.otii import OtiiDecoder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, TargetError
 
 
 def ramp(index: int) -> float:
     """Tells samples apart."""
     return (index % 1000) * 1e-4
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, command: str, data: dict[str, Any]) -> None:
+    """Have servers answer this command so."""
+    obey = OtiiEmulator._obey
+
+    def changed(server: OtiiEmulator, asked: str, its: dict[str, Any]) -> dict[str, Any]:
+        return data if asked == command else obey(server, asked, its)
+
+    monkeypatch.setattr(OtiiEmulator, "_obey", changed)
 
 
 def opened(server: OtiiEmulator, options: str = "") -> Header:
@@ -128,6 +138,51 @@ def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> No
     assert "\n" not in found.reason
 
 
+@pytest.mark.parametrize(
+    ("command", "data", "said"),
+    [
+        ("otii_get_devices", {"devices": 3}, "answers 3 to otii_get_devices"),
+        *(
+            ("arc_get_main_voltage", {"value": value}, f"{value!r:.60} to arc_get_main_voltage")
+            for value in (float("inf"), float("nan"), True, "x", -1, 10**400)
+        ),
+        ("arc_get_channel_samplerate", {"value": True}, "True to arc_get_channel_samplerate"),
+        ("arc_get_channel_samplerate", {"value": float("inf")}, "inf to arc_get_channel_sampler"),
+    ],
+)
+def test_server_that_answers_nonsense_is_told(
+    monkeypatch: pytest.MonkeyPatch, command: str, data: dict[str, Any], said: str
+) -> None:
+    """An answer of another type is a traceback, or a power without end."""
+    answer(monkeypatch, command, data)
+    with OtiiEmulator() as server:
+        found = find_meter(f"otii:{server.address}").open()
+    assert isinstance(found, AbsentMeter)
+    assert said in found.reason
+
+
+@pytest.mark.parametrize("data", [{}, {"count": "x"}, {"count": True}])
+def test_count_that_is_none_ends_the_recording(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: dict[str, Any]
+) -> None:
+    """A recording that ends early is told in words of Python."""
+    command = "recording_get_channel_data_count"
+    answer(monkeypatch, command, data)
+    _, trouble = recorded(OtiiEmulator(), tmp_path / "r")
+    assert trouble == f"the Otii server answers {data.get('count')!r} to {command}"
+
+
+def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A recording that cannot begin is a traceback."""
+    answer(monkeypatch, "otii_create_project", {"name": "x"})
+    with OtiiEmulator() as server:
+        meter = find_meter(f"otii:{server.address}")
+        assert isinstance(meter.open(), Header)
+        with pytest.raises(TargetError, match="answers None to otii_create_project"):
+            meter.session(tmp_path / "r").__enter__()
+        meter.close()
+
+
 def test_server_that_goes_away_costs_nothing_that_was_fetched(tmp_path: Path) -> None:
     """A recording is lost with the connection."""
     found, trouble = recorded(OtiiEmulator(current_a=ramp, gone_after=8000), tmp_path / "r")
@@ -158,4 +213,22 @@ def test_damaged_line_is_told() -> None:
     ]
     assert [len(block.power_w) for block in blocks] == [2]
     assert decoder.feed(Packet(0, 0, b'{"data":{"val\n')) == []
+    assert decoder.loss().is_ambiguous
+
+
+def test_value_that_no_float_holds_is_missing() -> None:
+    """One value that is out of reach loses a recording that was stored."""
+    with OtiiEmulator() as server:
+        decoder = OtiiDecoder(opened(server))
+    line = b'{"data":{"values":[0.1,%b,Infinity,true,0.2]}}\n' % (b"9" * 400)
+    [block] = decoder.feed(Packet(0, 0, line))
+    assert block.flags.tolist() == [0, *(3 * [Flag.MISSING]), 0]
+    assert np.isnan(block.power_w).tolist() == [False, True, True, True, False]
+
+
+def test_line_that_is_nested_too_deeply_is_damaged() -> None:
+    """One line loses a recording that was stored."""
+    with OtiiEmulator() as server:
+        decoder = OtiiDecoder(opened(server))
+    assert decoder.feed(Packet(0, 0, b"[" * 200_000 + b"\n")) == []
     assert decoder.loss().is_ambiguous

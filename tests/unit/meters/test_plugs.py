@@ -8,9 +8,12 @@ installs it.
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,16 @@ import numpy as np
 import pytest
 from support.plugs import MAC, KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.recordings import decoded
+from support.threaded import Threaded
 
 from edgebench.meters.base import AbsentMeter, Flag, Header
-from edgebench.meters.kasa import KasaDecoder
+from edgebench.meters.kasa import KasaDecoder, scrambled
 from edgebench.meters.plug import PlugDecoder, PlugReading
 from edgebench.meters.registry import find_meter
 from edgebench.meters.shelly import ShellyDecoder
 from edgebench.meters.tasmota import TasmotaDecoder
 from edgebench.meters.uncertainty import Kind
+from edgebench.protocol.errors import WrongMeterOption
 
 Plug = ShellyEmulator | TasmotaEmulator | KasaEmulator
 PLUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -36,6 +41,52 @@ PLUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "kasa": KasaEmulator,
     "kasa of the first version": lambda: KasaEmulator(is_first=True),
 }
+
+HUGE = b"9" * 400
+"""JSON of an integer that no float holds."""
+
+
+@dataclass(slots=True)
+class Peer(Threaded):
+    """Somebody at the address of a plug, who answers each connection with the next of these."""
+
+    answers: list[bytes]
+    """Answers in order; the last one again and again."""
+    _listener: socket.socket = field(init=False)
+
+    @property
+    def address(self) -> str:
+        """As a meter takes it."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(0.05)
+
+    def _close(self) -> None:
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                with connection, suppress(OSError):
+                    connection.settimeout(0.5)
+                    connection.recv(4096)
+                    connection.sendall(self.answers[0])
+                    self.answers = self.answers[1:] or self.answers
+
+
+def page(content: object) -> bytes:
+    """JSON as a web server sends it."""
+    text = json.dumps(content).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+
+
+def message(content: object) -> bytes:
+    """JSON as a Kasa plug sends it."""
+    text = json.dumps(content).encode()
+    return len(text).to_bytes(4, "big") + scrambled(text)
 
 
 def text_of(name: str, plug: Plug, options: str = "") -> str:
@@ -196,6 +247,67 @@ def test_address_without_a_plug_says_so(name: str) -> None:
     assert "refused" in reason
 
 
+@pytest.mark.parametrize("name", ["shelly", "tasmota"])
+def test_port_that_is_no_number_is_a_typing_error(name: str) -> None:
+    """A typing error is told as a plug that is away."""
+    with pytest.raises(WrongMeterOption, match="an address is HOST or HOST:PORT, got 'lab:abc'"):
+        find_meter(f"{name}:lab:abc")
+
+
+@pytest.mark.parametrize("name", ["shelly", "tasmota"])
+def test_what_is_no_web_server_is_no_plug(name: str) -> None:
+    """The address of another machine is a traceback."""
+    with Peer([b"SSH-2.0-OpenSSH_9.6\r\n"]) as peer:
+        assert refused(f"{name}:{peer.address}") == (
+            f"no {name} at {peer.address}: it does not answer like a web server: "
+            "SSH-2.0-OpenSSH_9.6"
+        )
+
+
+def test_garbled_answer_is_a_missing_value(tmp_path: Path) -> None:
+    """One answer that is garbled ends the recording."""
+    meter_page = page({"power": 5.0, "is_valid": True})
+    answers = [
+        *(page({"type": "SHPLG-S", "mac": MAC}), meter_page, meter_page),
+        *(b"\0garbled\r\n", meter_page),
+    ]
+    with Peer(answers) as peer:
+        meter = find_meter(f"shelly:{peer.address},rate=5")
+        assert isinstance(meter.open(), Header)
+        with meter.session(tmp_path / "r") as session:
+            threading.Event().wait(1.2)
+        meter.close()
+    assert session.trouble is None
+    found = decoded(tmp_path / "r")
+    assert np.flatnonzero(found.flags & Flag.MISSING).tolist() == [1]
+    assert len(found.power_w) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("kasa", {"system": "x"}, "it does not say what it is"),
+        ("kasa", {"system": {"get_sysinfo": 3}}, "it does not say what it is"),
+        *(
+            (
+                "kasa",
+                {"system": {"get_sysinfo": {"model": "HS300", "children": children}}},
+                "this HS300 does not say what its outlets are",
+            )
+            for children in (3, "x", {"id": "00"}, [3], [{"state": 1}])
+        ),
+        ("tasmota", {"Status": {}, "StatusFWR": [1]}, "it does not say what it is"),
+        ("tasmota", {"Status": {}, "StatusNET": "x"}, "it does not say what it is"),
+        ("tasmota", {"Status": [1]}, "it has no Status"),
+    ],
+)
+def test_answer_of_another_shape_is_no_plug(name: str, content: object, said: str) -> None:
+    """What answers in JSON, but is no such plug, is a traceback."""
+    is_kasa = name == "kasa"
+    with Peer([message(content) if is_kasa else page(content)]) as peer:
+        assert said in refused(f"{name}:{peer.address}{',channel=0' if is_kasa else ''}")
+
+
 def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording(
     tmp_path: Path,
 ) -> None:
@@ -228,6 +340,10 @@ def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording
         *(b"", b"\xff", b"[]", b"null", b"{}", b'{"apower":null}', b'{"apower":true}'),
         *(b'{"StatusSNS":[]}', b'{"StatusSNS":{"ENERGY":{"Power":"x"}}}', b'{"emeter":7}'),
         *(b'{"emeter":{"get_realtime":{"power_mw":"x"}}}', b'{"apower":NaN}', b'{"apower":[]}'),
+        *(b"[" * 200_000, b'{"apower":false}', b'{"apower":[1e308,1e308]}'),
+        b'{"apower":%b}' % HUGE,
+        b'{"StatusSNS":{"ENERGY":{"Power":%b}}}' % HUGE,
+        b'{"emeter":{"get_realtime":{"power_mw":%b}}}' % HUGE,
     ],
 )
 def test_answer_without_a_power_is_missing(decoder: type[PlugDecoder], answer: bytes) -> None:

@@ -97,6 +97,13 @@ def test_header_says_what_the_analyser_is() -> None:
     assert unknown == {Kind.GAIN, Kind.EDGE}
 
 
+@pytest.mark.parametrize("words", ["0,inf,0,300", "0,0.5,0,1e300", "0,1e300,0,1e-3", "0,1,0,nan"])
+def test_range_that_no_analyser_has_is_not_known(words: str) -> None:
+    """An error without end is stored as that of an analyser."""
+    kinds = {term.kind for term in opened(f"Ranges,{words}").uncertainty}
+    assert kinds == {Kind.GAIN, Kind.EDGE}
+
+
 def test_samples_that_are_missing_stay_missing(tmp_path: Path) -> None:
     """A hole is filled with the power around it, or -1 W is taken for a power."""
     faults = PtdFaults(lost=range(3, 5), not_given=(1,))

@@ -234,6 +234,17 @@ def test_late_read_keeps_the_energy() -> None:
     assert power_w == pytest.approx(1.0)
 
 
+def test_host_that_slept_makes_no_huge_packet() -> None:
+    """An hour of sleep is a packet of 29 MB, or the parts of it are not of the same power."""
+    read = follower_of("low=0,high=1,rate=1000", lambda now_s: min(now_s, 3600.0) / 2)
+    parts = [read(3600.0) for _ in range(220)]
+    assert max(len(part) for part in parts) == 1 << 14
+    power_w = np.concatenate(parts)
+    assert len(power_w) == 3_600_000
+    assert power_w == pytest.approx(0.5)
+    assert read(3601.0) == pytest.approx(0.0)
+
+
 def test_worker_is_found_by_the_module_that_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Serial ports that cannot be used: one line for each reason, without the library's prose."""
+"""Ports and hosts that cannot be used: one line for each reason, without the library's prose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import serial
 from support.ppk2 import Ppk2Emulator
 
-from edgebench.meters.transport import SerialTransport
+from edgebench.meters.transport import SerialTransport, TcpTransport
 from edgebench.protocol.errors import TargetError
 
 
@@ -68,3 +68,10 @@ def test_unplugged_port_is_gone() -> None:
         transport.read(1.0)
     transport.close()
     assert str(gone.value) == f"serial port {emulator.path} is gone"
+
+
+def test_name_that_no_host_can_have_is_told() -> None:
+    """A typing error is a traceback."""
+    host = 64 * "a"
+    with pytest.raises(TargetError, match=f"^no PTDaemon at {host}:8888: .*label.* too long"):
+        TcpTransport(host, 8888, "PTDaemon")

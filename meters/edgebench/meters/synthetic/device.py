@@ -20,13 +20,11 @@ from edgebench.meters.options import Options
 from edgebench.meters.polled import Clock
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.synthetic.decoder import SAMPLE
-from edgebench.meters.synthetic.follow import Follower
+from edgebench.meters.synthetic.follow import READ_SAMPLES, Follower
 from edgebench.meters.synthetic.waveform import SyntheticSettings, settings_of
 from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.codec import to_plain
 
-_READ_SAMPLES = 1 << 14
-"""Samples in one read at most: a host that slept does not make one huge packet."""
 _TICK_S = 0.01
 _COMPUTED = "synthetic: computed, nothing is measured"
 
@@ -69,7 +67,7 @@ class Generator:
     def _due(self) -> int:
         rate_hz = self._settings.rate_hz * (1 + self._settings.rate_error_ppm * 1e-6)
         due = int((self._clock_ns() - self._began_ns) / 1e9 * rate_hz)
-        return min(due - self._sent, _READ_SAMPLES)
+        return min(due - self._sent, READ_SAMPLES)
 
 
 class Synthetic:

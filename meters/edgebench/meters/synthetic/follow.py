@@ -32,6 +32,8 @@ _SCAN_S = 0.1
 _CHECKS = 10
 """Looks at a new process: it has another command line before exec."""
 _PROC = Path("/proc")
+READ_SAMPLES = 1 << 14
+"""Samples in one read at most: a host that slept does not make one huge packet."""
 CpuTime = Callable[[], int]
 """CPU time of the workers since the first call, nanoseconds; never decreases."""
 
@@ -93,8 +95,8 @@ class Follower:
         self._cpu_time = cpu_time or WorkerTime()
         self._noise = np.random.default_rng(settings.seed)
         self._began_ns = self._sent = 0
-        self._looked: tuple[int, int] = (0, 0)
-        """Time and CPU time of the last look, nanoseconds."""
+        self._looked: tuple[float, float] = (0, 0)
+        """Time and CPU time of the last look, or of the last sample where more are due."""
         self._edge_ns = 0.0
         """CPU time at the end of the last sample."""
 
@@ -120,7 +122,7 @@ class Follower:
 
     def _due(self, now_ns: int) -> int:
         passed_s = (now_ns - self._began_ns) / 1e9
-        return max(0, int(passed_s * self._rate_hz) - self._sent)
+        return min(max(0, int(passed_s * self._rate_hz) - self._sent), READ_SAMPLES)
 
     def _samples(self) -> Floats:
         """The next ones, watts: CPU time between two looks is spread evenly over that time."""
@@ -134,7 +136,8 @@ class Follower:
         edges_ns = np.interp(ends_ns, [before_ns, now_ns], [cpu_before_ns, cpu_ns])
         busy = np.diff(edges_ns, prepend=self._edge_ns) / 1e9 * self._settings.rate_hz
         self._sent, self._edge_ns = self._sent + count, float(edges_ns[-1])
-        self._looked = now_ns, cpu_ns
+        is_behind = count == READ_SAMPLES
+        self._looked = (float(ends_ns[-1]), self._edge_ns) if is_behind else (now_ns, cpu_ns)
         waveform = self._settings.waveform
         power_w: Floats = waveform.low_w + (waveform.high_w - waveform.low_w) * busy
         if self._settings.noise_w:
