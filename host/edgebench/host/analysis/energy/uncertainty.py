@@ -74,6 +74,9 @@ class EnergyWindow:
     """Standard uncertainty of each end, by the synchronisation of the clocks."""
     sample_s: float = 0.0
     """Time that a sample stands for: its interval, or what the meter smooths over."""
+    rate_j: float = 0.0
+    """Standard uncertainty by the rates of the two clocks, where they differ by more than the
+    driver declares."""
     noise_w: float = 0.0
     """Standard deviation of a sample by the trace itself, where the driver declares none."""
     spike_j: float = 0.0
@@ -291,6 +294,8 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                that no energy is corrected for a bias that cannot be told from its spread
     counter    one step of an energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
+    clock rate the seconds of one of two clocks are wrong, and nobody knows of which: energy ·
+               difference of the rates / sqrt(3)
     in step    the same moments of every inference, in_step.py
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
@@ -309,6 +314,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "edges": float(edges_j),
         "counter": math.sqrt(2) * counter_j,
         "noise": noise_j,
+        "clock rate": window.rate_j,
         "in step": window.in_step_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),

@@ -139,6 +139,14 @@ class AlignedTrace:
         return ratio * sum(spans_w) * passed_ns / 1e9
 
     @property
+    def _rate_ratio(self) -> float:
+        """Standard uncertainty of the meter's seconds beyond what its driver declares."""
+        terms = self.power.header.uncertainty
+        declared = math.hypot(*(one.standard for one in terms if one.kind is Kind.TIMEBASE))
+        seen = abs(self.alignment.line.slope) / math.sqrt(3)
+        return seen if seen > declared else 0.0
+
+    @property
     def edge_error_s(self) -> float:
         """Standard uncertainty of each end of a window, by the clocks: their bound / sqrt(3)."""
         return self.alignment.error_ns / 1e9 / math.sqrt(3)
@@ -168,6 +176,7 @@ class AlignedTrace:
         return replace(
             window,
             sample_s=max(window.sample_s, self.seen.smoothing_s),
+            rate_j=abs(window.energy_j) * self._rate_ratio,
             noise_w=self.seen.noise_w,
             edge_error_s=self.edge_error_s,
             edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
@@ -264,6 +273,7 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         saturated_s=max(window.saturated_s for window in windows),
         sample_s=max(window.sample_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
+        rate_j=sum(window.rate_j for window in windows),
         between_j=sum(window.between_j for window in windows),
         power_w_span=sum(window.power_w_span for window in windows),
     )
@@ -305,6 +315,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         missing_s=sum(window.missing_s for window in windows),
         saturated_s=sum(window.saturated_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
+        rate_j=sum(window.rate_j for window in windows),
         between_j=math.hypot(*(window.between_j for window in windows)),
         power_w_span=max(window.power_w_span for window in windows),
     )
