@@ -6,14 +6,13 @@ import json
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from support.threaded import Threaded
+from support.threaded import TcpServer
 
 DEVICE = "Arc512031204843494E3130393033313036"
 
@@ -23,7 +22,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class OtiiEmulator(Threaded):
+class OtiiEmulator(TcpServer):
     """A server, logged in, with an Ace or an Arc."""
 
     current_a: Callable[[int], float | None] = lambda index: 0.1
@@ -44,37 +43,11 @@ class OtiiEmulator(Threaded):
     began_s: float | None = None
     ended_s: float | None = None
     _fetched: int = 0
-    _listener: socket.socket = field(init=False)
-
-    @property
-    def port(self) -> int:
-        """Of the server."""
-        return int(self._listener.getsockname()[1])
-
-    @property
-    def address(self) -> str:
-        """As a meter takes it."""
-        return f"127.0.0.1:{self.port}"
 
     @property
     def is_recording(self) -> bool:
         """Whether nobody has stopped it."""
         return self.began_s is not None and self.ended_s is None
-
-    def _open(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.05)
-
-    def _close(self) -> None:
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(0.05)
-                    self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         about = {"otii_version": "3.5.5", "protocol_version": "0.2", "server": "otii-server"}

@@ -21,7 +21,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
 from edgebench.meters.kasa import scrambled, unscrambled
-from support.threaded import Threaded
+from support.threaded import TcpServer, Threaded
 
 MAC = "A8032ABE54DC"
 
@@ -207,7 +207,7 @@ class TasmotaEmulator(WebPlug):
 
 
 @dataclass(slots=True, kw_only=True)
-class KasaEmulator(Threaded):
+class KasaEmulator(TcpServer):
     """An HS110 of the second version, of the first, or a strip."""
 
     power_w: float = 22.9
@@ -217,34 +217,9 @@ class KasaEmulator(Threaded):
     """Outlets of a strip; 0: a plug."""
     err_code: int = 0
     questions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _listener: socket.socket = field(init=False)
-
-    @property
-    def address(self) -> str:
-        """As a meter takes it."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def port(self) -> int:
-        """Of the plug."""
-        return int(self._listener.getsockname()[1])
-
-    def _open(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.05)
-
-    def _close(self) -> None:
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(0.5)
-                    self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(0.5)
         heard = b""
         while data := connection.recv(4096):
             heard += data

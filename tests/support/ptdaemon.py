@@ -13,11 +13,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from support.threaded import Threaded
+from support.threaded import TcpServer
 
 VERSION = "version=1.11.1-a2d19f26-20240910"
 
@@ -48,7 +47,7 @@ class PtdFaults:
 
 
 @dataclass(slots=True, kw_only=True)
-class PtdEmulator(Threaded):
+class PtdEmulator(TcpServer):
     """One daemon with one analyser."""
 
     power_w: Callable[[float], float] = lambda time_s: 22.95
@@ -62,12 +61,6 @@ class PtdEmulator(Threaded):
     _began_s: float | None = None
     _began: datetime = datetime(2020, 12, 28, 15, 21, 14)
     _read: int = 0
-    _listener: socket.socket = field(init=False)
-
-    @property
-    def address(self) -> str:
-        """As a meter takes it."""
-        return f"127.0.0.1:{self.port}"
 
     @property
     def is_measuring(self) -> bool:
@@ -75,20 +68,8 @@ class PtdEmulator(Threaded):
         return self._began_s is not None
 
     def _open(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._listener.settimeout(0.05)
+        self._listen(self.port)
         self.port = self._listener.getsockname()[1]
-
-    def _close(self) -> None:
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(0.05)
-                    self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         heard = b""

@@ -10,14 +10,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from support.threaded import Threaded
+from support.threaded import TcpServer
 
 Floats = NDArray[np.float64]
 Waveform = Callable[[Floats], Floats]
@@ -319,7 +318,7 @@ def _texts(values: Floats) -> bytes:
 
 
 @dataclass(slots=True)
-class Server(Threaded):
+class Server(TcpServer):
     """A model on a socket of this machine; one connection at a time."""
 
     model: Model
@@ -328,24 +327,11 @@ class Server(Threaded):
     address: str = ""
     """As VISA writes it."""
     _late: dict[str, float] = field(default_factory=dict[str, float])
-    _listener: socket.socket = field(init=False)
 
     def _open(self) -> None:
         self._late = dict(self.faults.late)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.05)
-        self.address = f"TCPIP::127.0.0.1::{self._listener.getsockname()[1]}::SOCKET"
-
-    def _close(self) -> None:
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(0.05)
-                    self._serve(connection)
+        self._listen(0)
+        self.address = f"TCPIP::127.0.0.1::{self.port}::SOCKET"
 
     def _serve(self, connection: socket.socket) -> None:
         heard = b""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,3 +47,42 @@ class Threaded(ABC):
     @abstractmethod
     def _close(self) -> None:
         """After the thread has ended."""
+
+
+@dataclass(slots=True)
+class TcpServer(Threaded):
+    """An instrument on a port of this machine; one connection at a time."""
+
+    _listener: socket.socket = field(init=False)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """As a meter takes it."""
+        return f"127.0.0.1:{self.port}"
+
+    def _open(self) -> None:
+        self._listen(0)
+
+    def _listen(self, port: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener.settimeout(0.05)
+
+    def _close(self) -> None:
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                with connection, suppress(OSError):
+                    connection.settimeout(0.05)
+                    self._serve(connection)
+
+    @abstractmethod
+    def _serve(self, connection: socket.socket) -> None:
+        """One connection, until either side ends it."""

@@ -12,8 +12,8 @@ import json
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from support.plugs import MAC, KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.recordings import decoded
-from support.threaded import Threaded
+from support.threaded import TcpServer
 
 from edgebench.meters.base import AbsentMeter, Flag, Header
 from edgebench.meters.kasa import KasaDecoder, scrambled
@@ -47,34 +47,17 @@ HUGE = b"9" * 400
 
 
 @dataclass(slots=True)
-class Peer(Threaded):
+class Peer(TcpServer):
     """Somebody at the address of a plug, who answers each connection with the next of these."""
 
     answers: list[bytes]
     """Answers in order; the last one again and again."""
-    _listener: socket.socket = field(init=False)
 
-    @property
-    def address(self) -> str:
-        """As a meter takes it."""
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def _open(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.05)
-
-    def _close(self) -> None:
-        self._listener.close()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(0.5)
-                    connection.recv(4096)
-                    connection.sendall(self.answers[0])
-                    self.answers = self.answers[1:] or self.answers
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(0.5)
+        connection.recv(4096)
+        connection.sendall(self.answers[0])
+        self.answers = self.answers[1:] or self.answers
 
 
 def page(content: object) -> bytes:
