@@ -107,46 +107,26 @@ def step_cases() -> Mapping[str, Case]:
     return cases
 
 
-def file_cases() -> Mapping[str, FileCase]:
+def file_cases() -> dict[str, FileCase]:
     """Files of instruments that edgebench does not drive, of other clocks and ways of writing."""
     device, meter = SimulatedDevice(), SimulatedMeter(rate_hz=1000.0)
     short = replace(device, duration_s=0.2, warmup_s=0.1)
-    slow = replace(device, chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5)
     faint = SimulatedDevice(idle_w=0.05, work_w=0.051, active_ratio=1.0)
     instants = SimulatedMeter(is_averaging=False, rate_hz=1e5, noise_w=1e-5)
     tiny = SimulatedDevice(active_ratio=0.005, work_w=1.0)
     plain = SimulatedFile()
     days = SimulatedFile(zero_s=3 * 86_400.0 + 0.123)
     since_1970 = SimulatedFile(zero_s=1_795_000_000.0, is_clock=True, has_commas=True)
-    return {
+    return slow_file_cases() | {
         "file: 2 s": (device, meter, plain),
         "file: 0.2 s": (short, meter, plain),
         "file: 2 s, gain of 0.001 %": (device, meter, replace(days, gain_ratio=1e-5)),
         "file: 0.2 s, gain of 0.001 %": (short, meter, replace(days, gain_ratio=1e-5)),
-        "file: 10 S/s, gain of 0.001 %": (
-            slow,
-            replace(meter, rate_hz=10.0),
-            replace(days, gain_ratio=1e-5),
-        ),
-        "file: 10 S/s, late by 5 ms, gain of 0.001 %": (
-            slow,
-            replace(meter, rate_hz=10.0),
-            replace(days, jitter_s=5e-3, gain_ratio=1e-5),
-        ),
         "file: begins days late, commas": (device, meter, replace(days, has_commas=True)),
         "file: times of a clock, commas": (device, meter, since_1970),
         "file: 0.2 s, times of a clock": (short, meter, since_1970),
         "file: begins in the idle time": (device, meter, replace(days, begins_s=2.0)),
         "file: 4 kS/s, noise as idle": (device, replace(meter, rate_hz=4e3, noise_w=0.01), days),
-        "file: 10 S/s, long chips": (slow, replace(meter, rate_hz=10.0), days),
-        "file: 10 S/s, late by 5 ms on average": (
-            slow,
-            replace(meter, rate_hz=10.0),
-            replace(days, jitter_s=5e-3),
-        ),
-        "file: 10 S/s, smeared over 0.2 s": (slow, replace(meter, rate_hz=10.0, lag_s=0.2), days),
-        "file: 10 S/s, smeared over 0.5 s": (slow, replace(meter, rate_hz=10.0, lag_s=0.5), days),
-        "file: 10 S/s, smeared over 1 s": (slow, replace(meter, rate_hz=10.0, lag_s=1.0), days),
         "file: smeared over 5 ms": (device, replace(meter, lag_s=5e-3), days),
         "file: 0.2 s, smeared over 5 ms": (short, replace(meter, lag_s=5e-3), days),
         "file: smeared over 20 ms": (device, replace(meter, lag_s=0.02), days),
@@ -175,6 +155,27 @@ def file_cases() -> Mapping[str, FileCase]:
         "file: instants, 100 kS/s, loop 10.000 ms": (tiny, instants, days),
         "file: instants, 20 kS/s, loop 10.000 ms": (tiny, replace(instants, rate_hz=2e4), days),
         "file: instants, 1 kS/s": (device, replace(instants, rate_hz=1e3), days),
+    }
+
+
+def slow_file_cases() -> dict[str, FileCase]:
+    """Files of ten samples a second, beside a load code that is slow enough for them."""
+    device = SimulatedDevice(chip_s=0.8, idle_s=6.0, duration_s=8.0, warmup_s=0.5)
+    meter = SimulatedMeter(rate_hz=10.0)
+    days = SimulatedFile(zero_s=3 * 86_400.0 + 0.123)
+    exact = replace(days, gain_ratio=1e-5)
+    return {
+        "file: 10 S/s, long chips": (device, meter, days),
+        "file: 10 S/s, gain of 0.001 %": (device, meter, exact),
+        "file: 10 S/s, late by 5 ms on average": (device, meter, replace(days, jitter_s=5e-3)),
+        "file: 10 S/s, late by 5 ms, gain of 0.001 %": (
+            device,
+            meter,
+            replace(exact, jitter_s=5e-3),
+        ),
+        "file: 10 S/s, smeared over 0.2 s": (device, replace(meter, lag_s=0.2), days),
+        "file: 10 S/s, smeared over 0.5 s": (device, replace(meter, lag_s=0.5), days),
+        "file: 10 S/s, smeared over 1 s": (device, replace(meter, lag_s=1.0), days),
     }
 
 

@@ -92,7 +92,7 @@ def opened(text: str) -> Header:
     return header
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
 def test_shelly_is_one_for_aioshelly() -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
     aioshelly = pytest.importorskip("aioshelly.rpc_device")
@@ -115,7 +115,7 @@ def test_shelly_is_one_for_aioshelly() -> None:
     assert (switch["apower"], switch["voltage"], switch["output"]) == (22.9, 230.1, True)
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
 @pytest.mark.parametrize("is_first", [False, True])
 def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
