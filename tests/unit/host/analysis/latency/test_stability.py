@@ -26,7 +26,7 @@ from edgebench.host.analysis.latency.stability import (
     rarer_level,
     stability,
 )
-from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.analysis.latency.summary import share_limit, summarize
 from edgebench.host.analysis.measurement import Traces, measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
@@ -245,3 +245,27 @@ def test_percentile_of_a_level_that_was_seen_a_few_times_has_no_interval(
     steady = noisy(np.full(latency_ns.size, 4e4), draw, 0.02)
     assert rarer_level(steady) == (0.0, 0)
     assert summarize(steady).p90_ci95 is not None
+
+
+@pytest.mark.parametrize(("share", "count", "p50"), [(0.01, 6, True), (0.06, 6, False)])
+def test_few_visits_to_a_level_may_have_been_many(share: float, count: int, p50: bool) -> None:
+    """A level seen for 6 % of a run, in six stays, may well take 17 % of the next."""
+    draw = np.random.default_rng(7)
+    high = round(share * 1000)
+    latency_ns = noisy(np.tile(np.repeat([4e4, 8e4], [1000 - high, high]), count), draw, 0.02)
+    latency_ns = latency_ns.repeat(3)
+    assert rarer_level(latency_ns)[1] == count
+    assert (summarize(latency_ns).p50_ci95 is not None) is p50
+
+
+def test_short_stays_on_a_level_are_visits() -> None:
+    """Stays of 20 queries are too short for switching, and the median is said to be known."""
+    draw = np.random.default_rng(9)
+    levels = np.tile(np.repeat([4e4, 8e4], [100, 20]), 9)
+    assert summarize(noisy(levels, draw, 0.03)).p50_ci95 is None
+
+
+def test_share_of_a_level_has_the_known_limit() -> None:
+    """F(0.975; 2, 2) is 39 and F(0.975; 4, 4) is 9.60."""
+    assert share_limit(0.2, 1) == pytest.approx(39 / 43)
+    assert share_limit(0.5, 2) == pytest.approx(9.6045 / 10.6045, rel=1e-4)
