@@ -26,8 +26,8 @@ from edgebench.protocol.errors import MeasurementError
 
 LEVEL = 0.95
 MIN_DEPENDENT_COUNT = 45
-"""Fewest independent queries that dependent ones have to be worth for any interval. With 30, 12 % of
-the series worth 15 have one, as their dependence is underestimated, and 84 % of those hold; with
+"""Fewest independent queries that dependent ones have to be worth for any interval. With 30, 12 %
+of the series worth 15 have one, as their dependence is underestimated, and 84 % of those hold; with
 60, half of the series worth 50 have one, and 93 % hold."""
 MIN_LEVEL_VISITS = 30
 """Fewest visits of the rarer of two levels for an interval of a percentile that depends on it: with
