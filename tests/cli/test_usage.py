@@ -193,6 +193,8 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--accuracy", "."), "data set not readable: Is a directory"),
         (("--accuracy", "/etc/hostname"), "data set is not a .npz file of numbers"),
         (("--reference", "digits_fp32.tflite"), "a reference model needs a data set"),
+        (("--shape", "x=1", "--shape", "x=2"), "--shape gives input 'x' two shapes"),
+        (("--inputs", "a.npz", "--inputs", "b.npz"), "given twice: 'a.npz' and 'b.npz'"),
         (
             ("--accuracy", "digits", "--reference", "nowhere.tflite"),
             "model not readable: No such file or directory: nowhere.tflite",

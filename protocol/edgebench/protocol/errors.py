@@ -9,13 +9,13 @@
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
-    │   │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -152,6 +152,12 @@ class ColumnsUnknown(FileRefused):
     """The columns of a table are not known by their names; the text lists them."""
 
 
+class InputsRefused(UsageError):
+    """Shapes or inputs that were chosen do not fit the model."""
+
+    code = ErrorCode.INPUTS_REFUSED
+
+
 class NoLoadCode(UsageError):
     """A run played no load code, by which the file of an instrument is aligned with it."""
 
@@ -188,12 +194,6 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
-
-
-class InputsRefused(ModelRefused):
-    """Shapes or inputs that were chosen do not fit the model."""
-
-    code = ErrorCode.INPUTS_REFUSED
 
 
 class InferenceFailed(ModelRefused):

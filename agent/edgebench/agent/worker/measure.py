@@ -73,6 +73,7 @@ def prepare_model(job: Job) -> PreparedModel:
     """Import the library, load the model, run the first inference: each timed on its own."""
     # Imported here, so that an unknown runtime is reported like every other failure.
     from edgebench.agent.runtimes.registry import find_runtime
+    from edgebench.agent.runtimes.shapes import refuse_other_shapes
 
     runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
@@ -84,6 +85,7 @@ def prepare_model(job: Job) -> PreparedModel:
     )
     before_bytes = facts.resident_bytes()
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
+    refuse_other_shapes(model.inputs, job.spec.input_shapes)
     (first,) = _samples(job, model, given, count=1)
     first_ns, first_outputs = _first_inference(job, model, first)
     # Read before our own samples and times take memory, which is not the model's.

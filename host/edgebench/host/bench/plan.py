@@ -18,6 +18,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
+    InputsRefused,
     MeasurementError,
     ModelRefused,
     RuntimeUnavailable,
@@ -29,6 +30,7 @@ from edgebench.protocol.spec import MAX_SEED, RunSpec
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
+    InputsRefused,
     ModelRefused,
     WorkerDied,
     WorkerTimeout,

@@ -1,0 +1,42 @@
+"""Preparing a model: shapes of the user's own are taken as they are, or refused."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+
+import pytest
+from support.tools import need_runtime
+
+from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.measure import prepare_model
+from edgebench.protocol.errors import InputsRefused
+from edgebench.protocol.record import ModelFacts
+from edgebench.protocol.spec import RunSpec
+
+NAME = "serving_default_args_0"
+"""Input of the built-in model: int8, 1x8x8x1, 0 to 1.0625."""
+
+
+@pytest.fixture(autouse=True)
+def _runtime() -> None:
+    need_runtime("ai-edge-litert")
+
+
+def job(**shapes: tuple[int, ...]) -> Job:
+    """A job for the built-in model."""
+    return Job(
+        spec=RunSpec("litert", input_shapes=shapes),
+        model=ModelFacts("digits_int8.tflite", "a" * 64, "tflite", 1),
+        model_path=str(files("edgebench.host") / "builtin_models" / "digits_int8.tflite"),
+        dataset_path=None,
+        memory_bytes=2**30,
+        daemon_pid=os.getpid(),
+    )
+
+
+def test_shape_of_another_rank_is_refused() -> None:
+    """A shape is accepted for its 64 values, and an image of 8 by 8 is measured."""
+    with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1$"):
+        prepare_model(job(**{NAME: (64,)}))
+    assert prepare_model(job(**{NAME: (8, 8, 1)})).model.inputs[0].shape == (1, 8, 8, 1)
