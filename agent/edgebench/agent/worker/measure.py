@@ -46,6 +46,8 @@ class PreparedModel:
     memory: MemoryFacts
     """Memory after the first inference."""
     samples: list[list[Tensor]]
+    inputs_clipped_ratio: float | None
+    """Share of the given values that a quantised input clips; None where none was quantised."""
     first_outputs: list[Tensor]
     options: LoadOptions
     """Options of its load; those of other loads for its checks have the same shapes."""
@@ -96,13 +98,15 @@ def prepare_model(job: Job) -> PreparedModel:
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
+    samples = _samples(job, model, given, count=job.spec.sample_count)
     return PreparedModel(
         runtime=runtime,
         version=version,
         model=model,
         cold_start=ColdStart(import_ns, load_ns, first_ns),
         memory=memory,
-        samples=_samples(job, model, given, count=job.spec.sample_count),
+        samples=samples,
+        inputs_clipped_ratio=_clipped_ratio(model, given, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
     )
@@ -167,6 +171,12 @@ def _samples(
         seed=job.spec.seed,
         memory_bytes=job.memory_bytes,
     )
+
+
+def _clipped_ratio(model: LoadedModel, given: Mapping[str, Tensor], *, count: int) -> float | None:
+    from edgebench.agent.worker.inputs import clipped_ratio
+
+    return clipped_ratio(model.inputs, given, count=count)
 
 
 def _first_inference(

@@ -221,6 +221,7 @@ def _conditions(
         output_sha256=worker.output.sha256,
         inputs_file=facts.inputs,
         inputs=worker.inputs,
+        inputs_clipped_ratio=worker.inputs_clipped_ratio,
         outputs=worker.outputs,
         power_source=None,
         ambient_c=facts.ambient_c,

@@ -142,6 +142,9 @@ def _kind(run: Run) -> str:
 def _inputs(conditions: Conditions) -> str:
     """Where the inputs come from, and the shapes of the first ones."""
     source = conditions.inputs_file or "drawn from the seed"
+    if clipped := conditions.inputs_clipped_ratio:
+        share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"
+        source += f" ({share} of the values are clipped: an input holds no such numbers)"
     specs = conditions.inputs
     shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
     if len(specs) > SHOWN_INPUTS:
