@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.host.analysis.delegates import is_cpu
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
@@ -33,8 +34,6 @@ _FLOAT_PRECISIONS = frozenset(
     | {f"{kind}-weights" for kind in ("fp32", "fp16", "int16", "int8", "uint8", "int4")}
 )
 """Precisions of models whose operators multiply floats."""
-_OWN_KERNELS = frozenset({"xnnpack", "none", "cpu"})
-"""Delegates that compute in the precision of the file; an accelerator may use fewer bits."""
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
 """Ratio to the accuracy of the unquantised sibling. Source: mlcommons/mobile_open, submission
@@ -90,9 +89,9 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
 def _agreement_limit(evidence: Evidence) -> float:
     model = evidence.worker.model
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
-    requested = evidence.worker.runtime.delegates_requested
-    is_own = {name.lower().removesuffix("executionprovider") for name in requested} <= _OWN_KERNELS
-    return FLOAT_AGREEMENT_LIMIT if is_float and is_own else QUANTIZED_AGREEMENT_LIMIT
+    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
+    is_exact = all(map(is_cpu, evidence.worker.runtime.delegates_requested))
+    return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
 def _saturates(evidence: Evidence) -> bool:
