@@ -25,10 +25,10 @@ def _runtime() -> None:
     need_runtime("ai-edge-litert")
 
 
-def job(inputs: Path | None = None, **shapes: tuple[int, ...]) -> Job:
+def job(inputs: Path | None = None, shape: tuple[int, ...] | None = None) -> Job:
     """A job for the built-in model."""
     return Job(
-        spec=RunSpec("litert", input_shapes=shapes),
+        spec=RunSpec("litert", input_shapes={NAME: shape} if shape else {}),
         model=ModelFacts("digits_int8.tflite", "a" * 64, "tflite", 1),
         model_path=str(files("edgebench.host") / "builtin_models" / "digits_int8.tflite"),
         dataset_path=None,
@@ -49,8 +49,8 @@ def inputs_with(folder: Path, value: float, count: int) -> Path:
 def test_shape_of_another_rank_is_refused() -> None:
     """A shape is accepted for its 64 values, and an image of 8 by 8 is measured."""
     with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1$"):
-        prepare_model(job(**{NAME: (64,)}))
-    assert prepare_model(job(**{NAME: (8, 8, 1)})).model.inputs[0].shape == (1, 8, 8, 1)
+        prepare_model(job(shape=(64,)))
+    assert prepare_model(job(shape=(8, 8, 1))).model.inputs[0].shape == (1, 8, 8, 1)
 
 
 def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> None:
