@@ -175,6 +175,8 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
+        (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: 0.001 s each, at least"),
+        (("--duration", "0.2s"), "5 runs share 0.2 s: 0.04 s each, at least 0.1 s"),
         (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
         (("--sustained", "0s"), "duration must be > 0 s"),
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),

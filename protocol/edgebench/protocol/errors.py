@@ -10,6 +10,7 @@
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
@@ -156,6 +157,15 @@ class InputsRefused(UsageError):
     """Shapes or inputs that were chosen do not fit the model."""
 
     code = ErrorCode.INPUTS_REFUSED
+
+
+class RunsTooShort(UsageError):
+    """Runs of a set share a duration that is too short for so many."""
+
+    def __init__(self, text: str, instead: str) -> None:
+        super().__init__(text)
+        self.instead = instead
+        """Options that would do."""
 
 
 class NoLoadCode(UsageError):
