@@ -30,11 +30,11 @@ COMMANDS = {
     "pair": "pair with a device's agent",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
-    "show": "show one run",
+    "show": "show one run, or one set of runs",
     "compare": "compare stored runs, baseline against candidate",
     "meters": "list, check and record energy meters",
     "energy": "compute the energy of a stored run from the file of any instrument",
-    "verify": "recompute a run from its raw files",
+    "verify": "recompute a run, or those of a set, from the raw files",
     "schema": "print the JSON Schema of run.json",
 }
 
