@@ -91,7 +91,10 @@ def _verify_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     planned_count = member.count if member else len(results)
     failed = {run_id: differences for run_id, differences in results.items() if differences}
     if as_json:
-        runs = [{"run_id": one, "differences": _plain(found)} for one, found in results.items()]
+        runs = [
+            {"run_id": run_id, "differences": _plain(differences)}
+            for run_id, differences in results.items()
+        ]
         _print_json({"set_id": set_id, "planned_count": planned_count, "runs": runs})
     elif failed:
         for run_id, differences in failed.items():
