@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,9 +255,10 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         if not held:
             held = batch
             continue
-        rows: dict[str, Values] = {
-            key: np.concatenate([held[key], values]) for key, values in batch.items()
-        }
+        rows: dict[str, Values] = {}
+        for key, values in batch.items():
+            parts: list[Any] = [held[key], values]
+            rows[key] = np.concatenate(parts)
         time_ns, is_first, typical_ns = _spread_ns(rows[name], typical_ns)
         count = int(np.flatnonzero(is_first)[-1])
         if len(time_ns) - count > MAX_ROWS_OF_ONE_TIME:

@@ -242,7 +242,8 @@ def _spread(layout: CsvLayout, batches: Iterator[dict[str, Values]]) -> Iterator
         return
     for rows in spread_rows(_whole_times(layout, batches), time.name):
         # In the column's own unit, as integers of nanoseconds over its scale.
-        yield rows | {time.name: rows[time.name] / time.scale}
+        scaled: Values = rows[time.name] / time.scale
+        yield {**rows, time.name: scaled}
 
 
 def _whole_times(

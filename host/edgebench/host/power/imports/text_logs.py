@@ -286,7 +286,8 @@ def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, V
             before_ns = time_ns[0] if last_ns is None else last_ns
             day = days + np.cumsum(np.diff(time_ns, prepend=before_ns) < -day_ns // 2)
             last_ns, days = int(time_ns[-1]), int(day[-1])
-            rows = rows | {"time": time_ns + day_ns * day}
+            later_ns: Values = time_ns + day_ns * day
+            rows = {**rows, "time": later_ns}
         yield rows
 
 
