@@ -171,6 +171,9 @@ class Conditions:
     inputs_file: str | None = None
     """Name of the file with the inputs that the model ran on; None: they were drawn."""
     inputs: tuple[TensorSpec, ...]
+    inputs_clipped_ratio: float | None = None
+    """Share of the file's values that a quantised input clips, of the worst input; None: none were
+    quantised."""
     outputs: tuple[TensorSpec, ...]
     power_source: str | None
     ambient_c: float | None = None

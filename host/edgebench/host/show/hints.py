@@ -19,6 +19,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
         "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
     ),
+    (
+        e.RunsTooShort,
+        "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",
+    ),
     (e.NoLoadCode, "make a run that plays it: edgebench bench MODEL --sync coded_load"),
     (
         e.SamplesUnknown,
