@@ -7,6 +7,7 @@ import hashlib
 import random
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,12 +22,13 @@ from support.wire import (
     Conversation,
     answer_to,
     is_closed_by_peer,
+    reconnecting_silence,
     silent_connections,
     tls_context,
 )
 
+from edgebench.agent.admission import COLLECT_EVERY, MAX_STRANGERS, MAX_STRANGERS_PER_NETWORK
 from edgebench.agent.control import ask
-from edgebench.agent.server import MAX_CONNECTIONS
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
@@ -222,17 +224,30 @@ def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, pair
     before = agent.resident_bytes()
     with silent_connections(agent.port, 200) as links:
         wait_until(
-            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_CONNECTIONS,
+            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_STRANGERS_PER_NETWORK,
             "the connections over the limit are closed",
         )
         grown = agent.resident_bytes() - before
-        assert grown < MAX_CONNECTIONS * CONNECTION_BYTES
-    wait_until(lambda: is_served(paired), "a paired host is served again")
+        assert grown < (MAX_STRANGERS + COLLECT_EVERY) * CONNECTION_BYTES
+        assert is_served(paired)
+    assert "too many connections that do not say who they are" in agent.errors()
+
+
+def test_silent_connections_that_come_again_refuse_no_host(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """Seventy sockets that say nothing lock the paired hosts out: 118 of 121 are refused."""
+    with reconnecting_silence(agent.port, 70) as made:
+        began_s, served = time.monotonic(), 0
+        while time.monotonic() < began_s + 4.0 or served < 20:
+            assert is_served(paired)
+            served += 1
+        assert made() > 200, "or nobody came again"
 
 
 def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
     """A port scanner that comes by each night locks everybody out after two months."""
-    for _ in range(2 * MAX_CONNECTIONS):
+    for _ in range(2 * COLLECT_EVERY):
         answer_to(agent.port, b"not TLS", None)
     assert is_served(paired)
 
