@@ -38,6 +38,7 @@ from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, Transport
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.text import Pem
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
 CONNECTION_BYTES = 400 * 1024
@@ -280,8 +281,8 @@ HOSTILE_FRAMES: dict[str, bytes | str] = {
     "kind with line breaks": frame_with("probe\r\nX: \x1b[31m", {}),
     "kind that only an agent sends": encode(1, m.Done()),
     "kind that is local": encode(1, m.StatusAsk()),
-    "pairing without a secret": encode(1, m.PairHost("certificate", "mallory")),
-    "opening a pairing from outside": encode(1, m.PairingOpen("certificate", 60.0)),
+    "pairing without a secret": encode(1, m.PairHost(Pem("certificate"), "mallory")),
+    "opening a pairing from outside": encode(1, m.PairingOpen(Pem("certificate"), 60.0)),
     "number out of range": frame_with("probe", {}, 2**63),
     "negative number": frame_with("probe", {}, -1),
     "wrong types": frame_with("acquire", {"ttl_s": {"a": []}}),
