@@ -26,6 +26,7 @@ from edgebench.protocol.spec import (
     RunSpec,
     Scenario,
 )
+from edgebench.protocol.text import Pem
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 """What MessagePack can carry."""
@@ -117,6 +118,7 @@ _SPECIAL: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
     int: lambda: INTEGERS,
     float: lambda: st.floats(allow_nan=False),
     str: st.text,
+    Pem: st.text,
     bool: st.booleans,
     NoneType: st.none,
     Limits: _limits,

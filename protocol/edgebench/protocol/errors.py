@@ -368,6 +368,10 @@ class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
 
 
+class RunNewer(StoreError):
+    """A stored run has a schema that a later edgebench made."""
+
+
 class DirectoryTaken(StoreError):
     """Something else is already where a recording is to be written."""
 

@@ -7,6 +7,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from edgebench.agent.runtimes.absent import why_absent
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
@@ -42,8 +43,8 @@ class OnnxRuntime:
             library = importlib.import_module("onnxruntime")
             providers = tuple(map(short_provider, library.get_available_providers()))
             return UsableRuntime(installed, providers)
-        except (ImportError, PackageNotFoundError):
-            return MissingRuntime("onnxruntime is not installed", INSTALL)
+        except (ImportError, PackageNotFoundError) as exc:
+            return why_absent("onnxruntime", exc, INSTALL)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
 
@@ -53,7 +54,7 @@ class OnnxRuntime:
             importlib.import_module("onnxruntime")
             return version("onnxruntime")
         except (ImportError, PackageNotFoundError) as exc:
-            raise RuntimeUnavailable("onnxruntime is not installed") from exc
+            raise RuntimeUnavailable(why_absent("onnxruntime", exc, INSTALL).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> OnnxModel:
         """Build a session."""

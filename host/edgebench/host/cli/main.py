@@ -142,11 +142,14 @@ def _end_like_ctrl_c() -> None:
 
 
 def _keep_logs_off_stderr() -> None:
-    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG."""
+    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG.
+
+    That of a library as well: websockets logs the traceback of a ping that is not answered.
+    """
     import logging
 
     if not os.environ.get("EDGEBENCH_DEBUG"):
-        logging.getLogger("edgebench").addHandler(logging.NullHandler())
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _help() -> str:

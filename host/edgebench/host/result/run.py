@@ -151,7 +151,7 @@ class TelemetrySummary:
 class Conditions:
     """The machine before, during and after the run."""
 
-    load_1m_before: float
+    load_1m_before: float | None
     load_1m_after: float | None
     before: Moment | None
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""

@@ -114,11 +114,15 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("device", f"{device.name}, {device.soc}, {device.os}"),
         ("virtual", environment.virtualization or "none detected"),
         ("governor", environment.cpu.governor or "not reported by the kernel"),
-        ("load average", f"{environment.load_1m:.2f} before the run"),
+        ("load average", _load(environment.load_1m)),
     ]
     if run.conditions.ambient_c is not None:
         facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
     return facts
+
+
+def _load(load_1m: float | None) -> str:
+    return "not reported by the system" if load_1m is None else f"{load_1m:.2f} before the run"
 
 
 def _set(run: Run) -> list[tuple[str, str]]:
