@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def report_failure(
 ) -> ExitCode:
     """Print what failed and what to do; the exit code.
 
+    A message may quote a file that anybody wrote.
+
     Args:
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
@@ -50,6 +53,6 @@ def report_failure(
         nothing: dict[str, Any] = {"runs": [], "sets": []}
         document = nothing if command == "bench" else {"error": error}
         print(json.dumps(document, indent=1))
-    print(f"error: {message}", file=sys.stderr)
-    print(f"hint: {hint}", file=sys.stderr)
+    print(f"error: {printable(message)}", file=sys.stderr)
+    print(f"hint: {printable(hint)}", file=sys.stderr)
     return code
