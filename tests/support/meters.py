@@ -9,12 +9,15 @@ from pathlib import Path
 from edgebench.meters.base import Meter
 from edgebench.meters.joulescope.device import Joulescope, JoulescopeSetup
 from edgebench.meters.km003c.device import Km003c, Km003cSetup, connect
+from edgebench.meters.monsoon.device import Monsoon
+from edgebench.meters.monsoon.device import connect as connect_monsoon
 from edgebench.meters.registry import find_meter
 from support.boards import BOARDS, make_board
 from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
+from support.monsoon import MonsoonEmulator
 from support.nvml import fake_gpu
 from support.otii import OtiiEmulator
 from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
@@ -87,6 +90,12 @@ def _km003c(setup: Km003cSetup) -> Bench:
 
 
 @contextmanager
+def _monsoon(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    bus = UsbBus(MonsoonEmulator())
+    yield Monsoon(lambda: connect_monsoon(backend=bus)), wait
+
+
+@contextmanager
 def _um25c(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     with Um25cEmulator() as emulator:
         yield find_meter(f"um25c:{emulator.path},rate=10"), wait
@@ -150,6 +159,7 @@ BENCHES: dict[str, Bench] = {
     "fnirsi": _fnirsi,
     "km003c": _km003c(Km003cSetup()),
     "km003c queue": _km003c(Km003cSetup(rate_hz=1000, is_queue=True)),
+    "monsoon": _monsoon,
     "um25c": _um25c,
     "scpi data logger": _scpi(DataLogger),
     "scpi power meter": _scpi(WattMeter),

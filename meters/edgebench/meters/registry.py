@@ -32,6 +32,8 @@ from edgebench.meters.km003c import decoder as km003c_decoder
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
+from edgebench.meters.monsoon import decoder as monsoon_decoder
+from edgebench.meters.monsoon import device as monsoon_device
 from edgebench.meters.options import Options, split_name
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
@@ -100,6 +102,14 @@ DRIVERS: dict[str, Driver] = {
         "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
         is_external=True,
         extra="scpi",
+    ),
+    "monsoon": Driver(
+        monsoon_device.make_meter,
+        monsoon_decoder.MonsoonDecoder,
+        "Monsoon HVPM (High Voltage Power Monitor)",
+        usage="[:SERIAL][,supply=0.8..13.5][,power][,means]",
+        is_external=True,
+        extra="usb",
     ),
     "otii": Driver(
         otii.make_meter,
