@@ -25,6 +25,8 @@ from support.ppk2 import Ppk2Emulator
 from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
 from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter, steady_supply
+from support.sigrok import SigrokMultimeter, connection_of
+from support.tools import need_tool
 from support.um25c import Um25cEmulator
 from support.usb_bus import UsbBus
 
@@ -139,6 +141,19 @@ def _otii(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
 
 
 @contextmanager
+def _sigrok(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    need_tool("sigrok-cli")
+    yield find_meter("sigrok:demo,rate=1000,current=A1,shunt=1,voltage=A2"), wait
+
+
+@contextmanager
+def _sigrok_multimeter(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    need_tool("sigrok-cli")
+    with Server(SigrokMultimeter()) as server:
+        yield find_meter(f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -167,6 +182,8 @@ BENCHES: dict[str, Bench] = {
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
     "otii": _otii,
+    "sigrok": _sigrok,
+    "sigrok multimeter": _sigrok_multimeter,
     "ptdaemon": _ptdaemon,
     "nvml": _nvml,
     "shelly": _plug(ShellyEmulator),

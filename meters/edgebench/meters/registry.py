@@ -40,6 +40,8 @@ from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rail_decoder import RailDecoder
 from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device
+from edgebench.meters.sigrok import decoder as sigrok_decoder
+from edgebench.meters.sigrok import device as sigrok_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
 from edgebench.meters.synthetic import device as synthetic_device
 from edgebench.protocol.errors import (
@@ -116,6 +118,15 @@ DRIVERS: dict[str, Driver] = {
         otii.OtiiDecoder,
         "Qoitech Otii Arc and Ace, through Otii's server",
         usage="[:HOST[:1905]][,device=NAME]",
+        is_external=True,
+    ),
+    "sigrok": Driver(
+        sigrok_device.make_meter,
+        sigrok_decoder.make_decoder,
+        "multimeters, supplies and oscilloscopes that sigrok drives, by its program sigrok-cli",
+        usage=":DRIVER[,conn=CONNECTION][,serialcomm=9600/8n1][,rate=20k][,power=CHANNEL | "
+        ",current=CHANNEL[,shunt=OHM][,voltage=CHANNEL | ,supply=3.3]][,mean=S][,gain=0.5%]"
+        "[,offset=0.025]",
         is_external=True,
     ),
     "ptdaemon": Driver(
