@@ -166,6 +166,8 @@ class MonsoonEmulator(UsbDevice):
         transfers = self.packets((due - self.emitted) // 3)
         self.answers.extend(transfers)
         self.sent.extend(transfers)
+        gone_at = self.faults.gone_at
+        self.is_gone = gone_at is not None and self.packet_number > gone_at and not self.answers
 
     def packets(self, count: int) -> list[bytes]:
         """The next packets, each with three observations; without those that are dropped."""
@@ -174,7 +176,7 @@ class MonsoonEmulator(UsbDevice):
         for place in range(count):
             number, self.packet_number = self.packet_number, self.packet_number + 1
             if faults.gone_at is not None and number >= faults.gone_at:
-                self.is_gone = True
+                continue
             if number in faults.dropped:
                 self.dropped_count += 1
                 continue
@@ -194,7 +196,7 @@ class MonsoonEmulator(UsbDevice):
         for place, number in enumerate(index.tolist()):
             kind, raw = MEASUREMENT, (int(coarse[place]), int(fine[place]))
             if number in self.faults.invalid:
-                kind = INVALID
+                kind, raw = INVALID, (FULL, FULL)
             elif number % step == 7 and not self.faults.is_not_calibrated:
                 kind, raw = ZERO, (self.coarse.zero, self.fine.zero)
             elif number % step == 8 and not self.faults.is_not_calibrated:

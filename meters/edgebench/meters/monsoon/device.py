@@ -51,7 +51,7 @@ _CALIBRATION_MS = 1250
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
 _GATHER_S = 0.02
 """Transfers are written together; a packet has three observations at most, and comes alone."""
-_QUIET_S = 0.1
+_QUIET_S = 0.05
 _DRAIN_S = 2.0
 _SAME_V = 1e-3
 """Voltages that are this close need not be set."""
@@ -129,9 +129,13 @@ class MonsoonLink:
         records: list[bytes] = []
         deadline_s = time.monotonic() + _GATHER_S
         left_s = timeout_s
-        while left_s > 0 and (transfer := self._transport.read(left_s)):
-            records.append(record_of(transfer))
-            left_s = deadline_s - time.monotonic()
+        try:
+            while left_s > 0 and (transfer := self._transport.read(left_s)):
+                records.append(record_of(transfer))
+                left_s = deadline_s - time.monotonic()
+        except TargetError:  # it is gone, which the next read says again
+            if not records:
+                raise
         return b"".join(records)
 
     def close(self) -> None:

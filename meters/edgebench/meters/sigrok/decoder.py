@@ -137,8 +137,7 @@ class PacedSigrokDecoder(UniformDecoder):
             unit = units.get(reading.channel)
             if unit is None:
                 continue
-            if reading.channel in self._round:  # another reading of this round did not come
-                self._round.clear()
+            # One that comes twice is of the next round: the other of this one did not come.
             is_known = reading.unit == unit
             self._round[reading.channel] = reading.value if is_known else np.nan
             if len(self._round) == len(units):
