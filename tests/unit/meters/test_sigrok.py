@@ -217,6 +217,8 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
         ("demo,rate=200k,current=A1,shunt=1,supply=5", "choose up to 100000"),
         ("demo,current=A1,shunt=1,supply=5", "takes 200000 samples a second"),
         ("demo,conn=nowhere,rate=9,channel=3", "no option 'channel'"),
+        ("", "name a driver of sigrok's"),
+        (",conn=1-5", "name a driver of sigrok's"),
         ("hantek-6xxx", "No devices found"),
         ("no-such-driver", "sigrok-cli: .*no-such-driver"),
     ],

@@ -8,6 +8,7 @@ paced     any other: a round of readings, one of each channel, has the time at w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +60,17 @@ def _quantities(settings: SigrokSettings, values: dict[str, Floats]) -> _Quantit
     is_beyond = np.isinf(every).any(axis=0)
     is_missing = ~np.isfinite(every).all(axis=0)
     flags = is_missing * np.uint8(Flag.MISSING) | is_beyond * np.uint8(Flag.SATURATED)
-    known = {name: np.where(is_missing, np.nan, value) for name, value in values.items()}
+    known: dict[str, Floats] = {
+        name: np.where(is_missing, np.nan, value) for name, value in values.items()
+    }
     voltage_v = known.get(settings.voltage or "")
     current_a = known.get(settings.current or "")
-    if current_a is not None and settings.shunt_ohm:
-        current_a = current_a / settings.shunt_ohm
     power_w = known.get(settings.power or "")
-    if power_w is None:
-        assert current_a is not None, "the driver opens nothing else"
-        power_w = current_a * (settings.supply_v if voltage_v is None else voltage_v)
+    if current_a is not None:
+        current_a = current_a / (settings.shunt_ohm or 1.0)
+        supply_v = math.nan if settings.supply_v is None else settings.supply_v
+        power_w = current_a * (supply_v if voltage_v is None else voltage_v)
+    assert power_w is not None, "make_decoder has refused that"
     return _Quantities(power_w, current_a, voltage_v, flags.astype(np.uint8))
 
 
@@ -175,7 +178,7 @@ class PacedSigrokDecoder(UniformDecoder):
 def make_decoder(header: Header) -> Decoder:
     """Decoder for a recording of sigrok-cli."""
     settings = from_plain(header.facts, SigrokSettings)
-    if not settings.channels:
+    if not (settings.power or settings.current):
         raise ValueError("no channel of a power or a current")
     kind = PacedSigrokDecoder if settings.is_paced else UniformSigrokDecoder
     return kind(header, settings)

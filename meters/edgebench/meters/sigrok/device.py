@@ -93,7 +93,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
     name = "sigrok"
 
     def __init__(self, setup: SigrokSetup) -> None:
-        super().__init__(lambda: Sigrok(setup.driver))
+        super().__init__(lambda: _connect(setup.driver))
         self._setup = setup
         self._options: tuple[str, ...] = ()
         """Options of sigrok-cli for a recording."""
@@ -228,9 +228,14 @@ def make_meter(options: Options) -> SigrokMeter:
         gain_ratio=options.ratio("gain"),
         offset=options.positive("offset"),
     )
-    if not options.finish().address:
-        raise UsageError("name a driver of sigrok's, as in sigrok:scpi-dmm,conn=/dev/ttyUSB0")
+    options.finish()
     return SigrokMeter(setup)
+
+
+def _connect(driver: str) -> Sigrok:
+    if not driver or driver.startswith(":"):
+        raise UsageError("name a driver of sigrok's, as in sigrok:scpi-dmm,conn=/dev/ttyUSB0")
+    return Sigrok(driver)
 
 
 def _device_in(shown: str, driver: str) -> dict[str, str]:
@@ -305,7 +310,9 @@ def _first_readings(
         raise TargetError(f"the device measured nothing in {_FIRST_S:g} s")
     longest = max(times_s.values(), key=len)
     passed_s = longest[-1] - longest[0]
-    return FirstReadings(readings, (len(longest) - 1) / passed_s if passed_s else 1 / _FIRST_S)
+    rounds_per_s = (len(longest) - 1) / passed_s if passed_s else 1 / _FIRST_S
+    # A few arrivals do not tell more digits.
+    return FirstReadings(readings, float(f"{rounds_per_s:.3g}"))
 
 
 def _settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> SigrokSettings:
