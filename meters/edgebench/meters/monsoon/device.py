@@ -12,7 +12,6 @@ acts/controllers/monsoon_lib/api/hvpm/monsoon.py (0.8 to 13.5 V; a register read
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,17 +22,8 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.bulk import BulkTransport, find_device
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.monsoon.decoder import COARSE, FINE, MonsoonSettings
-from edgebench.meters.monsoon.packets import (
-    BUSY,
-    FOREVER,
-    GET_OR_SET,
-    PACKET_BYTES,
-    START,
-    STOP,
-    VOLTS,
-    Register,
-    record_of,
-)
+from edgebench.meters.monsoon.link import MonsoonLink
+from edgebench.meters.monsoon.packets import PACKET_BYTES, VOLTS, Register
 from edgebench.meters.options import Options, check_supply
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind, Unit, term
@@ -47,12 +37,7 @@ SUPPLY_LIMITS_V = (0.8, 13.5)
 _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
-_CALIBRATION_MS = 1250
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
-_GATHER_S = 0.02
-"""Transfers are written together; a packet has three observations at most, and comes alone."""
-_QUIET_S = 0.05
-_DRAIN_S = 2.0
 _SAME_V = 1e-3
 """Voltages that are this close need not be set."""
 _ASSUMED = "assumed: no data sheet of Monsoon's was at hand"
@@ -76,71 +61,6 @@ class MonsoonSetup:
     """Switch an output that is off on for the recording, and off again after it."""
     is_averaging: bool = False
     """Samples are means, as the user knows of the unit."""
-
-
-class MonsoonLink:
-    """Registers and samples of one unit."""
-
-    def __init__(self, transport: BulkTransport) -> None:
-        self._transport = transport
-        self.texts = transport.texts
-
-    def register(self, register: Register, size: int = 2) -> int:
-        """Value of a register, of so many bytes.
-
-        Raises:
-            TargetError: the unit does not say, or is busy.
-        """
-        answer = self._transport.ask(GET_OR_SET, register, 4)
-        value = int.from_bytes(answer, "little")
-        if len(answer) < 4 or value == BUSY:
-            name = register.name.lower().replace("_", " ")
-            raise TargetError(f"the {WHAT} does not tell its {name}")
-        return int.from_bytes(answer[:size], "little")
-
-    def signed(self, register: Register) -> int:
-        """Value of a register that may be negative."""
-        value = self.register(register)
-        return value - (1 << 16) if value >= 1 << 15 else value
-
-    def set(self, register: Register, value: int) -> None:
-        """Set a register."""
-        index = register | (value >> 16 & 0xFF) << 8
-        self._transport.tell(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
-
-    def start(self) -> None:
-        """Sample until it is stopped."""
-        self._transport.tell(START, _CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
-
-    def stop(self) -> None:
-        """Sample no more, and read what is on its way.
-
-        Raises:
-            TargetError: it goes on.
-        """
-        self._transport.tell(STOP)
-        deadline_s = time.monotonic() + _DRAIN_S
-        while self._transport.read(_QUIET_S):
-            if time.monotonic() > deadline_s:
-                raise TargetError(f"the {WHAT} still sends {_DRAIN_S:g} s after it was stopped")
-
-    def read(self, timeout_s: float) -> bytes:
-        """Packets of a little while, as records."""
-        records: list[bytes] = []
-        deadline_s = time.monotonic() + _GATHER_S
-        left_s = timeout_s
-        try:
-            while left_s > 0 and (transfer := self._transport.read(left_s)):
-                records.append(record_of(transfer))
-                left_s = deadline_s - time.monotonic()
-        except TargetError:  # it is gone, which the next read says again
-            if not records:
-                raise
-        return b"".join(records)
-
-    def close(self) -> None:
-        """Let go of it."""
-        self._transport.close()
 
 
 class Monsoon(InstrumentMeter[MonsoonLink]):
