@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.agents import wait_until
 from support.monsoon import (
     COARSE,
     FINE,
@@ -72,6 +73,8 @@ def record(
     opened(meter)
     with meter.session(path) as session:
         threading.Event().wait(seconds)
+        if emulator.faults.gone_at is not None:
+            wait_until(lambda: session.trouble is not None, "the recording ends", 10.0)
     meter.close()
     return decoded(path), session.recording().trouble
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.agents import wait_until
 from support.recordings import Decoded, decoded
 from support.scpi import Server
 from support.sigrok import SigrokMultimeter, SigrokSupply, connection_of
@@ -64,13 +65,19 @@ def opened(text: str) -> tuple[SigrokMeter, Header]:
     return meter, header
 
 
-def record(text: str, path: Path, seconds: float) -> tuple[Header, Decoded, str | None]:
-    """A recording, decoded, and what ended it."""
+def record(text: str, folder: Path) -> tuple[Header, Decoded]:
+    """A recording of a third of a second, decoded; of more where the machine is that busy."""
     meter, header = opened(text)
-    with meter.session(path) as session:
-        threading.Event().wait(seconds)
+    for seconds in (0.3, 3.0, 10.0):
+        path = folder / f"recording-{seconds:g}"
+        with meter.session(path) as session:
+            threading.Event().wait(seconds)
+        assert session.recording().trouble is None
+        found = decoded(path)
+        if found.loss.received_count > 3:
+            break
     meter.close()
-    return header, decoded(path), session.recording().trouble
+    return header, found
 
 
 BOTH = SigrokSettings(is_paced=False, current="I1", voltage="V1")
@@ -143,22 +150,13 @@ def test_device_with_a_rate_is_recorded_without_a_loss(tmp_path: Path) -> None:
     A3 of its demo device is a sawtooth of 1 V a sample, 20 samples long.
     """
     text = "sigrok:demo,rate=2000,current=A3,shunt=1,voltage=A2"
-    meter, header = opened(text)
-    with meter.session(tmp_path / "recording") as session:
-        assert meter._connection is not None
-        process = meter._connection._process
-        threading.Event().wait(0.3)
-    meter.close()
-    assert process is not None
-    assert process.returncode >= 0, "it gave the device back, and was not killed"
-    assert session.recording().trouble is None
-    found = decoded(tmp_path / "recording")
+    header, found = record(text, tmp_path)
     capability = header.capability
     assert (capability.rate_hz, capability.is_uniform, capability.is_paced) == (2000, True, False)
     assert capability.clock_domain.startswith("meter:sigrok:demo")
     steps = np.diff(found.current_a)
     assert np.all(np.isclose(steps, 1.0, atol=1e-3) | np.isclose(steps, -19.0, atol=1e-3))
-    assert 20 < len(steps) < 700
+    assert len(steps) > 3
     assert np.diff(found.time_ns).tolist() == [500_000] * len(steps)
 
 
@@ -166,15 +164,13 @@ def test_multimeter_is_recorded_at_its_own_pace(tmp_path: Path) -> None:
     """Readings have no time, or that at which the program ended."""
     with Server(SigrokMultimeter(readings=(0.1, 0.2), reading_s=0.02)) as server:
         text = f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02,gain=0.1%"
-        header, found, trouble = record(text, tmp_path / "recording", 0.5)
-    assert trouble is None
+        header, found = record(text, tmp_path)
     capability = header.capability
     assert (capability.is_uniform, capability.is_paced) == (False, True)
     assert capability.clock_domain == HOST_CLOCK
     assert header.info.serial == "MY54500123"
-    assert 5 < capability.rate_hz < 51
+    assert 1 < capability.rate_hz < 51
     assert set(np.round(found.power_w, 6)) <= {0.5, 1.0}
-    assert 2 <= len(found.time_ns) < 26
     assert np.all(np.diff(found.time_ns) > 0)
     terms = {one.kind.value: one.value for one in header.uncertainty}
     assert terms["gain"] == 0.001
@@ -190,9 +186,19 @@ def test_supply_is_recorded_by_the_channels_that_are_named(
     """Power of one output is the current of another."""
     with Server(SigrokSupply()) as server:
         text = f"sigrok:scpi-pps,{connection_of(server)},{options}"
-        _, found, trouble = record(text, tmp_path / "recording", 0.4)
-    assert trouble is None
+        _, found = record(text, tmp_path)
     assert found.power_w == pytest.approx(power_w)
+
+
+def test_program_ends_by_itself(tmp_path: Path) -> None:
+    """It is killed while it still has the device."""
+    meter, _ = opened("sigrok:demo,rate=1000,current=A1,shunt=1,supply=5")
+    with meter.session(tmp_path / "recording"):
+        assert meter._connection is not None
+        process = meter._connection._process
+    meter.close()
+    assert process is not None
+    assert process.returncode >= 0
 
 
 def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
@@ -202,7 +208,7 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
         assert meter._connection is not None
         assert meter._connection._process is not None
         meter._connection._process.kill()
-        threading.Event().wait(0.15)
+        wait_until(lambda: session.trouble is not None, "the recording ends", 10.0)
     meter.close()
     assert session.trouble == "sigrok-cli has ended: the device is gone"
 
