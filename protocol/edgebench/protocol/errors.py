@@ -48,6 +48,7 @@
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunDamaged               a file of a stored run is missing or not readable
+        ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
 
 The text of an error is one line: what failed, the value, the limit. What to do next is written
