@@ -231,7 +231,7 @@ def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, pair
         grown = agent.resident_bytes() - before
         assert grown < (MAX_STRANGERS + COLLECT_EVERY) * CONNECTION_BYTES
         assert is_served(paired)
-    assert "too many connections that do not say who they are" in agent.errors()
+    assert "too many unidentified connections" in agent.errors()
 
 
 def test_silent_connections_that_come_again_refuse_no_host(

@@ -1,10 +1,11 @@
 """Which connections may wait at the TLS door before it is known whose they are.
 
-Anybody on the network may open a connection and say nothing. Until the handshake is done it is not
-known who it is, so such connections have a budget of their own: hosts that are paired never wait
-for it. Where it is used up, a newcomer takes the place of another: of one from the same network, or
-else from the network with the most of them; of those, the oldest that has not sent a byte, or else
-the oldest. A host sends its first bytes at once, so whoever is silent cannot push it out.
+Anybody on the network may open a connection and say nothing. Until the TLS handshake is done it is
+not known who it is, so connections have a budget for that time. An established one is never dropped
+for another. Where the budget is used up, a newcomer takes the place of a connection from
+the same network, or else from the network with the most of them: of the oldest that has not sent a
+byte, or else of the oldest. A host sends its first bytes at once, so silent connections cannot
+displace it. A flood that sends bytes can; the host then tries again.
 
 The kernel hands a connection over before asyncio begins its handshake, so this is done in `accept`
 of the listening socket.
@@ -13,9 +14,11 @@ of the listening socket.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import ipaddress
 import logging
+import os
 import socket
 import time
 from collections import Counter
@@ -33,6 +36,7 @@ ACCEPTED_AT_ONCE = 8
 """Connections after which the event loop gets its turn, and ends those that were dropped. asyncio
 would accept a hundred first, and take the memory for all of them."""
 REPORT_EVERY_S = 60.0
+"""Least interval of two warnings in the log."""
 _BYTES_RECEIVED = 128
 """Offset of tcpi_bytes_received in struct tcp_info. Source: linux/tcp.h, since Linux 4.1."""
 
@@ -78,9 +82,9 @@ class Admission:
         self._dropped += 1
         if self._clock() >= self._report_after_s:
             logger.warning(
-                "too many connections that do not say who they are, the last from %s; dropped %d",
-                address[0],
+                "too many unidentified connections; dropped %d, the last one from %s",
                 self._dropped,
+                address[0],
             )
             self._dropped, self._report_after_s = 0, self._clock() + REPORT_EVERY_S
 
@@ -106,8 +110,8 @@ class Listener(socket.socket):
         return connection, address
 
 
-def listen(host: str, port: int, admission: Admission) -> list[Listener]:
-    """Listening sockets on a port of each address of a host, or of this machine for "".
+def bind_listeners(host: str, port: int, admission: Admission) -> list[Listener]:
+    """Sockets bound to a port of each address of a host, or of this machine for "".
 
     Raises:
         OSError: the host is unknown, or the port is taken.
@@ -129,6 +133,8 @@ def listen(host: str, port: int, admission: Admission) -> list[Listener]:
             # With port 0, the kernel chooses one for the first address, and the others get it too.
             chosen = made[0].getsockname()[1] if len(made) > 1 else port
             one.bind((address[0], chosen, *address[2:]))
+        if not made:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     except OSError:
         for one in made:
             one.close()

@@ -100,7 +100,7 @@ class Agent:
         self._probed_state: tuple[float, ...] = ()
 
     async def describe(self) -> SystemDescription:
-        """The device as it is now; the runtimes are probed where something was installed since."""
+        """The device as it is now; runtimes are probed again after something was installed."""
         from edgebench.agent.runtimes.registry import installed_state, probe_all
 
         state = installed_state()

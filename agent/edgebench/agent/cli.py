@@ -63,6 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()  # the reader of our output is gone: nothing is left to say
         return ExitCode.NOT_READ
+    except OSError as exc:
+        discard_output()
+        where = exc.filename or "standard output"
+        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
+        print("hint: see whether the disk is full: df -h", file=sys.stderr)
+        return ExitCode.FAILED
     return code
 
 

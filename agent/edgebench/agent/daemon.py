@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.server import ServerConnection, serve, unix_serve
+from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
 
-from edgebench.agent.admission import Admission, listen
+from edgebench.agent.admission import Admission, bind_listeners
 from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.agent.server import (
@@ -140,20 +140,22 @@ async def _tls_door(
     admission = Admission()
     # `serve` only calls it, though its type asks for a class.
     connection: Any = partial(PinnedConnection, trust, admission, connections)
+    servers: list[Server] = []
     try:
-        listeners = listen(host or "", port, admission)
+        for listener in (listeners := bind_listeners(host or "", port, admission)):
+            servers.append(
+                await serve(
+                    sock=listener,
+                    ssl=trust.context,
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    create_connection=connection,
+                    **options,
+                )
+            )
     except OSError as exc:
+        for server in servers:
+            server.close()
         raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
-    servers = [
-        await serve(
-            sock=listener,
-            ssl=trust.context,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            create_connection=connection,
-            **options,
-        )
-        for listener in listeners
-    ]
     agent.port = listeners[0].getsockname()[1]
     gc.freeze()  # what is there by now stays, and is not looked through for garbage again
     announce = asyncio.ensure_future(_advertise(settings, agent))

@@ -29,7 +29,7 @@ def make_strict(converter: Converter) -> Converter:
 
 
 def make_printable(converter: Converter) -> Converter:
-    """Teach a strict converter that texts come from a peer: none has what a terminal would obey."""
+    """Make a strict converter replace control characters in texts, which come from a peer."""
     take, take_pem = _strict(str), _strict(str)
     converter.register_structure_hook(str, lambda value, kind: printable(take(value, kind)))
     converter.register_structure_hook(Pem, take_pem)

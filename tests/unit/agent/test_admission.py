@@ -14,7 +14,7 @@ from edgebench.agent.admission import (
     MAX_STRANGERS,
     MAX_STRANGERS_PER_NETWORK,
     Admission,
-    listen,
+    bind_listeners,
 )
 
 
@@ -106,7 +106,7 @@ def test_addresses_of_one_ipv6_network_are_one_network(
 
 def test_every_address_of_the_machine_has_the_same_port() -> None:
     """With port 0, the IPv6 door is at another port than the one that is told."""
-    made = listen("", 0, Admission())
+    made = bind_listeners("", 0, Admission())
     try:
         assert len({one.getsockname()[1] for one in made}) == 1
     finally:

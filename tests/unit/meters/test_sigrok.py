@@ -101,6 +101,14 @@ def test_values_are_numbered_wherever_the_text_is_cut(cuts: list[int]) -> None:
     assert found.time_ns.tolist() == [place * 1_000_000 for place in range(40)]
 
 
+def test_channel_that_falls_silent_ends_the_recording() -> None:
+    """The values of the other channel wait for it until the memory is full."""
+    settings = SigrokSettings(is_paced=False, current="A1", voltage="A2")
+    text = b"A1: 1.0 A DC\nA2: 5.0 V DC\n" + 310 * b"A1: 1.0 A DC\n"
+    with pytest.raises(MeasurementError, match="channel A2 sent nothing for 30 s"):
+        decode(header_of(settings, 10), [(0, text)])
+
+
 def test_value_that_is_none_is_missing() -> None:
     """What is beyond the range is infinite, and what has another unit is a current."""
     shunt = SigrokSettings(is_paced=False, current="A1", shunt_ohm=0.5, supply_v=2.0)

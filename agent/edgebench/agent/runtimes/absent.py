@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.runtime import MissingRuntime
@@ -14,6 +15,7 @@ _MISSING_FILE = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
 _MISSING_FILE_MUSL = re.compile(r"Error loading shared library (\S+\.so[.\d]*): No such file")
 """Source: musl, ldso/dynlink.c."""
 _OLD_LIBRARY = re.compile(r"version `(\w+_[\d.]+)' not found")
+"""Source: glibc, elf/dl-version.c."""
 _PACKAGES = {
     # library: package of Debian, of Alpine
     "libstdc++.so.6": ("libstdc++6", "libstdc++"),
@@ -27,7 +29,7 @@ Which = Callable[[str], "str | None"]
 
 
 def why_absent(
-    package: str, error: BaseException, install: str | None, *, which: Which = shutil.which
+    package: str, error: ImportError, install: str | None, *, which: Which = shutil.which
 ) -> MissingRuntime:
     """Reason and remedy of a failed import.
 
@@ -43,8 +45,11 @@ def why_absent(
         return MissingRuntime(reason, _system_command(file[1], which))
     if old := _OLD_LIBRARY.search(text):
         return MissingRuntime(f"{package} needs {old[1]}, newer than this system's", None)
-    if isinstance(error, ModuleNotFoundError) or not isinstance(error, ImportError):
+    if isinstance(error, PackageNotFoundError):
         return MissingRuntime(f"{package} is not installed", install)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        module = error.name.partition(".")[0]
+        return MissingRuntime(f"{package} needs the module {module}, which is not there", install)
     return MissingRuntime(f"{package} fails to import: {library_line(error)}", install)
 
 

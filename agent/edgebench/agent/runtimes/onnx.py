@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from edgebench.agent.runtimes.absent import why_absent
@@ -43,7 +43,7 @@ class OnnxRuntime:
             library = importlib.import_module("onnxruntime")
             providers = tuple(map(short_provider, library.get_available_providers()))
             return UsableRuntime(installed, providers)
-        except (ImportError, PackageNotFoundError) as exc:
+        except ImportError as exc:
             return why_absent("onnxruntime", exc, INSTALL)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
@@ -53,7 +53,7 @@ class OnnxRuntime:
         try:
             importlib.import_module("onnxruntime")
             return version("onnxruntime")
-        except (ImportError, PackageNotFoundError) as exc:
+        except ImportError as exc:
             raise RuntimeUnavailable(why_absent("onnxruntime", exc, INSTALL).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> OnnxModel:

@@ -52,9 +52,10 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 def installed_state() -> tuple[float, ...]:
     """When packages and system libraries last changed; a probe from before says nothing."""
     times = []
-    for place in (*sys.path, "/etc/ld.so.cache", "/lib", "/usr/lib"):
+    packages = (place for place in sys.path if place.endswith("-packages"))
+    for place in (*packages, "/etc/ld.so.cache", "/lib", "/usr/lib"):
         with suppress(OSError):
-            times.append(Path(place or ".").stat().st_mtime)
+            times.append(Path(place).stat().st_mtime)
     return tuple(times)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class InterpreterRuntime:
         try:
             installed = version(self._package)
             library = importlib.import_module(self._module)
-        except (ImportError, PackageNotFoundError) as exc:
+        except ImportError as exc:
             return self._why_absent(exc)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(
@@ -67,7 +67,7 @@ class InterpreterRuntime:
         try:
             importlib.import_module(self._module)
             return version(self._package)
-        except (ImportError, PackageNotFoundError) as exc:
+        except ImportError as exc:
             raise RuntimeUnavailable(self._why_absent(exc).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
@@ -95,7 +95,7 @@ class InterpreterRuntime:
 
         return refuse
 
-    def _why_absent(self, error: BaseException) -> MissingRuntime:
+    def _why_absent(self, error: ImportError) -> MissingRuntime:
         if self._is_too_new_python():
             python = ".".join(map(str, sys.version_info[:2]))
             reason = f"{self._package} has no wheel for Python {python}"

@@ -117,7 +117,7 @@ def clipped_ratio(
         if ratio > CLIPPED_LIMIT_RATIO:
             first, last = (spec.scale * (n - (spec.zero_point or 0)) for n in (low + 1, high - 1))
             text = (
-                f"input {spec.name!r} holds {first:.4g} to {last:.4g} and clips {ratio:.1%} of its "
+                f"input {spec.name!r} holds {first:.4g} to {last:.4g} and clips {ratio:.2%} of its "
                 f"values, {float(values.min()):.4g} to {float(values.max()):.4g}; "
                 f"limit {CLIPPED_LIMIT_RATIO:.0%}"
             )

@@ -244,8 +244,8 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
     run_limit = math.floor(spec.duration_s / MIN_JUDGED_S + 1e-9)  # 0.3 / 0.1 is below 3
     if run_count > run_limit:
         raise RunsTooShort(
-            f"{run_count} runs share {spec.duration_s:g} s: {duration_s:.2g} s each, at least "
-            f"{MIN_JUDGED_S:g} s",
+            f"{run_count} runs share {spec.duration_s:g} s: each may end after {duration_s:.2g} s, "
+            f"at least {MIN_JUDGED_S:g} s",
             instead=f"--duration {MIN_JUDGED_S * run_count:g}s, or --runs {max(1, run_limit)}",
         )
     return replace(

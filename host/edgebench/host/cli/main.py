@@ -103,7 +103,10 @@ def _run(command: str, words: list[str]) -> ExitCode:
     module = import_module(f"edgebench.host.cli.{command}")
     _keep_logs_off_stderr()
     try:
-        options = module.parser().parse_args(words)
+        try:
+            options = module.parser().parse_args(words)
+        except SystemExit:  # the help is printed
+            return ExitCode.DONE
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
         for name in _LOADED.get(command, ()):
@@ -111,8 +114,6 @@ def _run(command: str, words: list[str]) -> ExitCode:
         raise_when_interrupted()
         _end_like_ctrl_c()
         code: ExitCode = module.run(options)
-    except SystemExit:  # the help is printed
-        return ExitCode.DONE
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
         return report_failure(

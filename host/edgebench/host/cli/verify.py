@@ -79,17 +79,24 @@ def _verify_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     """Verify every run of a set, whose own numbers are computed from them and never stored."""
     from edgebench.host.bench.verify import Difference, verify
     from edgebench.host.store.index import runs_named
-    from edgebench.protocol.errors import StoreError
+    from edgebench.protocol.errors import RunDamaged
 
     results: dict[str, list[Difference]] = {}
     for run_id in runs_named(store, set_id):
         try:
             results[run_id] = verify(store, run_id)
-        except StoreError as exc:  # the others may be whole
+        except RunDamaged as exc:  # the others may be whole
             results[run_id] = [Difference("files", "as measured", str(exc))]
     member = store.run(next(iter(results))).member
     planned_count = member.count if member else len(results)
     failed = {run_id: differences for run_id, differences in results.items() if differences}
+    missing_count = planned_count - len(results)
+    if missing_count:
+        print(
+            f"note: {missing_count} of {planned_count} runs of the set are not in the store, or "
+            "too damaged to say so: edgebench runs",
+            file=sys.stderr,
+        )
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}

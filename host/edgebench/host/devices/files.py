@@ -58,7 +58,7 @@ class HostFiles:
         """File with the host's key and certificate, made when there is none."""
         path = self._directory / "identity.pem"
         if not path.exists():
-            with self._alone():
+            with self._locked():
                 if not path.exists():
                     identity = new_identity(socket.gethostname())
                     self._write(path, identity.key_pem + identity.certificate_pem)
@@ -79,7 +79,7 @@ class HostFiles:
 
     def remember(self, device: KnownDevice) -> None:
         """Add a device, in place of the one with the same identity or name."""
-        with self._alone():
+        with self._locked():
             others = [
                 known
                 for known in self.devices()
@@ -89,11 +89,11 @@ class HostFiles:
 
     def forget(self, device: KnownDevice) -> None:
         """Remove a device."""
-        with self._alone():
+        with self._locked():
             self._save([known for known in self.devices() if known.pin != device.pin])
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Keep other processes of this user from changing the files meanwhile."""
         with self._errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -112,17 +112,17 @@ def runs_named(store: Store, name: str) -> list[str]:
 def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
     _prepare(index)
     stamps = {run_id: _stamp(store, run_id) for run_id in store.run_ids()}
-    rows = {row[0]: row for row in index.execute(f"SELECT {_COLUMNS}, stamp, seal FROM runs")}
+    rows = {row[0]: row for row in index.execute(f"SELECT {_COLUMNS}, stamp, checksum FROM runs")}
     for run_id in rows.keys() - stamps.keys():
         index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
     marks = ", ".join("?" * (len(fields(RunSummary)) + 2))
     for run_id, stamp in stamps.items():
-        *cells, seal = rows.get(run_id, (None, None))
-        if cells[-1] != stamp or seal != _seal(cells):
+        *cells, checksum = rows.get(run_id, (None, None))
+        if cells[-1] != stamp or checksum != _checksum(cells):
             cells = [*astuple(_summary(store, run_id)), stamp]
-            rows[run_id] = (*cells, _seal(cells))
+            rows[run_id] = (*cells, _checksum(cells))
             index.execute(
-                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, seal) VALUES ({marks})",
+                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, checksum) VALUES ({marks})",
                 rows[run_id],
             )
     index.commit()
@@ -135,12 +135,12 @@ def _prepare(index: sqlite3.Connection) -> None:
         index.execute("DROP TABLE IF EXISTS runs")
         index.execute(f"PRAGMA user_version = {version}")
     index.execute(
-        f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, seal, PRIMARY KEY (run_id))"
+        f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, checksum, PRIMARY KEY (run_id))"
     )
     index.commit()
 
 
-def _seal(cells: Sequence[object]) -> int:
+def _checksum(cells: Sequence[object]) -> int:
     """Checksum of a row: what was changed in the index is computed again, not shown."""
     return crc32(repr(list(cells)).encode())
 

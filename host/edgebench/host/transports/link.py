@@ -84,7 +84,7 @@ def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
             raise NotPaired(f"{peer} does not accept this host's identity") from exc
         raise Unreachable(f"{peer} does not speak edgebench: {one_line(exc)}") from exc
     except TimeoutError as exc:
-        raise Unreachable(f"no answer from {peer} in time, which was {timeout_s:.0f} s") from exc
+        raise Unreachable(f"no answer from {peer} within {timeout_s:g} s") from exc
     except OSError as exc:
         raise Unreachable(f"cannot reach {peer}: {exc.strerror or one_line(exc)}") from exc
 

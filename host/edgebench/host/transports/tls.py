@@ -26,7 +26,9 @@ from edgebench.protocol.identity import fingerprint
 CONNECT_TIMEOUT_S = 10.0
 """Time for TCP's handshake: the kernel of a device answers at once, or it is not there."""
 ATTEMPTS = 5
+"""Handshakes that are begun with an agent which ends them unanswered."""
 PAUSE_S = 0.1
+"""Pause between two of them; an agent drops a waiting connection for another in less."""
 
 
 class TlsTransport:

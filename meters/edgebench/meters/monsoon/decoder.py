@@ -36,7 +36,7 @@ INTERPOLATED_MAX = 10
 """Observations in a row without a value that are interpolated: assumed, 2 ms, more than one
 calibration needs."""
 HELD_MAX_S = 30.0
-"""A unit without a calibration for so long has none: four times what five readings take."""
+"""A unit without a calibration for so long has none: nearly five times what five readings take."""
 _LOST = "dropped by the meter"
 
 
@@ -158,7 +158,6 @@ class MonsoonDecoder(UniformDecoder):
         is_kept = is_measured | _is_in_short_run(~is_measured)
         if self._last is None:  # nothing is between the begin and the first measurement
             first = int(np.argmax(is_measured))
-            is_kept[:first] = False
             self.timeline.next_index += first + int(lost[: first + 1].sum())
             observations, lost = observations[first:], lost[first:]
             lost[0] = 0

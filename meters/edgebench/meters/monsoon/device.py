@@ -38,6 +38,8 @@ _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
+_WINDOW_SAMPLES = 20
+"""Fewest samples of a window: assumed, so that its ends are a small part of it."""
 _SAME_V = 1e-3
 """Voltages that are this close need not be set."""
 _ASSUMED = "assumed: no data sheet of Monsoon's was at hand"
@@ -108,7 +110,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
                 is_uniform=True,
                 clock_domain=f"meter:monsoon:{serial}",
                 loss_detection="counter",
-                min_window_s=20 / RATE_HZ,
+                min_window_s=_WINDOW_SAMPLES / RATE_HZ,
             ),
             uncertainty=_UNCERTAINTY,
             facts=to_plain(settings),
@@ -171,8 +173,9 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         try:
             link.stop()
         finally:
-            while self._before:
-                link.set(*self._before.popitem())
+            for register, value in reversed(tuple(self._before.items())):
+                link.set(register, value)
+                del self._before[register]  # not before: what could not be set is tried again
 
 
 def make_meter(options: Options) -> Monsoon:

@@ -17,9 +17,12 @@ from edgebench.meters.base import Decoder, Flag, Floats, Gap, Header, Packet, Sa
 from edgebench.meters.sigrok.readings import readings_of, values_of
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import MeasurementError
 
 LATE_ROUNDS = 2.5
-"""A round so many of its intervals behind the last is not the next."""
+"""Interval, in rounds, above which readings count as lost."""
+HELD_MAX_S = 30.0
+"""Longest that the values of one channel wait for those of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,11 @@ class UniformSigrokDecoder(UniformDecoder):
         text, self._rest = text[:end], text[end:]
         for name, unit in self._settings.channels.items():
             self._waiting[name] += values_of(text, name, unit)
-        count = min(map(len, self._waiting.values()))
+        counts = {name: len(values) for name, values in self._waiting.items()}
+        count, most = min(counts.values()), max(counts.values())
+        if most - count > HELD_MAX_S * self.timeline.rate_hz:
+            silent = min(counts, key=lambda name: counts[name])
+            raise MeasurementError(f"channel {silent} sent nothing for {HELD_MAX_S:g} s")
         if not count:
             return []
         block = self._block({name: np.array(one[:count]) for name, one in self._waiting.items()})

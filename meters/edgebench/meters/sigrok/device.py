@@ -248,7 +248,7 @@ def _first_readings(
         is_paced: The rounds tell how fast they come.
 
     Raises:
-        TargetError: there are none in time.
+        TargetError: there are too few in time.
     """
     times_s: dict[str, list[float]] = {}
     readings: dict[str, Reading] = {}
@@ -277,6 +277,8 @@ def _first_readings(
         raise TargetError(f"the device measured nothing in {_FIRST_S:g} s")
     longest = max(times_s.values(), key=len)
     passed_s = longest[-1] - longest[0]
-    rounds_per_s = (len(longest) - 1) / passed_s if passed_s else 1 / _FIRST_S
+    if is_paced and not passed_s:
+        raise TargetError(f"one reading in {_FIRST_S:g} s: too slow to tell its rate")
     # A few arrivals do not tell more digits.
+    rounds_per_s = (len(longest) - 1) / passed_s if passed_s else 0.0
     return FirstReadings(readings, float(f"{rounds_per_s:.3g}"))

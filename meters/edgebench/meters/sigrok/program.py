@@ -68,16 +68,24 @@ class Sigrok:
         return said.stdout.decode(errors="replace")
 
     def start(self, *options: str) -> None:
-        """Let it record until it is stopped."""
+        """Let it record until it is stopped.
+
+        Raises:
+            TargetError: it does not start.
+        """
         self.stop()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
-        self._process = subprocess.Popen(
-            [*self._command, *options, "--continuous", "--output-format", "analog"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=0,
-        )
+        try:
+            self._process = subprocess.Popen(
+                [*self._command, *options, "--continuous", "--output-format", "analog"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C must not end it before `stop` does
+            )
+        except OSError as exc:
+            raise TargetError(f"{PROGRAM} does not start: {one_line(exc)}") from exc
 
     def read(self, timeout_s: float) -> bytes:
         """What it has printed; waits at most its timeout for the first byte.
@@ -104,8 +112,8 @@ class Sigrok:
             if process.stdin is not None:
                 process.stdin.write(b"\n")
         deadline_s = time.monotonic() + _END_S
-        while process.stdout is not None and time.monotonic() < deadline_s:
-            is_there = select.select([process.stdout], [], [], deadline_s - time.monotonic())[0]
+        while process.stdout is not None and (left_s := deadline_s - time.monotonic()) > 0:
+            is_there = select.select([process.stdout], [], [], left_s)[0]
             if is_there and not os.read(process.stdout.fileno(), READ_BYTES):
                 break
         with suppress(subprocess.TimeoutExpired):

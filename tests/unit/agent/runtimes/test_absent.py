@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError
+
 import pytest
 
 from edgebench.agent.runtimes.absent import why_absent
@@ -15,7 +17,9 @@ OLD = "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x.so)"
 @pytest.mark.parametrize(
     ("error", "command", "reason", "install"),
     [
-        (ModuleNotFoundError("No module named 'x'"), "apt", "x is not installed", INSTALL),
+        (PackageNotFoundError("x"), "apt", "x is not installed", INSTALL),
+        (ModuleNotFoundError("No module named 'y'", name="y.z"), "apt",
+         "x needs the module y, which is not there", INSTALL),
         (ImportError(NO_STDCXX), "apt", "needs the system library libstdc++.so.6",
          "sudo apt install libstdc++6"),
         (ImportError(NO_STDCXX_MUSL), "apk", "needs the system library libstdc++.so.6",

@@ -252,7 +252,7 @@ def test_values_that_a_quantised_input_clips_are_counted(beyond: list[float], ra
 def test_inputs_that_were_scaled_for_another_model_are_refused() -> None:
     """Images of 0 to 255 become all white, and the model is measured on that."""
     values = np.linspace(0, 255, 200, dtype=np.float32).reshape(2, 1, 100)
-    said = r"'x' holds 0 to 0.9961 and clips 9\d.\d% of its values, 0 to 255; limit 1%"
+    said = r"'x' holds 0 to 0.9961 and clips 9\d.\d\d% of its values, 0 to 255; limit 1%"
     with pytest.raises(InputsRefused, match=said):
         clipped_ratio([X, Q], {"x": values}, count=2)
     assert clipped_ratio([Q], {"x": values / 256}, count=2) == 0.0

@@ -36,7 +36,7 @@ _METADATA_LIMIT_BYTES = 1 << 20
 _PART_LIMIT_BYTES = 1 << 28
 _DEFLATE_LIMIT = 1100
 """Limit on the ratio of compression: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
-_RATE = re.compile(r"([0-9.]+)\s*(|k|M|G)Hz")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G)Hz")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _CHANNEL = re.compile(r"analog(\d+)")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
@@ -48,7 +48,7 @@ class SigrokFile:
 
     path: Path
     rate_hz: float | None
-    """None: the device had no sample rate."""
+    """None: the device had no sample rate, for which sigrok writes 0 Hz."""
     channels: dict[str, str]
     """Number of each channel, by its name."""
 
@@ -100,8 +100,8 @@ def read_sigrok(path: Path) -> SigrokFile:
     if not channels:
         raise FileRefused("a .sr without an analog channel has no power")
     told = _RATE.fullmatch(device.get("samplerate", ""))
-    rate_hz = float(told[1]) * _PREFIXES[told[2]] if told else None
-    return SigrokFile(path, rate_hz, channels)
+    rate_hz = float(told[1]) * _PREFIXES[told[2]] if told else 0.0
+    return SigrokFile(path, rate_hz or None, channels)
 
 
 def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBlock]:
@@ -126,10 +126,10 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
                 part += 1
     except _DAMAGED as exc:
         raise FileRefused(f"damaged .sr: {one_line(exc)}") from exc
-    if rest := {name: sum(map(len, values)) for name, values in waiting.items() if values}:
-        more = ", ".join(f"{name} by {count}" for name, count in rest.items() if count)
-        if more:
-            raise FileRefused(f"channels of different lengths: longer are {more}")
+    counts = {name: sum(map(len, parts)) for name, parts in waiting.items()}
+    if any(counts.values()):
+        more = ", ".join(f"{name} by {count}" for name, count in counts.items() if count)
+        raise FileRefused(f"channels of different lengths: longer are {more}")
 
 
 def _part_name(source: SigrokFile, name: str, part: int) -> str:

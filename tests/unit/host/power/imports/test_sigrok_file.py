@@ -67,7 +67,7 @@ def test_parts_are_put_together_by_channel(tmp_path: Path) -> None:
 
 def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
     """Readings of a multimeter have a time that nobody knows."""
-    metadata = METADATA.replace("samplerate=1.5 kHz\n", "") + CHANNELS
+    metadata = METADATA.replace("1.5 kHz", "0 Hz") + CHANNELS
     path = make_file(tmp_path / "a.sr", metadata=metadata)
     with pytest.raises(FileRefused, match="without a sample rate has no times: say the rate"):
         import_file(path, tmp_path / "session", CURRENT)
