@@ -37,8 +37,8 @@ from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, 
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.text import Pem
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
 CONNECTION_BYTES = 400 * 1024

@@ -10,6 +10,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import (
     MAX_ARRIVALS,
     MAX_CPUS,
@@ -26,7 +27,6 @@ from edgebench.protocol.spec import (
     RunSpec,
     Scenario,
 )
-from edgebench.protocol.text import Pem
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 """What MessagePack can carry."""

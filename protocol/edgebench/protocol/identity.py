@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.text import Pem
+from edgebench.protocol.pem import Pem
 
 DEFAULT_PORT = 7747
 """Port of an agent unless told otherwise; unassigned at IANA in 2026."""

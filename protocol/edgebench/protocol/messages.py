@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Union
 
 from edgebench.protocol.device import DeviceDescription, SystemDescription
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.text import Pem
 
 PROTOCOL_VERSION = 4
 """Raised with every change that an older peer would misread; by two when it cannot be bridged.

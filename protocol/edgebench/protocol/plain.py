@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from cattrs import Converter, IterableValidationError, IterableValidationNote
 
-from edgebench.protocol.text import Pem, printable
+from edgebench.protocol.pem import Pem
+from edgebench.protocol.text import printable
 
 _T = TypeVar("_T")
 

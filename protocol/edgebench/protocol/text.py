@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
-
 MAX_LINE_CHARS = 200
-Pem = NewType("Pem", str)
-"""A certificate in letters, of many lines: no text that anybody reads."""
 
 
 def printable(text: object, *, keep_lines: bool = False) -> str:

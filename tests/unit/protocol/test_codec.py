@@ -27,9 +27,10 @@ from edgebench.protocol.codec import (
     to_plain,
 )
 from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Phase, RunRecord
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.text import Pem, printable
+from edgebench.protocol.text import printable
 
 MESSAGES: tuple[type[Any], ...] = get_args(m.Message)
 ANY_MESSAGE = st.one_of(*map(values_of, MESSAGES))

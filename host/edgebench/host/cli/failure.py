@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def report_failure(
             any other command the error.
         command: The command that failed.
     """
+    from edgebench.protocol.text import printable  # only here: it takes typing with it
+
     if as_json:
         import json  # only here: help must not wait for it
 

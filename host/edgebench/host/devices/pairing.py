@@ -16,7 +16,7 @@ from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import NotPaired, WrongAgent
 from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
-from edgebench.protocol.text import Pem
+from edgebench.protocol.pem import Pem
 
 
 def pair(
