@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.command_line import CommandParser
-from edgebench.protocol.command_process import (
-    discard_output,
-    flush_output,
-    raise_when_interrupted,
-)
+from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -54,22 +50,7 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
-    try:
-        code = _run(arguments)
-        flush_output()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        discard_output()  # the reader of our output is gone: nothing is left to say
-        return ExitCode.NOT_READ
-    except OSError as exc:
-        discard_output()
-        where = exc.filename or "standard output"
-        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
-        print("hint: see whether the disk is full: df -h", file=sys.stderr)
-        return ExitCode.FAILED
-    return code
+    return exit_code_of(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -18,6 +18,7 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # type checkers know this name; to import it from typing takes 2 ms
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 INTERRUPTED = b"interrupted\n"
@@ -33,6 +34,26 @@ def raise_when_interrupted() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on: there is something to close."""
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Run a command; its exit code, or that of an end which any command may have."""
+    try:
+        code = run()
+        flush_output()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        discard_output()  # the reader of our output is gone: nothing is left to say
+        return ExitCode.NOT_READ
+    except OSError as exc:
+        discard_output()
+        where = exc.filename or "standard output"
+        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
+        print("hint: see whether the disk is full: df -h", file=sys.stderr)
+        return ExitCode.FAILED
+    return code
 
 
 def flush_output() -> None:

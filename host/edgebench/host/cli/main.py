@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from edgebench.protocol.command_process import (
-    discard_output,
-    flush_output,
-    raise_when_interrupted,
-)
+from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
@@ -60,22 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without µ is no reason to fail
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = _dispatch(words)
-        flush_output()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        discard_output()  # the reader of our output is gone: nothing is left to say
-        return ExitCode.NOT_READ
-    except OSError as exc:
-        discard_output()
-        where = exc.filename or "standard output"
-        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
-        print("hint: see whether the disk is full: df -h", file=sys.stderr)
-        return ExitCode.FAILED
-    return code
+    return exit_code_of(lambda: _dispatch(words))
 
 
 def _dispatch(words: list[str]) -> ExitCode:
