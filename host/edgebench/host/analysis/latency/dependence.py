@@ -107,10 +107,7 @@ def _two_state_time(values: NDArray[np.float64]) -> float:
 
 
 def autocorrelations(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of a series, not constant, with itself at lags 0…n-1, by Fourier transform.
-
-    As statsmodels.tsa.stattools.acf(fft=True), whose import takes two seconds.
-    """
+    """Correlation of a series, not constant, with itself at lags 0…n-1, by Fourier transform."""
     deviations = values - values.mean()
     length = 1 << (2 * values.size - 1).bit_length()
     spectrum = np.fft.rfft(deviations, length)

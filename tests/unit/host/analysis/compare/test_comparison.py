@@ -55,6 +55,22 @@ def test_corrections_are_the_known_ones() -> None:
     assert holm([]) == []
 
 
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([0.04, 0.01, 0.03], [0.06, 0.03, 0.06]),  # by hand: 3 · 0.01, 2 · 0.03, no less
+        ([0.02, 0.02, 0.02, 0.5], [0.08, 0.08, 0.08, 0.5]),
+        ([1.0, 0.5, 0.6], [1.0, 1.0, 1.0]),
+        ([0.0, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_correction_keeps_the_order_and_is_a_probability(
+    p_values: list[float], adjusted: list[float]
+) -> None:
+    """A metric gets the p value of another one, or one that is larger than 1."""
+    assert holm(p_values) == pytest.approx(adjusted)
+
+
 def test_detectable_effects_are_the_known_ones() -> None:
     """“No change” is printed by a design that could not have seen one."""
     row = known("power_mde")
