@@ -39,9 +39,14 @@ def _freeze(python: str) -> tuple[str, dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="edgebench-pin-") as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         pip = [f"{folder}/bin/python", "-m", "pip", "--quiet"]
-        subprocess.run([*pip, "install", "--quiet", "--quiet", f"{ROOT}[dev]"], check=True)
+        subprocess.run(
+            [*pip, "install", "--quiet", "--quiet", f"{ROOT}/agent", f"{ROOT}[dev]"], check=True
+        )
         frozen = subprocess.run(
-            [*pip, "freeze", "--exclude", "edgebench"], check=True, capture_output=True, text=True
+            [*pip, "freeze", "--exclude", "edgebench", "--exclude", "edgebench-agent"],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         version = subprocess.run(

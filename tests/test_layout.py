@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import zipfile
+from email.message import Message
+from email.parser import Parser
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,9 +30,28 @@ PORTIONS = {
 """The package of each portion, by the name of its folder."""
 
 
-def project() -> dict[str, Any]:
-    """The project's configuration."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+AGENT_PORTIONS = ("protocol", "device_profiles", "meters", "agent")
+"""Portions of the distribution for devices; the others are the host's."""
+DISTRIBUTIONS = {"edgebench": ROOT, "edgebench-agent": ROOT / "agent"}
+"""Folder of each distribution's pyproject.toml."""
+
+
+def project(distribution: str = "edgebench") -> dict[str, Any]:
+    """The configuration of a distribution; that of all tools is in edgebench's."""
+    return tomllib.loads((DISTRIBUTIONS[distribution] / "pyproject.toml").read_text())
+
+
+def distribution_of(portion: str) -> str:
+    """The distribution that a portion belongs to."""
+    return "edgebench-agent" if portion in AGENT_PORTIONS else "edgebench"
+
+
+SCRIPTS = {
+    name: script
+    for distribution in DISTRIBUTIONS
+    for name, script in project(distribution)["project"]["scripts"].items()
+}
+"""Commands of both distributions."""
 
 
 def source_files(portion: str) -> set[str]:
@@ -71,8 +92,15 @@ def test_portion_tells_type_checkers_that_it_is_typed(portion: str) -> None:
 def test_portion_is_in_every_list(portion: str) -> None:
     """An editable install, a wheel or a type check silently leaves a portion out."""
     tool = project()["tool"]
-    assert portion in tool["hatch"]["build"]["dev-mode-dirs"]
-    assert f"{portion}/edgebench" in tool["hatch"]["build"]["targets"]["wheel"]["packages"]
+    build = project(distribution_of(portion))["tool"]["hatch"]["build"]
+    folder = DISTRIBUTIONS[distribution_of(portion)]
+    editable = {(folder / path).resolve() for path in build["dev-mode-dirs"]}
+    assert ROOT / portion in editable
+    if portion not in AGENT_PORTIONS:
+        assert f"{portion}/edgebench" in build["targets"]["wheel"]["packages"]
+        assert f"{portion}/edgebench" in build["targets"]["sdist"]["only-include"]
+    elif portion != "agent":
+        assert portion in build["hooks"]["custom"]["portions"]
     assert portion in tool["mypy"]["mypy_path"]
     assert portion in tool["ruff"]["src"]
     assert f"edgebench.{portion}" in tool["importlinter"]["root_packages"]
@@ -86,10 +114,10 @@ def test_portion_can_be_imported_here(portion: str) -> None:
     assert found.origin == str(PORTIONS[portion] / "__init__.py")
 
 
-@pytest.mark.parametrize("script", sorted(project()["project"]["scripts"]))
+@pytest.mark.parametrize("script", sorted(SCRIPTS))
 def test_console_script_can_be_imported(script: str) -> None:
     """A command is installed that does not start."""
-    module, _, function = project()["project"]["scripts"][script].partition(":")
+    module, _, function = SCRIPTS[script].partition(":")
     assert callable(getattr(import_module(module), function))
 
 
@@ -113,48 +141,128 @@ def test_constraints_pin_versions_and_hold_no_address() -> None:
 
 
 def test_device_dependencies_are_the_light_ones() -> None:
-    """An agent pulls the host's libraries onto every device."""
-    names = {re.split(r"[^\w-]", line)[0] for line in project()["project"]["dependencies"]}
+    """An agent pulls numpy or the host's libraries onto every device."""
+    required = project("edgebench-agent")["project"]["dependencies"]
+    names = {re.split(r"[^\w-]", line)[0] for line in required}
     assert names <= {
-        *("cattrs", "cryptography", "ifaddr", "msgpack", "numpy", "tomli", "websockets"),
-        "zeroconf",
+        *("cattrs", "cryptography", "ifaddr", "msgpack", "tomli", "websockets", "zeroconf"),
     }
 
 
+def test_licence_is_the_same_for_both_distributions() -> None:
+    """One is published under another text: no pattern of license-files leads out of a folder."""
+    assert (ROOT / "agent/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def built(folder: Path, name: str) -> zipfile.ZipFile:
+    """The wheel of a distribution in this folder."""
+    (path,) = folder.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
+    return zipfile.ZipFile(path)
+
+
+def packed_files(archive: zipfile.ZipFile) -> set[str]:
+    """Files of a wheel that an installation puts beside those of other distributions."""
+    return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this tree."""
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the wheels of this tree, their sdists, and the agent's wheel from its sdist."""
     if find_spec("hatchling") is None:
         skip_or_fail("build backend missing: pip install hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
-    result = subprocess.run(
-        [*command, *options, str(ROOT)], capture_output=True, text=True, check=False
-    )
+    folder = tmp_path_factory.mktemp("builds")
+    for source in DISTRIBUTIONS.values():
+        hatchling_builds(source, folder)
+    for sdist in folder.glob("*.tar.gz"):
+        subprocess.run(["tar", "-xzf", sdist.name], cwd=folder, check=True)
+    hatchling_builds(next(folder.glob("edgebench_agent-*/")), folder / "again", "-t", "wheel")
+    hatchling_builds(next(folder.glob("edgebench-*/")), folder / "again", "-t", "wheel")
+    return folder
+
+
+def hatchling_builds(source: Path, folder: Path, *options: str) -> None:
+    """Build a distribution, as pip and `python -m build` have it done."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), *options]
+    result = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    (made,) = folder.glob("edgebench-*.whl")
-    return made
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
-def test_wheel_holds_every_file_of_a_portion(wheel: Path, portion: str) -> None:
+def test_wheel_holds_every_file_of_a_portion(builds: Path, portion: str) -> None:
     """What works from the checkout is missing after an install: a module, a model, a profile."""
-    with zipfile.ZipFile(wheel) as archive:
-        packed = set(archive.namelist())
-    assert source_files(portion) <= packed
+    assert source_files(portion) <= packed_files(built(builds, distribution_of(portion)))
 
 
-def test_wheel_holds_models_profiles_and_licence_but_no_tests(wheel: Path) -> None:
-    """`edgebench bench` finds no model after an install, or the tests are installed too."""
-    with zipfile.ZipFile(wheel) as archive:
-        packed = set(archive.namelist())
-    models = {name for name in packed if "/builtin_models/" in name}
+def test_no_file_belongs_to_two_distributions(builds: Path) -> None:
+    """Uninstalling one takes files from the other, or an upgrade of one mixes two versions."""
+    host, agent = (packed_files(built(builds, name)) for name in DISTRIBUTIONS)
+    assert host & agent == set()
+    assert {name.split("/")[1] for name in agent} == set(AGENT_PORTIONS)
+    assert {name.split("/")[1] for name in host} == set(PORTIONS) - set(AGENT_PORTIONS)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_wheel_holds_its_licence_and_nothing_beside_the_package(builds: Path, name: str) -> None:
+    """The tests are installed too, or a stray file hides the rest of the namespace."""
+    packed = set(built(builds, name).namelist())
+    assert any(file.endswith(".dist-info/licenses/LICENSE") for file in packed)
+    outside = {file.split("/")[0] for file in packed} - {"edgebench"}
+    assert len(outside) == 1, "only the metadata lies beside the package"
+    assert all(file.endswith(".dist-info") for file in outside)
+    assert "edgebench/__init__.py" not in packed
+
+
+def test_wheels_hold_models_and_profiles(builds: Path) -> None:
+    """`edgebench bench` finds no model after an install."""
+    models = {name for name in built(builds, "edgebench").namelist() if "/builtin_models/" in name}
     assert {name.rpartition(".")[2] for name in models} == {"tflite", "onnx", "npz", "json"}
     assert len(models) == 6
-    assert sum(name.startswith("edgebench/device_profiles/profiles/") for name in packed) >= 3
-    assert any(name.endswith("/LICENSE") for name in packed)
-    outside = {name.split("/")[0] for name in packed} - {"edgebench"}
-    assert len(outside) == 1, "only the metadata lies beside the package"
-    assert all(name.endswith(".dist-info") for name in outside)
-    assert "edgebench/__init__.py" not in packed
+    agent = built(builds, "edgebench-agent").namelist()
+    assert sum(name.startswith("edgebench/device_profiles/profiles/") for name in agent) >= 3
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_sdist_gives_the_same_wheel(builds: Path, name: str) -> None:
+    """What is built from the published source lacks what lay beside its folder in the checkout."""
+    wheel, again = built(builds, name), built(builds / "again", name)
+    assert {file: wheel.read(file) for file in wheel.namelist()} == {
+        file: again.read(file) for file in again.namelist()
+    }
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_sdist_holds_the_package_and_what_builds_it(builds: Path, name: str) -> None:
+    """Tests, benchmarks and documents are published and downloaded by everybody who builds."""
+    (folder,) = builds.glob(f"{name.replace('-', '_')}-[0-9]*/")
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    beside = {file for file in files if "/edgebench/" not in f"/{file}"}
+    hook = {"edgebench": {"agent/pyproject.toml", "hatch_metadata.py"}}.get(name)
+    assert beside == {
+        *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", ".gitignore"),
+        *(hook or {"hatch_portions.py"}),
+    }
+
+
+def test_host_asks_for_the_agent_of_its_own_version(builds: Path) -> None:
+    """A host talks to a local agent of another version, or imports half of another protocol."""
+    host, agent = (metadata(built(builds, name)) for name in DISTRIBUTIONS)
+    assert host["Version"] == agent["Version"] == project("edgebench-agent")["project"]["version"]
+    assert f"edgebench-agent=={agent['Version']}" in (host.get_all("Requires-Dist") or [])
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_long_description_has_no_link_that_breaks(builds: Path, name: str) -> None:
+    """An index resolves `docs/meters.md` against its own address."""
+    found = metadata(built(builds, name))
+    assert found["Description-Content-Type"] == "text/markdown"
+    text = found.get_payload()
+    assert isinstance(text, str)
+    assert text.lstrip().startswith(f"# {name}")
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert [link for link in links if not re.match(r"https?://", link)] == []
+
+
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    """The metadata of a distribution."""
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())

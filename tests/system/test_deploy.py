@@ -95,7 +95,7 @@ def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
 def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: Path) -> None:
     """Each new version of the agent unpacks all packages again, or is not installed at all."""
     data = deployed.account.home / ".local/share/edgebench"
-    (own,) = (data / "agent-wheels").glob("edgebench-*.whl")
+    (own,) = (data / "agent-wheels").glob("edgebench_agent-*.whl")
     record = json.loads((data / "agent-deployed.json").read_text())
     for wheel in record["installed"]:
         if wheel["name"] == own.name:

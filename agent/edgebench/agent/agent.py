@@ -9,7 +9,6 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from edgebench.agent.run import Runner
 from edgebench.agent.simulated import find_simulator
 from edgebench.agent.spool import Spool
 from edgebench.agent.system import (
+    agent_version,
     describe_device,
     describe_environment,
     device_identity,
@@ -92,7 +92,7 @@ class Agent:
             wiring=settings.wiring,
         )
         self._wiring = settings.wiring
-        self.software = f"edgebench-agent {_version()}"
+        self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._present: Counter[str] = Counter()
         self._listen_host = settings.listen[0] if settings.listen else None
@@ -175,10 +175,3 @@ class Agent:
             meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
         )
-
-
-def _version() -> str:
-    try:
-        return version("edgebench")
-    except PackageNotFoundError:
-        return "unknown"

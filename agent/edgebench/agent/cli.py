@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.command_line import CommandParser
 from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
+from edgebench.protocol.distributions import AGENT_DISTRIBUTION, install_command, why_missing
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -69,6 +70,17 @@ def _run(arguments: Sequence[str] | None) -> int:
         if hint := _hint(exc):
             print(f"hint: {hint}", file=sys.stderr)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
+    except ModuleNotFoundError as exc:
+        if (message := why_missing(exc)) is None:
+            raise
+        # Drivers of meters need numpy, which comes with a runtime.
+        what = (
+            install_command("runtimes")
+            if exc.name == "numpy"
+            else f"pip install {AGENT_DISTRIBUTION}"
+        )
+        print(f"error: {message}\nhint: install what is missing: {what}", file=sys.stderr)
+        return ExitCode.FAILED
     return ExitCode.DONE
 
 

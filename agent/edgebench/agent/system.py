@@ -12,7 +12,6 @@ import platform
 import re
 import socket
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,10 +19,13 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import read_text
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
-PACKAGES = ("edgebench", "numpy", *RUNTIME_PACKAGES.values())
-"""Packages whose versions are part of a run's conditions."""
+PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
+    name: name for name in ("numpy", *RUNTIME_PACKAGES.values())
+}
+"""Distributions whose versions are part of a run's conditions, by their names in a result."""
 
 _EMULATORS = {"QEMU TCG", "qemu-user"}
 _FEATURES = {
@@ -88,8 +90,8 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
         python=platform.python_version(),
         virtualization=virtualization(root),
         load_1m=load_1m(),
-        packages=_packages(PACKAGES),
-        agent_version=_packages(["edgebench"]).get("edgebench", "unknown"),
+        packages=_packages(),
+        agent_version=agent_version(),
     )
 
 
@@ -226,11 +228,19 @@ def _os_name(root: Path) -> str:
     return pretty[1] if pretty else platform.system()
 
 
-def _packages(names: Iterable[str]) -> dict[str, str]:
+def agent_version() -> str:
+    """Version of the installed agent."""
+    try:
+        return version(AGENT_DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _packages() -> dict[str, str]:
     versions: dict[str, str] = {}
-    for name in names:
+    for name, distribution in PACKAGES.items():
         with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+            versions[name] = version(distribution)
     return versions
 
 

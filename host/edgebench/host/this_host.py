@@ -7,11 +7,13 @@ import os
 import socket
 from importlib.metadata import PackageNotFoundError, version
 
+from edgebench.protocol.distributions import HOST_DISTRIBUTION
+
 
 def software() -> str:
     """Name and version of this program."""
     try:
-        return f"edgebench {version('edgebench')}"
+        return f"edgebench {version(HOST_DISTRIBUTION)}"
     except PackageNotFoundError:
         return "edgebench (not installed)"
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 from edgebench.meters.cable import only_tester
-from edgebench.meters.options import install
 from edgebench.meters.transport import DENIED
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import NotPermitted, Permission, TargetError
 
 MESSAGE_MAX_BYTES = 4096
 WHAT = "USB tester"
-INSTALL = install("usb")
+INSTALL = install_command("usb")
 _WRITE_MS = 1000
 _ASK_MS = 5000
 _TO_DEVICE, _TO_HOST = 0x40, 0xC0

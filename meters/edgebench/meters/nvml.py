@@ -22,7 +22,7 @@ from typing import Any
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
-from edgebench.meters.options import Options, install
+from edgebench.meters.options import Options
 from edgebench.meters.polled import (
     HOST_CLOCK,
     Point,
@@ -33,10 +33,11 @@ from edgebench.meters.polled import (
     timed,
 )
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import EdgebenchError, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
-INSTALL = install("nvml")
+INSTALL = install_command("nvml")
 RATE_HZ = 2.0
 UPDATE_S = 0.1
 MIN_WINDOW_S = 100 * UPDATE_S

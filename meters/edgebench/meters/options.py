@@ -23,15 +23,6 @@ def split_name(text: str) -> tuple[str, str]:
     return name, text[len(name) :].removeprefix(":")
 
 
-def install(extra: str) -> str:
-    """The command that brings the library of a meter; edgebench is on no package index.
-
-    >>> install("serial")
-    "pip install -e '.[serial]' (from a checkout)"
-    """
-    return f"pip install -e '.[{extra}]' (from a checkout)"
-
-
 def meant_of(text: str, served: Sequence[str]) -> str | None:
     """The one of these meters whose text begins like this, as its driver's name does.
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from edgebench.meters.options import install
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import NotPermitted, Permission, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
@@ -233,7 +233,7 @@ def _pyserial() -> Any:
         import serial
     except ImportError:
         raise TargetError(
-            f"pyserial is not installed, serial meters need it: {install('serial')}"
+            f"pyserial is not installed, serial meters need it: {install_command('serial')}"
         ) from None
     return serial
 

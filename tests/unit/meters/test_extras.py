@@ -14,9 +14,10 @@ from edgebench.host.power.imports import jls_file
 from edgebench.meters import bulk, nvml
 from edgebench.meters.base import AbsentMeter
 from edgebench.meters.joulescope import device as joulescope
-from edgebench.meters.options import install
 from edgebench.meters.registry import DRIVERS, extras_of, find_meter
 from edgebench.meters.scpi import link as scpi
+from edgebench.protocol.distributions import install_command
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,7 +26,17 @@ else:
 
 ROOT = Path(__file__).resolve().parents[3]
 METERS_PAGE = (ROOT / "docs/meters.md").read_text()
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+EXTRAS = {
+    name: tomllib.loads((ROOT / path).read_text())["project"]["optional-dependencies"]
+    for name, path in (
+        ("edgebench", "pyproject.toml"),
+        ("edgebench-agent", "agent/pyproject.toml"),
+    )
+}
+"""Extras of both distributions, with what each brings."""
+HOST_PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"][
+    "hooks"
+]["custom"]["dependencies"]
 EXAMPLES = {
     example.partition(":")[0]: example
     for example in re.findall(r"^\| `\w+` \| `(\S+)` \|", METERS_PAGE, re.MULTILINE)
@@ -33,21 +44,32 @@ EXAMPLES = {
 """A meter of each driver, as the page names it."""
 COMMANDS = (
     *(scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, nvml.INSTALL),
-    install("serial"),
+    install_command("serial"),
 )
 LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb", "pynvml")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, onnx.INSTALL])
 def test_command_that_is_shown_installs_something(command: str) -> None:
     """An extra was renamed, and the command in the message installs nothing."""
-    match = re.match(r"pip install -e '\S+\[(\w+)\]'", command)
+    match = re.fullmatch(r"pip install '([\w-]+)\[(\w+)\]'", command)
     assert match is not None
-    assert EXTRAS[match[1]]
-    needed = {package.split(">=")[0] for package in EXTRAS[match[1]]}
-    by_host = {package.split(">=")[0] for package in EXTRAS["host"]}
-    assert match[1] in EXTRAS["dev"][0] or needed <= by_host, "the tests need it"
-    assert f"| `{match[1]}` |" in (ROOT / "docs/dependencies.md").read_text()
+    distribution, extra = match.groups()
+    assert EXTRAS[distribution][extra]
+    needed = {package.split(">=")[0] for package in EXTRAS[distribution][extra]}
+    of_dev = re.findall(r"[\w-]+", EXTRAS["edgebench"]["dev"][0])
+    by_host = {package.split(">=")[0] for package in HOST_PACKAGES}
+    assert extra in [*of_dev, *RUNTIME_PACKAGES] or needed <= by_host, "the tests need it"
+    assert f"`{extra}`" in (ROOT / "docs/dependencies.md").read_text()
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS["edgebench"]))
+def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
+    """`pip install 'edgebench[usb]'` installs something else than a device gets for its meter."""
+    if extra in EXTRAS["edgebench-agent"]:
+        assert EXTRAS["edgebench"][extra] == [f"edgebench-agent[{extra}]"]
+    else:
+        assert extra in ("all", "dev", "jls")
 
 
 @pytest.mark.parametrize("name", DRIVERS)
@@ -58,22 +80,30 @@ def test_extra_of_a_driver_is_what_it_asks_for(name: str, monkeypatch: pytest.Mo
     found = find_meter(EXAMPLES[name]).open()
     said = found.reason if isinstance(found, AbsentMeter) else ""
     extra = DRIVERS[name].extra
-    assert (install(extra) in said) if extra else ("pip install" not in said), said
+    assert (install_command(extra) in said) if extra else ("pip install" not in said), said
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/meters.md", "docs/dependencies.md"])
-def test_pages_install_from_a_checkout(page: str) -> None:
-    """Somebody asks an index for edgebench, which is on none, or gets another project."""
+@pytest.mark.parametrize(
+    "page", ["README.md", "agent/README.md", "docs/meters.md", "docs/dependencies.md"]
+)
+def test_pages_name_extras_that_there_are(page: str) -> None:
+    """Somebody types a command of ours, and pip knows no such extra."""
     text = (ROOT / page).read_text()
-    assert "pip install 'edgebench" not in text
-    for extras in re.findall(r"pip install (?:-e )?'\.\[([\w,]+)\]'", text):
-        assert set(extras.split(",")) <= set(EXTRAS)
+    named = re.findall(r"pip install (?:\S+ )*?'(edgebench|edgebench-agent|\.)\[([\w,]+)\]'", text)
+    assert named or "pip install" not in text
+    for distribution, extras in named:
+        assert set(extras.split(",")) <= set(EXTRAS[distribution.replace(".", "edgebench")])
 
 
-@pytest.mark.parametrize("command", [jls_file.INSTALL, onnx.INSTALL, install("serial")])
-def test_commands_install_from_a_checkout(command: str) -> None:
-    """The command that a message shows fails, for edgebench is on no index."""
-    assert re.fullmatch(r"pip install (-e )?'\.\[\w+\]' \(from a checkout\)", command)
+def test_pages_install_a_checkout_whole() -> None:
+    """Somebody asks an index for the half that lies beside it, and gets a stranger's project."""
+    pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    commands = [
+        line for page in pages for line in re.findall(r"pip install [^`\n]+", page.read_text())
+    ]
+    of_checkout = [command for command in commands if re.search(r"[ ']\.(\[|'|$)", command)]
+    assert of_checkout
+    assert [command for command in of_checkout if "./agent" not in command] == []
 
 
 def test_meters_with_one_library_need_one_extra() -> None:

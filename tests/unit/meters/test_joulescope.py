@@ -581,9 +581,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     answer = find_meter("joulescope").open()
     assert isinstance(answer, AbsentMeter)
-    assert answer.reason.endswith(
-        "Joulescopes need it: pip install -e '.[joulescope]' (from a checkout)"
-    )
+    assert answer.reason.endswith("Joulescopes need it: pip install 'edgebench-agent[joulescope]'")
 
 
 def test_line_that_nobody_reads_ends() -> None:

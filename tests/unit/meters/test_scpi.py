@@ -641,7 +641,7 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     answer = find_meter("scpi:TCPIP::127.0.0.1::1::SOCKET").open()
     assert isinstance(answer, AbsentMeter)
-    assert answer.reason.endswith("SCPI meters need it: pip install -e '.[scpi]' (from a checkout)")
+    assert answer.reason.endswith("SCPI meters need it: pip install 'edgebench-agent[scpi]'")
     assert "\n" not in answer.reason
 
 

@@ -12,10 +12,11 @@ from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
 from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
-INSTALL = "pip install '.[onnx]' (from a checkout)"
+INSTALL = install_command("onnx")
 _LOG_ERRORS_ONLY = 3
 """Log level: old files print hundreds of warnings. Source: onnxruntime, `OrtLoggingLevel`."""
 

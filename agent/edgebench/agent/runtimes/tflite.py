@@ -18,6 +18,7 @@ from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profile
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
@@ -40,7 +41,7 @@ class InterpreterRuntime:
         self.name = name
         self._package = package
         self._module = module
-        self._install = f"pip install '.[{name}]' (from a checkout)"
+        self._install = install_command(name)
 
     def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library and see whether its interpreter can be built at all."""

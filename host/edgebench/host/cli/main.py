@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, why_missing
 from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
@@ -81,9 +82,9 @@ def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     as_json, typed = wants_json(words), command
-    module = import_module(f"edgebench.host.cli.{command}")
     _keep_logs_off_stderr()
     try:
+        module = import_module(f"edgebench.host.cli.{command}")
         try:
             options = module.parser().parse_args(words)
         except SystemExit:  # the help is printed
@@ -100,6 +101,11 @@ def _run(command: str, words: list[str]) -> ExitCode:
         return report_failure(
             str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command
         )
+    except ModuleNotFoundError as exc:
+        if (message := why_missing(exc)) is None:
+            raise
+        hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
+        return report_failure(message, hint, ExitCode.FAILED, as_json=as_json, command=command)
     return code
 
 

@@ -13,8 +13,8 @@ from edgebench.host.devices.on_device import DeviceFacts, WheelFile
 from edgebench.host.devices.packages import WheelSet, fetch, with_extras
 from edgebench.host.devices.wheel import build_wheel, normalized
 from edgebench.protocol.digests import sha256_of
+from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
-from edgebench.protocol.paths import APPLICATION
 
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
@@ -82,7 +82,7 @@ def _install_wheels(
         on_step("installed already, nothing has changed")
         return
     on_step(f"installing {wheels.requirement}")
-    if changed == {APPLICATION} and present:
+    if changed == {AGENT_DISTRIBUTION} and present:
         path = f"{facts.wheels}/{wheels.own.name}"
         report = account.install(["--no-deps", "--force-reinstall", path], is_offline=True)
     else:

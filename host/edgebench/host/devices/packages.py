@@ -26,9 +26,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgebench.host.devices.on_device import Interpreter
-from edgebench.host.devices.wheel import build_wheel, extra_packages, normalized
+from edgebench.host.devices.wheel import build_wheel, normalized
+from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import PackagesMissing
 from edgebench.protocol.paths import APPLICATION
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
 FRESH_S = 24 * 3600.0
 PIP_TIMEOUT_S = 1800.0
@@ -44,7 +46,7 @@ class WheelSet:
     """A set of wheels that can be installed together."""
 
     own: Path
-    """Wheel of edgebench itself; among `files`, too."""
+    """Wheel of edgebench-agent itself; among `files`, too."""
     files: tuple[Path, ...]
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ class WheelSet:
     @property
     def requirement(self) -> str:
         """Argument of `pip install` that installs them."""
-        return with_extras(APPLICATION, (*self.runtimes, *self.extras))
+        return with_extras(AGENT_DISTRIBUTION, (*self.runtimes, *self.extras))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class _IndexUnreachable(PackagesMissing):
 def with_extras(what: str, extras: Sequence[str]) -> str:
     """A requirement, as pip reads it.
 
-    >>> with_extras("edgebench", ["onnx", "serial"]), with_extras("edgebench", [])
-    ('edgebench[onnx,serial]', 'edgebench')
+    >>> with_extras("agent", ["onnx", "serial"]), with_extras("agent", [])
+    ('agent[onnx,serial]', 'agent')
     """
     return f"{what}[{','.join(extras)}]" if extras else what
 
@@ -196,7 +198,7 @@ def _download(
         *(word for tag in platform_tags(interpreter) for word in ("--platform", tag)),
         *(*where, "--dest", str(destination)),
         # The device may have no pip; its own one, as a wheel, can be run as it is.
-        *(f"{with_extras(APPLICATION, extras)} @ {own.absolute().as_uri()}", "pip"),
+        *(f"{with_extras(AGENT_DISTRIBUTION, extras)} @ {own.absolute().as_uri()}", "pip"),
     ]
     try:
         result = subprocess.run(
@@ -230,8 +232,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
     own, requested = request.own, request.runtimes
     others = sorted(path for path in directory.glob("*.whl") if path.name != own.name)
     names = {normalized(path.name) for path in others}
-    packages = extra_packages()
-    runtimes = tuple(name for name in requested if packages[name] and packages[name] <= names)
+    runtimes = tuple(name for name in requested if RUNTIME_PACKAGES[name] in names)
     if not runtimes:
         raise PackagesMissing(
             f"no wheel of a runtime for {request.interpreter}: {', '.join(requested)}"

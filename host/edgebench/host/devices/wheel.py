@@ -1,4 +1,4 @@
-"""Our own wheel for a device: the portions that run there, packed as they are installed here.
+"""The wheel of edgebench-agent, packed from its files as they are installed here.
 
 Works alike for a checkout and for an installed edgebench, and without a build tool. The same
 files give the same bytes, so that a device that has the wheel is not sent it again.
@@ -17,49 +17,38 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgebench.meters.registry import DRIVERS, extras_of
+from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.paths import APPLICATION
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
 PORTIONS = ("protocol", "device_profiles", "meters", "agent")
-"""Portions that run on a device."""
+"""Portions of the distribution."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
 """Extras that bring a runtime; also the names of the runtimes."""
-METER_EXTRAS = extras_of(tuple(DRIVERS))
-"""Extras that bring what a meter's driver needs."""
-DEVICE_EXTRAS = (*RUNTIMES, "runtimes", *METER_EXTRAS)
-_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([\w.-]+)['"]""")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Earliest time that a zip file can hold."""
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_COPIED_FIELDS = (
-    "Name",
-    "Version",
-    "Summary",
-    "License-Expression",
-    "License-File",
-    "Requires-Python",
-)
+_COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
+"""Metadata that a wheel has as the build backend wrote it."""
 
 
 def build_wheel(directory: Path) -> Path:
-    """Write edgebench's wheel into this directory; its path.
+    """Write the wheel into this directory; its path.
 
     Raises:
-        UsageError: edgebench is not installed here, but only on the path.
+        UsageError: the agent is not installed here, but only on the path.
     """
     own = _own()
-    info = f"{APPLICATION}-{own.version}.dist-info"
-    members = dict(_sources()) | {
-        f"{info}/METADATA": _metadata(own).encode(),
-        f"{info}/WHEEL": _WHEEL.encode(),
-        f"{info}/entry_points.txt": _entry_points(own).encode(),
-    }
-    if license_text := own.read_text("licenses/LICENSE"):
-        members[f"{info}/licenses/LICENSE"] = license_text.encode()
+    stem = f"{AGENT_DISTRIBUTION.replace('-', '_')}-{own.version}"
+    info = f"{stem}.dist-info"
+    members = dict(_sources())
+    for name in _COPIED:
+        if text := own.read_text(name):
+            members[f"{info}/{name}"] = text.encode()
+    members[f"{info}/WHEEL"] = _WHEEL.encode()
     members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD").encode()
-    path = directory / f"{APPLICATION}-{own.version}-py3-none-any.whl"
+    path = directory / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in members.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
@@ -67,17 +56,6 @@ def build_wheel(directory: Path) -> Path:
             entry.external_attr = 0o100644 << 16
             wheel.writestr(entry, data)
     return path
-
-
-def extra_packages() -> dict[str, frozenset[str]]:
-    """Packages that each extra of a runtime or a meter adds to what every device gets."""
-    names: dict[str, set[str]] = {}
-    for requirement in _own().requires or ():
-        extra = _extra_of(requirement)
-        names.setdefault(extra, set()).add(normalized(requirement))
-    base = names.get("", set())
-    extras = (*RUNTIMES, *METER_EXTRAS)
-    return {extra: frozenset(names.get(extra, set()) - base) for extra in extras}
 
 
 def normalized(text: str) -> str:
@@ -94,9 +72,11 @@ def normalized(text: str) -> str:
 
 def _own() -> Distribution:
     try:
-        return distribution(APPLICATION)
+        return distribution(AGENT_DISTRIBUTION)
     except PackageNotFoundError as exc:
-        raise UsageError("edgebench is not installed here, so it cannot be packed") from exc
+        raise UsageError(
+            f"{AGENT_DISTRIBUTION} is not installed here, so it cannot be packed"
+        ) from exc
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
@@ -114,33 +94,6 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 def _is_litter(path: Path) -> bool:
     """Whether Python or an editor left the file there."""
     return any(part.startswith((".", "__pycache__")) for part in path.parts) or path.name[-1] == "~"
-
-
-def _metadata(own: Distribution) -> str:
-    lines = ["Metadata-Version: 2.4"]
-    for field in _COPIED_FIELDS:
-        lines += [f"{field}: {value}" for value in own.metadata.get_all(field) or ()]
-    lines += [f"Provides-Extra: {extra}" for extra in DEVICE_EXTRAS]
-    lines += [
-        f"Requires-Dist: {requirement}"
-        for requirement in own.requires or ()
-        if _extra_of(requirement) in ("", *DEVICE_EXTRAS)
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _extra_of(requirement: str) -> str:
-    match = _EXTRA.search(requirement)
-    return match[1] if match else ""
-
-
-def _entry_points(own: Distribution) -> str:
-    prefixes = tuple(f"{APPLICATION}.{portion}." for portion in PORTIONS)
-    groups: dict[str, list[str]] = {}
-    for point in own.entry_points:
-        if point.value.startswith(prefixes):
-            groups.setdefault(point.group, []).append(f"{point.name} = {point.value}\n")
-    return "\n".join(f"[{group}]\n{''.join(sorted(groups[group]))}" for group in sorted(groups))
 
 
 def _record(members: dict[str, bytes], own_name: str) -> str:

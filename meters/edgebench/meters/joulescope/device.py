@@ -21,13 +21,14 @@ from edgebench.meters.joulescope.blocks import CURRENT, INPUT_COUNT, POWER, VOLT
 from edgebench.meters.joulescope.decoder import JoulescopeSettings
 from edgebench.meters.joulescope.stream import BlockStream, JoulescopeDriver
 from edgebench.meters.joulescope.unit import JoulescopeUnit
-from edgebench.meters.options import Options, install
+from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
 from edgebench.protocol.codec import to_plain
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import TargetError, UsageError
 
-INSTALL = install("joulescope")
+INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
 LIMIT_A, LIMIT_V = 10.0, 15.0

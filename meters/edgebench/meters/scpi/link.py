@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edgebench.meters.options import install
 from edgebench.meters.scpi.answers import SPECIAL, block_length, length_digits
+from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.text import one_line
 
@@ -25,7 +25,7 @@ ANSWER_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
 _END_MAX_BYTES = 4
 """Length of the line end behind a block, with what may be before it."""
-INSTALL = install("scpi")
+INSTALL = install_command("scpi")
 
 
 class ScpiLink:

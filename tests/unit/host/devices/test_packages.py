@@ -96,7 +96,7 @@ def test_runtime_without_a_wheel_is_left_out(
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     found = fetch(BOARD, ["litert", "onnx"], tmp_path)
     assert (found.runtimes, found.left_out) == (("onnx",), ("litert",))
-    assert found.requirement == "edgebench[onnx]"
+    assert found.requirement == "edgebench-agent[onnx]"
     assert [path.name for path in found.files] == [found.own.name, WHEELS["onnx"]]
     assert found.own.parent == tmp_path, "our own wheel is never an old one from the cache"
     assert index.asked == [("litert", "onnx"), ("litert",), ("onnx",), ("onnx",)]
@@ -129,7 +129,7 @@ def test_what_a_meter_needs_comes_along_with_every_runtime(
     fetch(BOARD, ["litert", "onnx"], tmp_path)
     found = fetch(BOARD, ["litert", "onnx"], tmp_path, extras=["serial"])
     assert (found.runtimes, found.left_out) == (("onnx",), ("litert",))
-    assert found.requirement == "edgebench[onnx,serial]"
+    assert found.requirement == "edgebench-agent[onnx,serial]"
     assert {path.name for path in found.files} >= {WHEELS["onnx"], WHEELS["serial"]}
     assert index.asked[-1] == ("onnx", "serial")
 

@@ -17,11 +17,13 @@ from edgebench.host.devices.wheel import (
     PORTIONS,
     RUNTIMES,
     build_wheel,
-    extra_packages,
     normalized,
 )
+from edgebench.meters.registry import DRIVERS, extras_of
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
-INFO = f"edgebench-{version('edgebench')}.dist-info"
+STEM = f"edgebench_agent-{version('edgebench-agent')}"
+INFO = f"{STEM}.dist-info"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
     first, second = build_wheel(tmp_path / "a"), build_wheel(tmp_path / "b")
-    assert first.name == second.name == f"edgebench-{version('edgebench')}-py3-none-any.whl"
+    assert first.name == second.name == f"{STEM}-py3-none-any.whl"
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -66,11 +68,12 @@ def test_record_names_every_file_with_its_hash(members: dict[str, bytes]) -> Non
 def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
     members: dict[str, bytes],
 ) -> None:
-    """A device gets pandas, or lacks numpy."""
+    """A device gets pandas, or lacks what its agent imports."""
     metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
     required = metadata.get_all("Requires-Dist") or []
     base = {normalized(line) for line in required if "extra ==" not in line}
-    assert {"numpy", "msgpack", "cattrs", "websockets", "zeroconf", "cryptography"} <= base
+    assert {"msgpack", "cattrs", "websockets", "zeroconf", "cryptography"} <= base
+    assert "numpy" not in base, "73 MB, of which only runtimes make use"
     names = {normalized(line) for line in required}
     assert not names & {"pandas", "paramiko", "pyarrow", "rich", "scipy", "pytest"}
     assert metadata["Requires-Python"] == ">=3.10"
@@ -86,12 +89,17 @@ def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
     assert "edgebench.simulation" not in text
 
 
-def test_packages_of_the_extras_come_from_the_metadata() -> None:
-    """A runtime counts as present because numpy is, or a device gets no library for its meter."""
-    assert extra_packages() == {
-        "tflite": {"tflite-runtime"},
-        "litert": {"ai-edge-litert"},
-        "onnx": {"onnxruntime"},
+def test_extras_bring_what_runtimes_and_meters_need(members: dict[str, bytes]) -> None:
+    """A runtime comes without its library or numpy, or a device gets no library for its meter."""
+    metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
+    required = metadata.get_all("Requires-Dist") or []
+    extras = {*RUNTIMES, *extras_of(list(DRIVERS))}
+    found = {
+        extra: {normalized(line) for line in required if line.endswith(f"extra == '{extra}'")}
+        for extra in extras
+    }
+    assert found == {
+        **{name: {"numpy", package} for name, package in RUNTIME_PACKAGES.items()},
         "joulescope": {"pyjoulescope-driver"},
         "nvml": {"nvidia-ml-py"},
         "scpi": {"pyvisa", "pyvisa-py"},
@@ -107,7 +115,8 @@ def test_packages_of_the_extras_come_from_the_metadata() -> None:
         ("ai_edge_litert-2.3.0-cp311-cp311-linux_aarch64.whl", "ai-edge-litert"),
         ("ruamel.yaml>=1", "ruamel-yaml"),
         ("numpy<2; python_version < '3.12'", "numpy"),
-        ("edgebench[onnx]", "edgebench"),
+        ("edgebench_agent-0.1.0-py3-none-any.whl", "edgebench-agent"),
+        ("edgebench-agent[onnx]", "edgebench-agent"),
         ("tomli", "tomli"),
     ],
 )

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from edgebench.host.power.imports.blocks import SampleTally
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
-from edgebench.meters.options import install
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
 from edgebench.protocol.errors import FileRefused
 from edgebench.protocol.text import one_line
 
-INSTALL = install("jls")
+INSTALL = install_command("jls", HOST_DISTRIBUTION)
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
 BLOCK_SAMPLES = 1 << 16
 INPUT_COUNT = 4
