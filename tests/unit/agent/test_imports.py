@@ -42,3 +42,16 @@ def test_agent_that_waits_has_not_imported_what_a_run_needs(imported: set[str], 
 def test_agent_that_waits_has_its_doors(imported: set[str]) -> None:
     """The test above looks at nothing."""
     assert {"edgebench.agent.server", "edgebench.agent.run", "zeroconf"} <= imported
+
+
+def test_list_of_runtimes_does_without_numpy() -> None:
+    """The first host that asks what runs here makes the daemon 16 MB larger, or breaks it."""
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from edgebench.agent.runtimes.registry import known_runtimes\n"
+        "print(*known_runtimes())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (result.stdout, result.stderr) == ("litert tflite onnx\n", "")

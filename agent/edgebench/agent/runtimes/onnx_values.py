@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
@@ -23,6 +21,8 @@ def as_tensor(value: Any) -> Tensor:
 
     Texts among the values make it an array of objects.
     """
+    import numpy as np  # only here: the daemon has the list of drivers, and no use for numpy
+
     if isinstance(value, np.ndarray):
         return value
     parts = [np.ravel(leaf) for leaf in _leaves(value)]

@@ -90,11 +90,11 @@ def _run(command: str, words: list[str]) -> ExitCode:
         except SystemExit:  # the help is printed
             return ExitCode.DONE
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
-        as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
         for name in _LOADED.get(command, ()):
             import_module(name)
         raise_when_interrupted()
         _end_like_ctrl_c()
+        as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
         code: ExitCode = module.run(options)
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
