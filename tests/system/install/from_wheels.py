@@ -1,0 +1,176 @@
+"""Install edgebench from its wheels, outside the checkout, and use it: run by hand.
+
+    python tests/system/install/from_wheels.py [PYTHON]
+
+Builds both wheels and both sdists, then makes three environments, with dependencies from pip's own
+index, pinned by constraints.txt: the agent alone, the host with one runtime, and the host from the
+sdists. About 500 MB are downloaded unless pip's cache has them; it takes three to five minutes. Prints what
+each step found, and the sizes; ends with 1 at the first that is wrong.
+
+tests/test_layout.py has the short form: what the wheels and sdists hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+AGENT_LIMIT_BYTES = 60_000_000
+"""Largest agent without a runtime, pip not counted."""
+QUICK = ("--quick", "--runs=1", "--duration", "0.5s", "--min-queries", "64")
+
+
+class Environment:
+    """A virtual environment with directories of its own; its commands run outside the checkout."""
+
+    def __init__(self, folder: Path, python: str) -> None:
+        self.folder = folder
+        run([python, "-m", "venv", str(folder)], folder.parent)
+        self._empty_bytes = size_bytes(folder / "lib")
+        self.variables = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "EDGEBENCH"))},
+            **{name: str(folder / name) for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME")},
+        }
+
+    def pip(self, *words: str) -> str:
+        """What pip prints; it reads the configuration of whoever runs this."""
+        command = [str(self.folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        return run([*command, *words], self.folder)
+
+    def install(self, *what: str) -> None:
+        """Install, with the versions that CI has."""
+        started_s = time.monotonic()
+        self.pip("install", "--quiet", "-c", str(ROOT / "constraints.txt"), *what)
+        grown_bytes = size_bytes(self.folder / "lib") - self._empty_bytes
+        names = ", ".join(Path(word).name for word in what)
+        print(f"{names}: {grown_bytes / 1e6:.0f} MB, {time.monotonic() - started_s:.0f} s")
+
+    def command(self, name: str, *words: str, codes: tuple[int, ...] = (0,)) -> str:
+        """Output of a command of ours; the script ends if its exit code is none of these."""
+        print(f"  {name} {' '.join(words)}")
+        return run(
+            [str(self.folder / "bin" / name), *words], self.folder, env=self.variables, codes=codes
+        )
+
+    def installed_bytes(self) -> int:
+        """Size of what was installed."""
+        return size_bytes(self.folder / "lib") - self._empty_bytes
+
+
+def main(python: str = sys.executable) -> int:
+    with tempfile.TemporaryDirectory(prefix="edgebench-install-") as name:
+        folder = Path(name)
+        agent, host = build(folder)
+        check_agent(Environment(folder / "agent", python), agent)
+        check_host(Environment(folder / "host", python), agent, host)
+        check_sdists(Environment(folder / "sdists", python), folder)
+    print("all as it should be")
+    return 0
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Wheels of the agent and of the host; their sdists lie beside them."""
+    for source in (ROOT / "agent", ROOT):
+        run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], source)
+    [agent] = folder.glob("edgebench_agent-*.whl")
+    [host] = folder.glob("edgebench-*.whl")
+    for file in sorted(folder.iterdir()):
+        print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB")
+    return agent, host
+
+
+def check_agent(environment: Environment, agent: Path) -> None:
+    """The agent alone: small, and of use for everything but a run."""
+    environment.install(str(agent))
+    require(environment.installed_bytes() < AGENT_LIMIT_BYTES, "the agent is too large")
+    require("numpy" not in environment.pip("list"), "the agent brings numpy")
+    require(not (environment.folder / "bin/edgebench").exists(), "the agent brings the host")
+    refused = environment.command("edgebench-agent", "status", codes=(1,))
+    require(refused.splitlines()[0].startswith("error: no agent answers"), refused)
+    serve = subprocess.Popen(
+        [str(environment.folder / "bin/edgebench-agent"), "serve", "--local"],
+        cwd=environment.folder,
+        env=environment.variables,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert serve.stdout is not None
+        require(serve.stdout.readline().startswith("ready"), "the agent does not start")
+        status = json.loads(environment.command("edgebench-agent", "status", "--json"))
+        require("device" in status, f"no status: {status}")
+    finally:
+        serve.terminate()
+        serve.wait(30)
+    print("  agent alone: ready, status")
+
+
+def check_host(environment: Environment, agent: Path, host: Path) -> None:
+    """The host: every command works; uninstalling one distribution leaves the other whole."""
+    environment.install(str(agent), str(host))
+    json.loads(environment.command("edgebench", "devices", "--json"))
+    refused = environment.command("edgebench", "bench", "digits_int8.onnx", codes=(1,))
+    require([line.split(":")[0] for line in refused.splitlines()] == ["error", "hint"], refused)
+    print("  " + refused.replace("\n", "\n  "))
+    # The command that a message shows: nothing of ours is asked of an index.
+    environment.install("edgebench-agent[onnx]")
+    environment.command("edgebench", "devices")
+    environment.command("edgebench", "bench", "digits_int8.onnx", *QUICK, codes=(0, 3))
+    print("  " + environment.command("edgebench", "show", "last").splitlines()[0])
+    environment.command("edgebench", "verify", "last")
+    environment.pip("uninstall", "--yes", "--quiet", "edgebench")
+    environment.command("edgebench-agent", "status")
+    require(not (environment.folder / "bin/edgebench").exists(), "the host is still there")
+    environment.command("edgebench-agent", "status", "--json")
+    environment.install(str(host))
+    environment.command("edgebench", "runs")
+    environment.pip("uninstall", "--yes", "--quiet", "edgebench-agent")
+    refused = environment.command("edgebench", "runs", codes=(1,))
+    require("edgebench-agent is not installed" in refused, refused)
+    environment.install(str(agent))
+    environment.command("edgebench", "runs")
+
+
+def check_sdists(environment: Environment, folder: Path) -> None:
+    """What is built from the published sources works as well."""
+    environment.install(*map(str, sorted(folder.glob("*.tar.gz"))))
+    environment.command("edgebench", "devices", "--json")
+    environment.command("edgebench-agent", "status")
+
+
+def run(
+    command: list[str],
+    cwd: Path,
+    *,
+    env: dict[str, str] | None = None,
+    codes: tuple[int, ...] = (0,),
+) -> str:
+    """What a program prints, its errors last; the script ends if it fails."""
+    result = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=1800
+    )
+    printed = result.stdout + result.stderr
+    require(result.returncode in codes, f"{command} ends with {result.returncode}:\n{printed}")
+    require("Traceback" not in printed, f"{command}:\n{printed}")
+    return result.stdout if result.stdout and 0 in codes else printed
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """End the script with this text unless it holds."""
+    if not holds:
+        sys.exit(f"error: {otherwise}")
+
+
+def size_bytes(folder: Path) -> int:
+    """Size of all files below a folder, as a disk with small blocks has them."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))
