@@ -83,7 +83,7 @@ def test_agent_without_numpy_cannot_serve_a_meter(agent: AgentProcess, tmp_path:
     [
         ("pyarrow", ("bench", "digits_int8.onnx", "--json")),
         ("rich", ("devices", "--json")),
-        ("scipy", ("compare", "a", "--against", "b")),
+        ("paramiko", ("deploy", "ada@192.0.2.1")),
         ("numpy", ("meters",)),
     ],
 )

@@ -4,8 +4,8 @@
 
 Builds both wheels and both sdists, then makes three environments, with dependencies from pip's own
 index, pinned by constraints.txt: the agent alone, the host with one runtime, and the host from the
-sdists. About 500 MB are downloaded unless pip's cache has them; it takes three to five minutes. Prints what
-each step found, and the sizes; ends with 1 at the first that is wrong.
+sdists. About 150 MB are downloaded unless pip's cache has them; it takes three to five minutes.
+Prints what each step found, and the sizes; ends with 1 at the first that is wrong.
 
 tests/test_layout.py has the short form: what the wheels and sdists hold.
 """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 
+try:
+    from edgebench.protocol.command_process import exit_when_interrupted
+except ModuleNotFoundError:  # pip uninstalls it without a word about who needs it
+    sys.exit(
+        "error: the package edgebench-agent is not installed\n"
+        "hint: install what is missing: pip install edgebench"
+    )
+
 
 def run() -> int:
     """Run the command line of this process; the exit code."""
-    try:
-        from edgebench.protocol.command_process import exit_when_interrupted
-    except ModuleNotFoundError:  # pip uninstalls it without a word about who needs it
-        print("error: the package edgebench-agent is not installed", file=sys.stderr)
-        print("hint: install what is missing: pip install edgebench", file=sys.stderr)
-        return 1
     exit_when_interrupted()
     from edgebench.host.cli.main import main
 
