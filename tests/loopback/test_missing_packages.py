@@ -82,8 +82,7 @@ def test_agent_without_numpy_cannot_serve_a_meter(agent: AgentProcess, tmp_path:
     ("module", "words"),
     [
         ("pyarrow", ("bench", "digits_int8.onnx", "--json")),
-        ("rich", ("devices", "--json")),
-        ("paramiko", ("deploy", "ada@192.0.2.1")),
+        ("rich", ("runs", "--json")),
         ("numpy", ("meters",)),
     ],
 )
