@@ -129,6 +129,9 @@ class Accelerator:
     """Name under /sys/class/devfreq."""
     freq_unit: Literal["Hz", "kHz"] = "Hz"
     needs_root: bool = False
+    devices: tuple[str, ...] = ()
+    """Files and directories under /dev that its driver opens, as `/dev/dri`: a worker may use
+    these, and no other devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

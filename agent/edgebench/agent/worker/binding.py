@@ -10,8 +10,9 @@ take turns.
 The difference is a lower bound. After a real model, whose data and code fill the caches, a binding
 takes longer, and so does a C function between lines of Python (docs/performance.md).
 
-All of this happens in a child process after the timed loop: it takes no memory of the worker, whose
-memory is a result, and a library that crashes, hangs or prints ends nothing but the child.
+All of this happens in a process of its own after the worker has ended: it takes no memory of the
+worker, whose memory is a result, and no word of a process that knows the model. A library that
+crashes, hangs or prints ends nothing but a child of that process, which is confined as a worker is.
 """
 
 from __future__ import annotations
@@ -41,17 +42,20 @@ _THREADS = 1
 _TEXT = "object"
 
 
-def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingFacts:
+def measure_binding(
+    runtime: Runtime, tensors: Iterable[TensorSpec], confined: Callable[[], object] = lambda: None
+) -> BindingFacts:
     """Measure in a child process; never raises, and whatever fails is the reason in the facts.
 
     Args:
         runtime: Driver of the model under test.
         tensors: Inputs and outputs of the model under test: text takes another path.
+        confined: Function by which the child confines itself.
     """
     if any(spec.dtype == _TEXT for spec in tensors):
         return BindingFacts(reason="not measured for models with text")
     try:
-        return _in_a_child(lambda: _measure(runtime))
+        return _in_a_child(lambda: (confined(), _measure(runtime))[1])
     except OSError as exc:
         return BindingFacts(reason=f"no process to measure it in: {exc.strerror}")
 

@@ -15,6 +15,7 @@ from array import array
 from dataclasses import replace
 from pathlib import Path
 
+from edgebench.agent.confine import confine
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
@@ -26,6 +27,7 @@ from edgebench.agent.worker.measure import (
     prepare_model,
     typical_ns,
 )
+from edgebench.agent.worker.permissions import permissions_of
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
@@ -48,9 +50,12 @@ def main(arguments: list[str]) -> int:
             max_query_count=job.spec.max_query_count,
             daemon_pid=job.daemon_pid,
         )
-        pipe.send(**WAITING)
+        # Both before anything of the model is known: scheduling needs rights that go with it.
+        refused = facts.apply_scheduling(job.spec)
+        confinement = confine(permissions_of(job, directory))
+        pipe.send(**{WAITING: to_plain(confinement)})
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
-        _execute(job, directory, pipe)
+        _execute(job, directory, pipe, refused)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in our store, which means nothing to a user.
@@ -72,9 +77,8 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
     return NoSpace(f"results not written: {exc}")
 
 
-def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
+def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) -> None:
     pipe.phase(Phase.LOADING)
-    refused = facts.apply_scheduling(job.spec)
     with STOP.armed():
         prepared = prepare_model(job)
         if job.dataset_path:
@@ -88,17 +92,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     record = _record(job, prepared, loop, refused)
     _write_record(directory, record)
     if not loop.is_interrupted:
-        record = _with_binding(record, prepared)
-        _write_record(directory, record)
         _check(job, prepared, loop, record, directory, pipe)
-
-
-def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
-    """The record with the cost of the binding: after the loop, which it must not disturb."""
-    from edgebench.agent.worker.binding import measure_binding
-
-    binding = measure_binding(prepared.runtime, (*record.inputs, *record.outputs))
-    return replace(record, harness=replace(record.harness, binding=binding))
 
 
 def _record(

@@ -1,0 +1,53 @@
+"""The files that any worker needs: its interpreter, libraries, and the kernel's account of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/system", "/vendor", "/apex")
+"""Directories of libraries; the last three are Android's."""
+_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
+    *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
+)
+"""Files of /etc that libraries read: where libraries are, names of users, drivers of GPUs."""
+_PROC = (
+    *("self", "cpuinfo", "meminfo", "stat", "vmstat", "version", "loadavg", "uptime"),
+    *("filesystems", "devices", "modules", "pressure", "sys", "driver/nvidia"),
+)
+"""Files of /proc, without those of other processes."""
+PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices that lead nowhere."""
+
+
+def readable_paths() -> tuple[str, ...]:
+    """Files and directories that the interpreter and its libraries read."""
+    python = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path)
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return (
+        *_LIBRARIES,
+        *_without_homes((*python, *libraries)),
+        *(f"/etc/{name}" for name in _ETC),
+        *(f"/proc/{name}" for name in _PROC),
+        "/sys",
+    )
+
+
+def _without_homes(paths: Iterable[str]) -> list[str]:
+    """These directories but those that hold the home of a user, with the keys in it.
+
+    A path of the interpreter may be as wide as that: PYTHONPATH=/home/pi.
+    """
+    homes = {Path(home).resolve() for home in (os.environ.get("HOME"), "/root", "/home") if home}
+    kept: list[str] = []
+    for path in filter(None, paths):
+        real = Path(path).resolve()
+        is_home = os.path.exists(real / ".ssh") or any(
+            real in (home, *home.parents) for home in homes
+        )
+        if not is_home:
+            kept.append(str(real))
+    return list(dict.fromkeys(kept))
