@@ -6,6 +6,7 @@ says what is left without them.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -21,9 +22,11 @@ from support.hostile_runtime import Victim, attempt, start_threads
 from support.tools import need_root, skip_or_fail
 
 from edgebench.agent.confine import AllowedPaths, Kernel, Permissions, apply, confine
+from edgebench.agent.worker.limits import die_with
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import Confinement
 
+_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 2, 3, 4
 ALL = {"privileges", "capabilities", "calls", "files", "network", "threads"}
 
 
@@ -327,6 +330,22 @@ def test_worker_that_uses_its_cpu_time_is_ended_by_the_kernel() -> None:
 
     soft, hard = in_a_child(action)
     assert (soft, hard) == (1, 6)
+
+
+@pytest.mark.parametrize("user", [0, 65534])
+def test_worker_still_dies_with_its_daemon_and_can_be_watched(user: int) -> None:
+    """The kernel forgets the signal of a parent's death when a process changes its rights."""
+    need_everything()
+
+    def action() -> Any:
+        die_with(os.getppid())
+        number, library = ctypes.c_int(), ctypes.CDLL(None)
+        library.prctl(_PR_SET_DUMPABLE, 1)  # as after a start, not after a change of users
+        confine(Permissions(AllowedPaths(), 60.0))
+        library.prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+        return [number.value, library.prctl(_PR_GET_DUMPABLE)]
+
+    assert in_a_child(action, user) == [signal.SIGKILL, 1]
 
 
 def test_signal_to_itself_is_allowed() -> None:
