@@ -7,8 +7,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-_LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/system", "/vendor", "/apex")
-"""Directories of libraries; the last three are Android's."""
+READABLE_VARIABLE = "EDGEBENCH_READABLE"
+"""Variable of the agent with more directories that workers may read, as in PATH.
+
+For libraries in places that nobody here thought of; its owner sets it, no host can."""
+_LIBRARIES = (
+    *("/usr", "/lib", "/lib32", "/lib64"),
+    *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
+    *("/system", "/vendor", "/apex"),
+)
+"""Directories of libraries: Linux, package managers with a place of their own, Android."""
 _ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
     *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
@@ -26,7 +34,8 @@ PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/ura
 def readable_paths() -> tuple[str, ...]:
     """Files and directories that the interpreter and its libraries read."""
     python = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path)
-    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    named = (os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", READABLE_VARIABLE))
+    libraries = [path for paths in named for path in paths.split(":")]
     return (
         *_LIBRARIES,
         *_without_homes((*python, *libraries)),

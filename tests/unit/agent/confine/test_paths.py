@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.agent.confine.paths import readable_paths
+from edgebench.agent.confine.paths import READABLE_VARIABLE, readable_paths
 
 
 def test_interpreter_and_libraries_are_readable() -> None:
@@ -30,3 +30,10 @@ def test_path_of_the_interpreter_that_holds_keys_is_left_out(
     readable = readable_paths()
     assert str(packages) in readable
     assert not {"/", str(tmp_path), str(own), str(other)} & set(readable)
+
+
+def test_owner_of_the_device_may_name_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime in /opt would be refused, and no option of a host may change that."""
+    assert "/opt/vendor" not in readable_paths()
+    monkeypatch.setenv(READABLE_VARIABLE, "/opt/vendor:/srv/libraries")
+    assert {"/opt/vendor", "/srv/libraries"} <= set(readable_paths())
