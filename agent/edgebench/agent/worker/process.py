@@ -48,7 +48,7 @@ STOP_GRACE_S = 20.0
 SETTLE_TIMEOUT_S = 30.0
 """Time for the start of the interpreter, which takes a second or two on a small board."""
 DISK_PERIOD_S = 1.0
-"""Time between two looks at what the worker has written; a look takes 60 µs."""
+"""Time between two looks at what the worker has written; a look takes 30 µs."""
 MAX_LINE_BYTES = 16 * 1024
 _CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
 """Lines in the log of TensorFlow, glog and ONNX Runtime that do not explain a failure."""
