@@ -14,7 +14,7 @@ BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_
 	meter_decode meter_streams meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
 
-.PHONY: bench benchmarks test check lint format clean
+.PHONY: bench benchmarks test check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
@@ -35,13 +35,20 @@ test: $(VENV)/.dev
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit
 
-# What `make test` does not look at.
-lint: $(VENV)/.dev
+# What `make test` does not look at. Separate targets, so that `make -j2 lint` checks types twice at
+# the same time.
+lint: lint-style lint-mypy lint-pyright
+
+lint-style: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+lint-mypy: $(VENV)/.dev
+	$(BIN)/mypy
+
+lint-pyright: $(VENV)/.dev
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -23,6 +23,7 @@ from support.scpi import Server, steady_supply
 from support.tools import need_runtime
 from support.undisturbed import undisturbed
 
+from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.synthetic.follow import WorkerTime
 
 pytestmark = pytest.mark.slow
@@ -145,6 +146,24 @@ def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> N
     assert energy["power_w_idle"] == pytest.approx(0.1 * 3.7, rel=0.05)
     assert energy["power_w_mean"] > 0.2 * 3.7
     assert 0 < energy["net_j_per_inference"] < energy["gross_j_per_inference"]
+
+
+def test_run_with_a_plug_has_its_power_and_says_what_an_energy_takes(host: Host) -> None:
+    """A plug works alone, and not in a run; or a second of it is an energy."""
+    with ShellyEmulator(power_w=23.0) as plug:
+        document = measured(host, f"shelly:{plug.address},rate=5")
+    energy = document["metrics"]["energy"]
+    assert "too short" in energy["refused"]
+    assert "60 s" in energy["refused"]
+    assert energy["gross_j_per_inference"] is None
+    assert document["metrics"]["latency_ns"]["p50"] > 0
+    findings = {one["id"]: one["outcome"] for one in document["verdict"]["rules"]}
+    assert (findings["meter"], findings["energy"]) == ("pass", "fail")
+    recorded = PowerFile.open(host.folder / "data/edgebench/runs" / document["run_id"])
+    begin_ns, end_ns = recorded.span_ns("plug")
+    assert end_ns - begin_ns > 2e9, "all of the run"
+    energy_j = recorded.energy_j("plug", begin_ns, end_ns)
+    assert energy_j == pytest.approx(23.0 * (end_ns - begin_ns) / 1e9)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from support.agents import Host
 from support.commands import Measured, Run
+from support.records import latencies, put_into_store, run_record, worker_record
 
+from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.store.layout import Store
 
 
 @pytest.fixture
@@ -173,3 +176,72 @@ def test_older_run_is_judged_by_the_rules_of_today(edgebench: Run, host: Host) -
     stored = json.loads(before)["verdict"]["state"]
     assert f"stored: {stored}; today: {today['verdict']['state']}" in said.out
     assert kept.read_bytes() == before
+
+
+SET_ID = "set-0123abcd"
+
+
+@pytest.fixture
+def stored_set(host: Host) -> list[str]:
+    """Three runs of a set of four."""
+    store = Store(host.folder / "data" / "edgebench")
+    ids = [f"20260102-03040{number}-0123abcd" for number in range(3)]
+    for number, run_id in enumerate(ids):
+        latency_ns = latencies() + number
+        facts = HostFacts(member=SetMember(SET_ID, number, 4))
+        record = run_record(worker_record(latency_ns), run_id)
+        put_into_store(store, record, latency_ns, facts=facts)
+    return ids
+
+
+def test_every_run_of_a_set_is_verified(edgebench: Run, stored_set: list[str]) -> None:
+    """`edgebench show SET` works, and `verify SET` says that there is no such run."""
+    said = edgebench("verify", SET_ID)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"verified: {SET_ID}: 3 of 4 runs, every number follows")
+    assert json.loads(edgebench("verify", SET_ID, "--json").out) == {
+        "set_id": SET_ID,
+        "planned_count": 4,
+        "runs": [{"run_id": run_id, "differences": []} for run_id in stored_set],
+    }
+    said = edgebench("verify", "set-00000000")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: no set 'set-00000000' in ")
+
+
+def test_bad_runs_of_a_set_are_named(edgebench: Run, host: Host, stored_set: list[str]) -> None:
+    """One run of a set was edited, and the set is verified; or the rest is not looked at."""
+    path = run_file(host, stored_set[0])
+    path.write_text(path.read_text().replace('"simulated": false', '"simulated": true'))
+    (run_file(host, stored_set[1]).parent / "queries.parquet").unlink()
+    said = edgebench("verify", SET_ID)
+    assert said.code == 1
+    assert said.out.startswith(
+        "simulated: stored True, computed False\nfiles: stored 'as measured'"
+    )
+    assert said.err == (
+        f"error: run {stored_set[0]} does not verify: 1 difference to its raw files\n"
+        f"error: run {stored_set[1]} does not verify: 1 difference to its raw files\n"
+        f"hint: see what is stored: edgebench show {stored_set[0]}\n"
+    )
+    found = json.loads(edgebench("verify", SET_ID, "--json").out)["runs"]
+    assert [len(one["differences"]) for one in found] == [1, 1, 0]
+
+
+def test_set_is_judged_by_the_rules_of_today(
+    edgebench: Run, host: Host, stored_set: list[str]
+) -> None:
+    """A better rule reaches the runs of a set, and the set only one by one."""
+    for run_id in stored_set:
+        path = run_file(host, run_id)
+        document = json.loads(path.read_text())
+        document["verdict"]["state"] = "invalid"
+        path.write_text(json.dumps(document))
+    shown = json.loads(edgebench("show", SET_ID, "--json").out)
+    assert shown["verdict"]["state"] == "invalid"
+    today = json.loads(edgebench("verify", SET_ID, "--rejudge", "--json").out)
+    assert today["verdict"]["state"] == "suspect"
+    assert today["run_ids"] == stored_set
+    said = edgebench("verify", SET_ID, "--rejudge")
+    assert (said.code, said.err) == (0, "")
+    assert "stored: invalid; today: suspect" in said.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -174,6 +175,8 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
+        (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each may end after 0.001 s"),
+        (("--duration", "0.2s"), "5 runs share 0.2 s: each may end after 0.04 s, at least 0.1 s"),
         (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
         (("--sustained", "0s"), "duration must be > 0 s"),
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),
@@ -193,6 +196,8 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--accuracy", "."), "data set not readable: Is a directory"),
         (("--accuracy", "/etc/hostname"), "data set is not a .npz file of numbers"),
         (("--reference", "digits_fp32.tflite"), "a reference model needs a data set"),
+        (("--shape", "x=1", "--shape", "x=2"), "--shape gives input 'x' two shapes"),
+        (("--inputs", "a.npz", "--inputs", "b.npz"), "given twice: 'a.npz' and 'b.npz'"),
         (
             ("--accuracy", "digits", "--reference", "nowhere.tflite"),
             "model not readable: No such file or directory: nowhere.tflite",
@@ -244,12 +249,23 @@ def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
     assert not (host.folder / "config" / "edgebench" / "host" / "devices.json").exists()
 
 
-@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"], ["runs"]], ids=" ".join)
-def test_reader_that_goes_away_is_no_error_of_ours(host: Host, words: list[str]) -> None:
-    """`edgebench runs | head -1` ends in a traceback."""
+@pytest.mark.parametrize(
+    ("module", "words", "codes"),
+    [
+        ("edgebench.host.cli", ["--help"], (141,)),
+        ("edgebench.host.cli", ["runs"], (141,)),
+        # argparse itself passes over it where the output is not buffered.
+        ("edgebench.host.cli", ["bench", "--help"], (0, 141)),
+        ("edgebench.agent", ["--help"], (0, 141)),
+    ],
+)
+def test_reader_that_goes_away_is_no_error_of_ours(
+    host: Host, module: str, words: list[str], codes: tuple[int, ...]
+) -> None:
+    """`edgebench runs | head -1` ends in a traceback, or looks like a failure of a device."""
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [sys.executable, "-m", "edgebench.host.cli", *words]
+    command = [sys.executable, "-m", module, *words]
     process = subprocess.Popen(
         command,
         env=os.environ | host.environment,
@@ -258,7 +274,18 @@ def test_reader_that_goes_away_is_no_error_of_ours(host: Host, words: list[str])
         text=True,
     )
     os.close(write_end)
-    assert "Traceback" not in process.communicate(timeout=60)[1]
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode in codes
+
+
+def test_output_that_is_closed_is_no_traceback(host: Host) -> None:
+    """`edgebench runs >&-` ends in a traceback."""
+    command = shlex.join([sys.executable, "-m", "edgebench.host.cli", "runs"])
+    environment = os.environ | host.environment
+    result = subprocess.run(
+        ["sh", "-c", f"{command} >&-"], env=environment, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_full_output_device_is_one_line() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +90,38 @@ def test_lost_link_is_one_line(agent: AgentProcess, paired: Host) -> None:
         agent.kill()
         with pytest.raises(LinkLost, match="connection to board"):
             client.describe()
+
+
+IMPATIENT = """
+import sys
+from edgebench.host.cli.main import main
+from edgebench.host.transports import link
+link.WEBSOCKET_OPTIONS.update(ping_interval=0.5, ping_timeout=0.5)
+sys.exit(main(sys.argv[1:]))
+"""
+"""`edgebench` that notices a silent device in a second; the real one takes half a minute."""
+
+
+def test_device_that_falls_silent_is_one_line(agent: AgentProcess, paired: Host) -> None:
+    """A link that goes down without a word shows the traceback of the library's ping."""
+    words = ("bench", MODEL, "--on", "board", *LONG)
+    command = subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT, *words],
+        env=os.environ | paired.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: is_measuring(agent), "worker measures")
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        output, errors = command.communicate(timeout=60)
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+    assert (command.returncode, output) == (1, "")
+    error, hint = [line for line in errors.splitlines() if not line.startswith("run: ")]
+    assert error.startswith("error: connection to board")
+    assert hint.startswith("hint: ")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import hashlib
 import random
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,12 +22,13 @@ from support.wire import (
     Conversation,
     answer_to,
     is_closed_by_peer,
+    reconnecting_silence,
     silent_connections,
     tls_context,
 )
 
+from edgebench.agent.admission import COLLECT_EVERY, MAX_STRANGERS, MAX_STRANGERS_PER_NETWORK
 from edgebench.agent.control import ask
-from edgebench.agent.server import MAX_CONNECTIONS
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
@@ -35,6 +37,7 @@ from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, 
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import RunSpec
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
@@ -222,17 +225,30 @@ def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, pair
     before = agent.resident_bytes()
     with silent_connections(agent.port, 200) as links:
         wait_until(
-            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_CONNECTIONS,
+            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_STRANGERS_PER_NETWORK,
             "the connections over the limit are closed",
         )
         grown = agent.resident_bytes() - before
-        assert grown < MAX_CONNECTIONS * CONNECTION_BYTES
-    wait_until(lambda: is_served(paired), "a paired host is served again")
+        assert grown < (MAX_STRANGERS + COLLECT_EVERY) * CONNECTION_BYTES
+        assert is_served(paired)
+    assert "too many unidentified connections" in agent.errors()
+
+
+def test_silent_connections_that_come_again_refuse_no_host(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """Seventy sockets that say nothing lock the paired hosts out: 118 of 121 are refused."""
+    with reconnecting_silence(agent.port, 70) as made:
+        began_s, served = time.monotonic(), 0
+        while time.monotonic() < began_s + 4.0 or served < 20:
+            assert is_served(paired)
+            served += 1
+        assert made() > 200, "or nobody came again"
 
 
 def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
     """A port scanner that comes by each night locks everybody out after two months."""
-    for _ in range(2 * MAX_CONNECTIONS):
+    for _ in range(2 * COLLECT_EVERY):
         answer_to(agent.port, b"not TLS", None)
     assert is_served(paired)
 
@@ -265,8 +281,8 @@ HOSTILE_FRAMES: dict[str, bytes | str] = {
     "kind with line breaks": frame_with("probe\r\nX: \x1b[31m", {}),
     "kind that only an agent sends": encode(1, m.Done()),
     "kind that is local": encode(1, m.StatusAsk()),
-    "pairing without a secret": encode(1, m.PairHost("certificate", "mallory")),
-    "opening a pairing from outside": encode(1, m.PairingOpen("certificate", 60.0)),
+    "pairing without a secret": encode(1, m.PairHost(Pem("certificate"), "mallory")),
+    "opening a pairing from outside": encode(1, m.PairingOpen(Pem("certificate"), 60.0)),
     "number out of range": frame_with("probe", {}, 2**63),
     "negative number": frame_with("probe", {}, -1),
     "wrong types": frame_with("acquire", {"ttl_s": {"a": []}}),

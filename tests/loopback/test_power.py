@@ -23,8 +23,6 @@ from support.undisturbed import undisturbed
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.power_file import read_power_facts
 
-pytestmark = pytest.mark.alone
-
 WATTS = 10.0
 MODEL = "digits_int8.tflite"
 GONE_S = 5.0
@@ -99,6 +97,7 @@ def disturbance(result: subprocess.CompletedProcess[str], counter: Counter) -> s
     return energy["refused"] if is_of_the_machine else None
 
 
+@pytest.mark.alone
 def test_constant_power_gives_its_joules(host: Host, tmp_path: Path) -> None:
     """The window, the count or a unit is wrong: joules an inference are power times mean time."""
     counter = Counter(tmp_path / "root")
@@ -141,6 +140,7 @@ def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
     assert "meter rapl measures this machine, not board" in result.stderr
 
 
+@pytest.mark.alone
 def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
     """The PPK2 on the desk is refused for the board on the desk, or after its first run."""
     with Ppk2Emulator() as emulator:
@@ -194,6 +194,7 @@ def assert_energy_is_refused(document: dict[str, Any]) -> None:
     assert rules["complete"][0] == "pass"
 
 
+@pytest.mark.alone
 def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: Path) -> None:
     """A loose cable loses the latencies, or joules of half a run are printed."""
     need_runtime("ai-edge-litert")
@@ -222,6 +223,7 @@ def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: P
     assert host.lab.store.run_ids() == [document["run_id"]]
 
 
+@pytest.mark.alone
 def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) -> None:
     """The table of an hour is lost, as the meter is gone before the last model."""
     need_runtime("ai-edge-litert")
@@ -308,6 +310,7 @@ def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.alone
 def test_meter_that_the_agent_polls_has_the_device_s_clock(board: Board, served: Host) -> None:
     """A meter beside the device is moved by probes, or its bytes give no energy here."""
 
@@ -325,6 +328,7 @@ def test_meter_that_the_agent_polls_has_the_device_s_clock(board: Board, served:
     assert verify(served.lab.store, document["run_id"]) == []
 
 
+@pytest.mark.alone
 def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> None:
     """A stream that the agent recorded is refused for want of a clock."""
     result = on_board(served, SQUARE, "--battery", "1kJ")

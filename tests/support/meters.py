@@ -9,12 +9,15 @@ from pathlib import Path
 from edgebench.meters.base import Meter
 from edgebench.meters.joulescope.device import Joulescope, JoulescopeSetup
 from edgebench.meters.km003c.device import Km003c, Km003cSetup, connect
+from edgebench.meters.monsoon.device import Monsoon
+from edgebench.meters.monsoon.device import connect as connect_monsoon
 from edgebench.meters.registry import find_meter
 from support.boards import BOARDS, make_board
 from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
 from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
+from support.monsoon import MonsoonEmulator
 from support.nvml import fake_gpu
 from support.otii import OtiiEmulator
 from support.plugs import KasaEmulator, ShellyEmulator, TasmotaEmulator
@@ -22,6 +25,8 @@ from support.ppk2 import Ppk2Emulator
 from support.ptdaemon import PtdEmulator
 from support.rounds import make_folder
 from support.scpi import DataLogger, Model, Multimeter, Server, WattMeter, steady_supply
+from support.sigrok import SigrokMultimeter, connection_of
+from support.tools import need_tool
 from support.um25c import Um25cEmulator
 from support.usb_bus import UsbBus
 
@@ -87,6 +92,12 @@ def _km003c(setup: Km003cSetup) -> Bench:
 
 
 @contextmanager
+def _monsoon(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    bus = UsbBus(MonsoonEmulator())
+    yield Monsoon(lambda: connect_monsoon(backend=bus)), wait
+
+
+@contextmanager
 def _um25c(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     with Um25cEmulator() as emulator:
         yield find_meter(f"um25c:{emulator.path},rate=10"), wait
@@ -130,6 +141,19 @@ def _otii(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
 
 
 @contextmanager
+def _sigrok(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    need_tool("sigrok-cli")
+    yield find_meter("sigrok:demo,rate=1000,current=A1,shunt=1,voltage=A2"), wait
+
+
+@contextmanager
+def _sigrok_multimeter(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
+    need_tool("sigrok-cli")
+    with Server(SigrokMultimeter()) as server:
+        yield find_meter(f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02"), wait
+
+
+@contextmanager
 def _battery(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     files = {"type": "Battery", "status": "Discharging", "current_now": -423125}
     make_folder(root / "sys/class/power_supply/battery", files | {"voltage_now": 4231562})
@@ -150,6 +174,7 @@ BENCHES: dict[str, Bench] = {
     "fnirsi": _fnirsi,
     "km003c": _km003c(Km003cSetup()),
     "km003c queue": _km003c(Km003cSetup(rate_hz=1000, is_queue=True)),
+    "monsoon": _monsoon,
     "um25c": _um25c,
     "scpi data logger": _scpi(DataLogger),
     "scpi power meter": _scpi(WattMeter),
@@ -157,6 +182,8 @@ BENCHES: dict[str, Bench] = {
     "scpi multimeter with memory": _scpi(Multimeter, ",supply=3.3"),
     "scpi query": _scpi(lambda: steady_supply(b"1.5"), ",query=MEAS:POW?,rate=20"),
     "otii": _otii,
+    "sigrok": _sigrok,
+    "sigrok multimeter": _sigrok_multimeter,
     "ptdaemon": _ptdaemon,
     "nvml": _nvml,
     "shelly": _plug(ShellyEmulator),

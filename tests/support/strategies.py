@@ -10,6 +10,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import (
     MAX_ARRIVALS,
     MAX_CPUS,
@@ -117,6 +118,7 @@ _SPECIAL: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
     int: lambda: INTEGERS,
     float: lambda: st.floats(allow_nan=False),
     str: st.text,
+    Pem: st.text,
     bool: st.booleans,
     NoneType: st.none,
     Limits: _limits,

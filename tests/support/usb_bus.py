@@ -19,7 +19,7 @@ import usb.core
 
 LANGUAGE = 0x0409
 _STRING, _GET_DESCRIPTOR = 3, 6
-_IN = 0x80
+_VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +50,14 @@ class UsbDevice:
 
     def poll(self) -> None:
         """Time has passed: put what is due into the answers."""
+
+    def ask(self, request: int, index: int) -> bytes | None:
+        """Answer to a request of the vendor's own; None: it knows none."""
+        return None
+
+    def tell(self, request: int, value: int, index: int, data: bytes) -> bool:
+        """The host sends a request of the vendor's own; False: it knows none."""
+        return False
 
 
 class UsbBus(usb.backend.IBackend):  # type: ignore[misc]  # pyusb has no types
@@ -202,14 +210,26 @@ class UsbBus(usb.backend.IBackend):  # type: ignore[misc]  # pyusb has no types
         data: array.array[int],
         timeout: int,
     ) -> int:
-        if bRequest != _GET_DESCRIPTOR or wValue >> 8 != _STRING:
+        if dev_handle.is_gone:
+            raise usb.core.USBError("No such device", None, errno.ENODEV)
+        answer: bytes | None = None
+        if bmRequestType == _VENDOR_OUT:
+            if dev_handle.tell(bRequest, wValue, wIndex, data.tobytes()):
+                return len(data)
+        elif bmRequestType == _VENDOR_IN:
+            answer = dev_handle.ask(bRequest, wIndex)
+        elif bRequest == _GET_DESCRIPTOR and wValue >> 8 == _STRING:
+            answer = _string(dev_handle, wValue & 0xFF)
+        if answer is None:
             raise usb.core.USBError("Pipe error", None, errno.EPIPE)
-        texts = {1: dev_handle.product_name, 2: dev_handle.serial}
-        number = wValue & 0xFF
-        content = texts[number].encode("utf-16-le") if number else LANGUAGE.to_bytes(2, "little")
-        answer = bytes([len(content) + 2, _STRING]) + content
         data[: len(answer)] = array.array("B", answer)
         return len(answer)
+
+
+def _string(device: UsbDevice, number: int) -> bytes:
+    texts = {1: device.product_name, 2: device.serial}
+    content = texts[number].encode("utf-16-le") if number else LANGUAGE.to_bytes(2, "little")
+    return bytes([len(content) + 2, _STRING]) + content
 
 
 def _check(device: UsbDevice, interface: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, decode, encode
 
 TIMEOUT_S = 20.0
+PAUSE_S = 0.5
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: agent\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -116,6 +118,37 @@ def silent_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
             stack.enter_context(socket.create_connection(address, timeout=TIMEOUT_S))
             for _ in range(count)
         ]
+
+
+@contextmanager
+def reconnecting_silence(port: int, count: int) -> Iterator[Callable[[], int]]:
+    """TCP connections that never say anything, and come again a moment after they were closed.
+
+    Yields how many there have been so far.
+    """
+    over, made = threading.Event(), 0
+
+    def knock() -> None:
+        nonlocal made
+        links: list[socket.socket] = []
+        while not over.wait(PAUSE_S):
+            closed = [link for link in links if is_closed_by_peer(link)]
+            links = [link for link in links if link not in closed]
+            for link in closed:
+                link.close()
+            while len(links) < count:
+                links.append(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S))
+                made += 1
+        for link in links:
+            link.close()
+
+    thread = threading.Thread(target=knock)
+    thread.start()
+    try:
+        yield lambda: made
+    finally:
+        over.set()
+        thread.join()
 
 
 def is_closed_by_peer(link: socket.socket) -> bool:

@@ -1,5 +1,5 @@
 """`python -m edgebench.agent` is `edgebench-agent`."""
 
-from edgebench.agent.cli import main
+from edgebench.agent.entry import run
 
-raise SystemExit(main())
+raise SystemExit(run())

@@ -97,13 +97,17 @@ class Agent:
         self._present: Counter[str] = Counter()
         self._listen_host = settings.listen[0] if settings.listen else None
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
+        self._probed_state: tuple[float, ...] = ()
 
     async def describe(self) -> SystemDescription:
-        """The device as it is now; the runtimes are probed once."""
-        if self._runtimes is None:
-            from edgebench.agent.runtimes.registry import probe_all
+        """The device as it is now; runtimes are probed again after something was installed."""
+        from edgebench.agent.runtimes.registry import installed_state, probe_all
 
+        state = installed_state()
+        is_free = self.runner.current is None  # else a probe would take a core from its loop
+        if self._runtimes is None or (state != self._probed_state and is_free):
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
+            self._probed_state = state
         runtimes = await asyncio.shield(self._runtimes)
         root = self.simulated.root if self.simulated else Path("/")
         return SystemDescription(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.command_line import CommandParser
+from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
@@ -49,7 +50,14 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
-    options = _parser().parse_args(arguments)
+    return exit_code_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as exc:  # the help is printed, or what is wrong
+        return int(exc.code or 0)
     level = logging.DEBUG if options.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     # It warns with a traceback of every interface without multicast; that is normal.
@@ -61,8 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hint := _hint(exc):
             print(f"hint: {hint}", file=sys.stderr)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
     return ExitCode.DONE
 
 
@@ -171,6 +177,7 @@ def _serve(options: argparse.Namespace) -> None:
     from edgebench.agent.agent import AgentSettings
     from edgebench.agent.daemon import run_daemon
 
+    raise_when_interrupted()
     wiring = _wiring(options)
     _warn(wiring)
     run_daemon(
@@ -218,6 +225,7 @@ def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
     """The reply of the running agent, over its control socket."""
     from edgebench.agent.control import ask
 
+    raise_when_interrupted()
     return asyncio.run(ask(_state(options) / CONTROL_SOCKET, request, answer))
 
 

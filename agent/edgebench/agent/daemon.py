@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -15,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.server import ServerConnection, serve, unix_serve
+from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
 
+from edgebench.agent.admission import Admission, bind_listeners
 from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.agent.server import (
@@ -24,7 +26,7 @@ from edgebench.agent.server import (
     Connections,
     CountedConnection,
     LocalConnection,
-    connection_class,
+    PinnedConnection,
 )
 from edgebench.protocol.codec import MAX_FRAME_BYTES
 from edgebench.protocol.errors import AgentRunning, TargetError, UsageError
@@ -40,8 +42,8 @@ ACCEPT_TURNS = 3
 """Turns of the event loop after which a connection that was waiting counts: one in which it is
 accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
 `BaseSelectorEventLoop._accept_connection`."""
-HANDSHAKE_TIMEOUT_S = 5.0
-"""Time for the TLS handshake, after which a silent peer gives up its slot."""
+HANDSHAKE_TIMEOUT_S = 30.0
+"""Time for the TLS handshake; a board that swaps, or measures on its only core, takes seconds."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,  # models do not compress, and a bomb must not expand
@@ -137,29 +139,38 @@ async def _tls_door(
     assert settings.listen is not None
     host, port = settings.listen
     trust = agent.require_trust()
+    admission = Admission()
     # `serve` only calls it, though its type asks for a class.
-    connection: Any = partial(connection_class(trust), connections)
+    connection: Any = partial(PinnedConnection, trust, admission, connections)
+    servers: list[Server] = []
     try:
-        server = await serve(
-            host=host,
-            port=port,
-            ssl=trust.context,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            create_connection=connection,
-            **options,
-        )
+        for listener in (listeners := bind_listeners(host or "", port, admission)):
+            servers.append(
+                await serve(
+                    sock=listener,
+                    ssl=trust.context,
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    create_connection=connection,
+                    **options,
+                )
+            )
     except OSError as exc:
+        for server in servers:
+            server.close()
         raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
-    agent.port = next(iter(server.sockets)).getsockname()[1]
+    agent.port = listeners[0].getsockname()[1]
+    gc.freeze()  # what is there by now stays, and is not looked through for garbage again
     announce = asyncio.ensure_future(_advertise(settings, agent))
     try:
         yield
     finally:
-        server.close()  # before anything is awaited, so that no peer comes in
+        for server in servers:
+            server.close()  # before anything is awaited, so that no peer comes in
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
-        await server.wait_closed()
+        for server in servers:
+            await server.wait_closed()
 
 
 async def _advertise(settings: AgentSettings, agent: Agent) -> None:

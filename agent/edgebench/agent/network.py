@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import ifaddr
 
 
 def own_addresses() -> tuple[str, ...]:
     """Addresses of all interfaces, without loopback and link-local ones, IPv4 first."""
+    try:
+        adapters = ifaddr.get_adapters()
+    except OSError:  # Android lets no app list the interfaces
+        return useful_addresses(_address_towards_others())
     return useful_addresses(
         str(entry.ip if entry.is_IPv4 else entry.ip[0])
-        for adapter in ifaddr.get_adapters()
+        for adapter in adapters
         for entry in adapter.ips
     )
+
+
+def _address_towards_others() -> Iterator[str]:
+    """The address from which this machine would talk to another; no packet is sent.
+
+    Source of the others: RFC 5737 and RFC 3849, addresses for documentation.
+    """
+    for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((other, 9))
+            yield str(probe.getsockname()[0])
 
 
 def useful_addresses(addresses: Iterable[str]) -> tuple[str, ...]:

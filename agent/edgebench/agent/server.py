@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import socket
 import struct
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
+from edgebench.agent.admission import Admission
 from edgebench.agent.agent import Agent
 from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
@@ -42,10 +41,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.record import Phase
 
 MAX_CONNECTIONS = 64
-"""Most open TLS connections, at 350 KiB each; more hosts than this are an attack or a mistake."""
-
-COLLECT_EVERY_S = 1.0
-"""Least interval of garbage collections, so that a flood of connections cannot keep it busy."""
+"""Most connections of paired hosts, at 350 KiB each; more are a mistake."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +53,8 @@ class Connections:
         self._clock = clock
         self._count = 0
         self._active_s = clock()
+        self.paired_count = 0
+        """Open connections over TLS whose peer is paired or pairing."""
 
     @property
     def idle_s(self) -> float:
@@ -111,44 +109,41 @@ class CountedConnection(ServerConnection):
 class PinnedConnection(CountedConnection):
     """A connection that is cut off before its first byte is read unless its peer is known."""
 
-    _trust: ClassVar[Trust]
-    _open: ClassVar[weakref.WeakSet[PinnedConnection]] = weakref.WeakSet()
-    _collect_after_s: ClassVar[float] = 0.0
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        if len(self._open) >= MAX_CONNECTIONS:
-            self._forget_dead()
-        if len(self._open) >= MAX_CONNECTIONS:
-            raise ConnectionRefusedError(f"{MAX_CONNECTIONS} connections are open")
-        super().__init__(*arguments, **options)
-        self._open.add(self)
-
-    @staticmethod
-    def _forget_dead() -> None:
-        """Collect failed handshakes: each is a cycle that an idle agent would never collect."""
-        if time.monotonic() >= PinnedConnection._collect_after_s:
-            gc.collect()
-            PinnedConnection._collect_after_s = time.monotonic() + COLLECT_EVERY_S
+    def __init__(
+        self,
+        trust: Trust,
+        admission: Admission,
+        connections: Connections,
+        *arguments: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__(connections, *arguments, **options)
+        self._trust = trust
+        self._admission = admission
+        self._has_slot = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the certificate as soon as the TLS handshake is done."""
         super().connection_made(transport)
+        address = transport.get_extra_info("peername")
+        self._admission.leave(address)
         tls = transport.get_extra_info("ssl_object")
         peer = self._trust.peer(tls.getpeercert(binary_form=True)) if tls else None
         if peer is None:
-            logger.warning("refused a stranger from %s", transport.get_extra_info("peername"))
+            logger.warning("refused a stranger from %s", address)
+            self.transport.abort()
+        elif self._connections.paired_count >= MAX_CONNECTIONS:
+            logger.warning("refused %s: %d connections are open", peer.name, MAX_CONNECTIONS)
             self.transport.abort()
         else:
             self.peer = peer
+            self._has_slot = True
+            self._connections.paired_count += 1
 
-
-def connection_class(trust: Trust) -> type[PinnedConnection]:
-    """The class of the connections whose peers this trust decides about."""
-
-    class TrustedConnection(PinnedConnection):
-        _trust = trust
-
-    return TrustedConnection
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        super().connection_lost(exc)
+        self._connections.paired_count -= self._has_slot
 
 
 class LocalConnection(CountedConnection):

@@ -93,9 +93,12 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
     )
 
 
-def load_1m() -> float:
-    """Load average over the last minute."""
-    return os.getloadavg()[0]
+def load_1m() -> float | None:
+    """Load average over the last minute; None where the system does not tell, as on Android."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
 
 
 def is_emulated(root: Path = Path("/")) -> bool:
@@ -141,14 +144,27 @@ Microsoft carry the vendor's name alone."""
 
 
 def _emulator(root: Path) -> str | None:
-    # A user-mode emulator is the program that the kernel really runs; its name shows in maps.
-    if "/qemu-" in read_text(root / "proc/self/maps"):
-        return "qemu-user"
+    # A user-mode emulator is the program that the kernel really runs. It makes up some files of
+    # /proc/self for its guest; which ones differs by version.
+    thread = root / "proc/thread-self"
+    with suppress(OSError):
+        if (thread / "exe").readlink().name.startswith("qemu-"):
+            return "qemu-user"
+    for maps in (root / "proc/self/maps", thread / "maps", root / "proc/self/smaps"):
+        if "/qemu-" in read_text(maps):
+            return "qemu-user"
     cpuinfo = read_text(root / "proc/cpuinfo")
+    if platform.machine().startswith(("arm", "aarch64")) and "vendor_id" in cpuinfo:
+        return "qemu-user"  # the kernel describes the processor of the machine around it
     return "QEMU TCG" if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo else None
 
 
 def _container(root: Path) -> str | None:
+    if re.search("microsoft", read_text(root / "proc/sys/kernel/osrelease"), re.IGNORECASE):
+        return "WSL"
+    tracer = re.search(r"^TracerPid:\s*([1-9]\d*)$", read_text(root / "proc/self/status"), re.M)
+    if tracer and read_text(root / "proc" / tracer[1] / "comm").startswith("proot"):
+        return "proot"
     if (root / ".dockerenv").exists():
         return "docker"
     if (root / "run/.containerenv").exists():

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from edgebench.protocol.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFile:
+    """Contents of a .npz file that the user named."""
+
+    arrays: dict[str, NDArray[Any]]
+    """Arrays by their names in the file."""
+    sha256: str
+
+
+def read_array_file(path: Path, kind: str) -> ArrayFile:
+    """Read a .npz file that the user named.
+
+    Args:
+        path: The file.
+        kind: Kind of the file, with which errors begin: `data set`.
+
+    Raises:
+        UsageError: it is not there, or no .npz file of numbers.
+    """
+    try:
+        content = path.read_bytes()
+        arrays = load_arrays(content, is_compression_allowed=True)
+    except OSError as exc:
+        raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {path}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{kind} is not a .npz file of numbers: {path}") from exc
+    return ArrayFile(arrays, hashlib.sha256(content).hexdigest())
 
 
 def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, NDArray[Any]]:

@@ -75,6 +75,8 @@ class Capability:
     clock_domain: str
     is_uniform: bool = False
     """Samples come at exactly that rate of the meter's clock."""
+    is_paced: bool = False
+    """Samples are taken at the meter's own pace, although they have times of the host's clock."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
     """Time constant of the meter's own averaging; None: not known, or as long as a sample."""

@@ -13,13 +13,17 @@ from edgebench.meters.transport import DENIED
 from edgebench.protocol.errors import NotPermitted, Permission, TargetError
 
 MESSAGE_MAX_BYTES = 4096
+WHAT = "USB tester"
 INSTALL = install("usb")
 _WRITE_MS = 1000
+_ASK_MS = 5000
+_TO_DEVICE, _TO_HOST = 0x40, 0xC0
+"""Requests of the vendor's own, to the device (USB 2.0, table 9-2)."""
 _REFUSALS = {
-    errno.EACCES: "no permission to use the USB tester at {name}",
-    errno.EPERM: "no permission to use the USB tester at {name}",
-    errno.EBUSY: "the USB tester {name} is in use by another program",
-    errno.ENODEV: "the USB tester {name} is gone",
+    errno.EACCES: "no permission to use the {what} at {name}",
+    errno.EPERM: "no permission to use the {what} at {name}",
+    errno.EBUSY: "the {what} {name} is in use by another program",
+    errno.ENODEV: "the {what} {name} is gone",
 }
 
 
@@ -29,8 +33,33 @@ class BulkTransport:
     A kernel driver that has the interface is asked to let go, and gets it back.
     """
 
-    def __init__(self, device: Any, *, interface: int, out_endpoint: int, in_endpoint: int) -> None:
+    def __init__(
+        self,
+        device: Any,
+        *,
+        interface: int,
+        out_endpoint: int,
+        in_endpoint: int,
+        what: str = WHAT,
+        message_max_bytes: int = MESSAGE_MAX_BYTES,
+    ) -> None:
+        """Claim an interface.
+
+        Args:
+            device: Of pyusb.
+            interface: Its number.
+            out_endpoint: Address of the endpoint that takes messages.
+            in_endpoint: Address of the endpoint that gives them.
+            what: What it is, for people.
+            message_max_bytes: Longest message that it sends; where messages are as long as the
+                packets of the bus, only this tells where one ends.
+
+        Raises:
+            TargetError: another program has it, or it is gone.
+        """
         self._device = device
+        self._what = what
+        self._message_max_bytes = message_max_bytes
         self._interface = interface
         self._out, self._in = out_endpoint, in_endpoint
         self._name = f"{device.idVendor:04x}:{device.idProduct:04x}"
@@ -53,7 +82,7 @@ class BulkTransport:
         """One message, or b"" where none came in time."""
         timeout_ms = max(1, round(timeout_s * 1000))  # 0 is for ever
         try:
-            return bytes(self._device.read(self._in, MESSAGE_MAX_BYTES, timeout_ms))
+            return bytes(self._device.read(self._in, self._message_max_bytes, timeout_ms))
         except self._usb.core.USBTimeoutError:
             return b""
         except self._usb.core.USBError as exc:
@@ -63,6 +92,22 @@ class BulkTransport:
         """Send one message."""
         try:
             self._device.write(self._out, data, _WRITE_MS)
+        except self._usb.core.USBError as exc:
+            raise self._refusal(exc) from exc
+
+    def ask(self, request: int, index: int, size: int) -> bytes:
+        """Answer to a request of the vendor's own, of so many bytes at most."""
+        return bytes(self._control(_TO_HOST, request, 0, index, size))
+
+    def tell(self, request: int, value: int = 0, index: int = 0, data: bytes = b"") -> None:
+        """Send a request of the vendor's own."""
+        self._control(_TO_DEVICE, request, value, index, data)
+
+    def _control(
+        self, direction: int, request: int, value: int, index: int, data: bytes | int
+    ) -> Any:
+        try:
+            return self._device.ctrl_transfer(direction, request, value, index, data, _ASK_MS)
         except self._usb.core.USBError as exc:
             raise self._refusal(exc) from exc
 
@@ -85,19 +130,22 @@ class BulkTransport:
     def _refusal(self, exc: Any) -> TargetError:
         refusal = _REFUSALS.get(exc.errno or 0)
         if refusal is None:
-            return TargetError(f"USB tester {self._name}: {exc}")
-        text = refusal.format(name=self._name)
+            return TargetError(f"{self._what} {self._name}: {exc}")
+        text = refusal.format(what=self._what, name=self._name)
         is_denied = exc.errno in DENIED
         return NotPermitted(text, Permission.USB_TESTER) if is_denied else TargetError(text)
 
 
-def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: Any = None) -> Any:
+def find_device(
+    known: Collection[tuple[int, int]], serial: str = "", backend: Any = None, what: str = WHAT
+) -> Any:
     """The only device with a USB id among these, or the one with this serial number.
 
     Args:
         known: Vendor and product.
         serial: Empty: whichever is there.
         backend: Of pyusb, for tests; None: libusb.
+        what: What it is, for people.
 
     Raises:
         TargetError: pyusb or libusb is missing.
@@ -106,7 +154,7 @@ def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: A
     try:
         import usb.core
     except ImportError:
-        raise TargetError(f"pyusb is not installed, this tester needs it: {INSTALL}") from None
+        raise TargetError(f"pyusb is not installed, a {what} needs it: {INSTALL}") from None
 
     def fits(device: Any) -> bool:
         return (device.idVendor, device.idProduct) in known
@@ -115,11 +163,11 @@ def find_device(known: Collection[tuple[int, int]], serial: str = "", backend: A
         devices = list(usb.core.find(find_all=True, custom_match=fits, backend=backend) or ())
     except usb.core.NoBackendError:
         raise TargetError(
-            "libusb is not installed, this tester needs it: sudo apt install libusb-1.0-0"
+            f"libusb is not installed, a {what} needs it: sudo apt install libusb-1.0-0"
         ) from None
     if serial:
         devices = [device for device in devices if _serial_of(device) in (serial, None)]
-    return only_tester(devices, known, serial, " by its serial number")
+    return only_tester(devices, known, serial, " by its serial number", what)
 
 
 def _serial_of(device: Any) -> str | None:

@@ -18,7 +18,11 @@ BACKWARDS_W = 0.01
 
 
 def only_tester(
-    testers: Sequence[T], known: Collection[tuple[int, int]], serial: str, hint: str
+    testers: Sequence[T],
+    known: Collection[tuple[int, int]],
+    serial: str,
+    hint: str,
+    what: str = "USB tester",
 ) -> T:
     """The only tester among those that fit.
 
@@ -27,6 +31,7 @@ def only_tester(
         known: Vendor and product of those that were looked for.
         serial: Serial number that was looked for; empty: any.
         hint: How to name one of several; follows "name one".
+        what: What it is, for people.
 
     Raises:
         UsageError: there is none, or there are several.
@@ -34,9 +39,9 @@ def only_tester(
     if not testers:
         ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
         which = f"with serial number {serial} " if serial else ""
-        raise UsageError(f"no USB tester {which}is connected; looked for {ids}")
+        raise UsageError(f"no {what} {which}is connected; looked for {ids}")
     if len(testers) > 1:
-        raise UsageError(f"{len(testers)} such testers are connected, name one{hint}")
+        raise UsageError(f"{len(testers)} such {what.split()[-1]}s are connected, name one{hint}")
     return testers[0]
 
 

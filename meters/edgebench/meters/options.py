@@ -110,6 +110,35 @@ class Options:
             raise UsageError(f"meter {self.driver}: {name} must be a number, got {text!r}")
         return value
 
+    def positive(self, name: str) -> float | None:
+        """A number above 0.
+
+        Raises:
+            UsageError: it is none.
+        """
+        value = self.number(name)
+        if value is not None and value <= 0:
+            raise UsageError(f"meter {self.driver}: {name} must be above 0, got {value:g}")
+        return value
+
+    def ratio(self, name: str) -> float | None:
+        """A ratio as data sheets write it: 0.1% or 0.001.
+
+        Raises:
+            UsageError: it is none.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            value = -1.0
+        if not 0 < value < 1:
+            words = f"{name} must be a ratio like 0.1% or 0.001, got {text!r}"
+            raise UsageError(f"meter {self.driver}: {words}")
+        return value
+
     def within(self, name: str, default: float, limits: tuple[float, float]) -> float:
         """A number between these two.
 

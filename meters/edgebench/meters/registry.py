@@ -32,12 +32,16 @@ from edgebench.meters.km003c import decoder as km003c_decoder
 from edgebench.meters.km003c import device as km003c_device
 from edgebench.meters.lpm01a import decoder as lpm01a_decoder
 from edgebench.meters.lpm01a import device as lpm01a_device
+from edgebench.meters.monsoon import decoder as monsoon_decoder
+from edgebench.meters.monsoon import device as monsoon_device
 from edgebench.meters.options import Options, split_name
 from edgebench.meters.ppk2 import decoder as ppk2_decoder
 from edgebench.meters.ppk2 import device as ppk2_device
 from edgebench.meters.rail_decoder import RailDecoder
 from edgebench.meters.scpi import decoder as scpi_decoder
 from edgebench.meters.scpi import device as scpi_device
+from edgebench.meters.sigrok import decoder as sigrok_decoder
+from edgebench.meters.sigrok import device as sigrok_device
 from edgebench.meters.synthetic import decoder as synthetic_decoder
 from edgebench.meters.synthetic import device as synthetic_device
 from edgebench.protocol.errors import (
@@ -101,11 +105,28 @@ DRIVERS: dict[str, Driver] = {
         is_external=True,
         extra="scpi",
     ),
+    "monsoon": Driver(
+        monsoon_device.make_meter,
+        monsoon_decoder.MonsoonDecoder,
+        "Monsoon HVPM (High Voltage Power Monitor)",
+        usage="[:SERIAL][,supply=0.8..13.5][,power][,means]",
+        is_external=True,
+        extra="usb",
+    ),
     "otii": Driver(
         otii.make_meter,
         otii.OtiiDecoder,
         "Qoitech Otii Arc and Ace, through Otii's server",
         usage="[:HOST[:1905]][,device=NAME]",
+        is_external=True,
+    ),
+    "sigrok": Driver(
+        sigrok_device.make_meter,
+        sigrok_decoder.make_decoder,
+        "multimeters, supplies and oscilloscopes that sigrok drives, by its program sigrok-cli",
+        usage=":DRIVER[,conn=CONNECTION][,serialcomm=9600/8n1][,rate=20k][,power=CHANNEL | "
+        ",current=CHANNEL[,shunt=OHM][,voltage=CHANNEL | ,supply=3.3]][,mean=S][,gain=0.5%]"
+        "[,offset=0.025]",
         is_external=True,
     ),
     "ptdaemon": Driver(

@@ -116,9 +116,14 @@ class UniformTimeline:
         self.saturated_count += int(np.count_nonzero(flags & _SATURATED))
         self.missing_count += int(np.count_nonzero(flags & _MISSING))
 
-    def arrive(self, rx_ns: int) -> None:
-        """Everything up to the next place, what is lost included, had come by this host time."""
-        self._arrival.add(rx_ns, self.next_index)
+    def arrive(self, rx_ns: int, waiting_count: int = 0) -> None:
+        """Everything up to the next place had come by this host time, what is lost included.
+
+        Args:
+            rx_ns: Host time.
+            waiting_count: Samples behind it that came as well, and wait to be placed.
+        """
+        self._arrival.add(rx_ns, self.next_index + waiting_count)
 
     def account(self) -> LossReport:
         """Loss report so far; a sample without a value counts as lost."""

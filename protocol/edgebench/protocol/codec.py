@@ -9,7 +9,8 @@ Theory of operation. One frame is one WebSocket message:
 
 `kind` is the class name of the message in snake_case, `number` pairs answers with requests,
 `body` is a map from field name to value. Fields that the receiver does not know are ignored;
-kinds that it does not know are refused. The bounds hold before anything is allocated: Python
+kinds that it does not know are refused. Texts are made printable here, so that nobody further on
+needs to think of terminals. The bounds hold before anything is allocated: Python
 objects cost up to 72 times their packed size, so only the small header is ever unpacked, and
 the payload is handed on as a view of the received bytes, never copied here.
 
@@ -29,7 +30,7 @@ from cattrs.errors import BaseValidationError
 
 from edgebench.protocol.errors import EdgebenchError, LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.messages import Message
-from edgebench.protocol.plain import make_strict
+from edgebench.protocol.plain import make_printable, make_strict
 from edgebench.protocol.text import one_line
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -103,8 +104,12 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
     Raises:
         RemoteProtocolError: a field is missing or of the wrong type.
     """
+    return _structured(_converter, value, kind)
+
+
+def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
     try:
-        return _converter.structure(value, kind)
+        return converter.structure(value, kind)
     except _STRUCTURE_ERRORS as exc:
         raise RemoteProtocolError(f"not a valid {kind.__name__}: {one_line(exc)}") from exc
 
@@ -130,7 +135,7 @@ def _decode_header(header: memoryview) -> tuple[int, Message]:
         raise RemoteProtocolError(f"unknown message kind {shown!r}")
     if not isinstance(body, dict) or _is_deeper_than(body, MAX_DEPTH):
         raise RemoteProtocolError(f"body of {kind} is not a map of at most {MAX_DEPTH} levels")
-    return number, from_plain(body, message_type)
+    return number, _structured(_wire_converter, body, message_type)
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:
@@ -158,4 +163,5 @@ _STRUCTURE_ERRORS = (
     EdgebenchError,
 )
 _converter = make_strict(Converter(detailed_validation=False))
+_wire_converter = make_printable(make_strict(Converter(detailed_validation=False)))
 _TYPES: dict[str, type[Any]] = {kind_of(kind): kind for kind in get_args(Message)}

@@ -68,7 +68,8 @@ class Environment:
     python: str
     virtualization: str | None
     """Hypervisor, container or emulator name; None where none was found."""
-    load_1m: float
+    load_1m: float | None
+    """Load average over the last minute; None where the system does not tell."""
     packages: dict[str, str] = field(default_factory=dict)
     """Versions of the packages that take part in a run."""
     agent_version: str = "unknown"

@@ -9,13 +9,14 @@
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
-    │   │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -47,6 +48,7 @@
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunDamaged               a file of a stored run is missing or not readable
+        ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
 
 The text of an error is one line: what failed, the value, the limit. What to do next is written
@@ -152,6 +154,21 @@ class ColumnsUnknown(FileRefused):
     """The columns of a table are not known by their names; the text lists them."""
 
 
+class InputsRefused(UsageError):
+    """Shapes or inputs that were chosen do not fit the model."""
+
+    code = ErrorCode.INPUTS_REFUSED
+
+
+class RunsTooShort(UsageError):
+    """Runs of a set share a duration that is too short for so many."""
+
+    def __init__(self, text: str, instead: str) -> None:
+        super().__init__(text)
+        self.instead = instead
+        """Options that would do."""
+
+
 class NoLoadCode(UsageError):
     """A run played no load code, by which the file of an instrument is aligned with it."""
 
@@ -188,12 +205,6 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
-
-
-class InputsRefused(ModelRefused):
-    """Shapes or inputs that were chosen do not fit the model."""
-
-    code = ErrorCode.INPUTS_REFUSED
 
 
 class InferenceFailed(ModelRefused):
@@ -356,6 +367,10 @@ class StoreError(EdgebenchError):
 
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
+
+
+class RunNewer(StoreError):
+    """A stored run has a schema that a later edgebench made."""
 
 
 class DirectoryTaken(StoreError):

@@ -21,3 +21,6 @@ class ExitCode(IntEnum):
     """There are too few data to tell."""
     INTERRUPTED = 130
     """Ctrl-C, as the shell reports it."""
+    NOT_READ = 141
+    """The reader of the output is gone, as in `edgebench runs | head -1`: 128 + SIGPIPE, as the
+    shell reports it of other programs."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.pem import Pem
 
 DEFAULT_PORT = 7747
 """Port of an agent unless told otherwise; unassigned at IANA in 2026."""
@@ -43,7 +44,7 @@ class Identity:
     """A private key with its certificate."""
 
     key_pem: str
-    certificate_pem: str
+    certificate_pem: Pem
 
     @property
     def fingerprint(self) -> str:
@@ -152,7 +153,7 @@ def _self_signed(seed: bytes, common_name: str, serial: int) -> Identity:
         serialization.NoEncryption(),
     )
     certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
-    return Identity(key_pem.decode(), certificate_pem.decode())
+    return Identity(key_pem.decode(), Pem(certificate_pem.decode()))
 
 
 def _encode(data: bytes) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from edgebench.protocol.device import DeviceDescription, SystemDescription
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 
@@ -278,7 +279,7 @@ class ProbeReply:
 class PairHost:
     """Sent with the one-time identity of a pairing string: trust this certificate from now on."""
 
-    certificate_pem: str
+    certificate_pem: Pem
     host_name: str
 
 
@@ -286,7 +287,7 @@ class PairHost:
 class PairingOpen:
     """Local only: accept the one-time identity with this certificate for a while."""
 
-    certificate_pem: str
+    certificate_pem: Pem
     valid_s: float
 
 

@@ -11,6 +11,9 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from cattrs import Converter, IterableValidationError, IterableValidationNote
 
+from edgebench.protocol.pem import Pem
+from edgebench.protocol.text import printable
+
 _T = TypeVar("_T")
 
 
@@ -23,6 +26,14 @@ def make_strict(converter: Converter) -> Converter:
     converter.register_structure_hook_func(_is_tuple, _strict_tuple(converter))
     # Enums must not derive from str, or its hook takes them.
     converter.register_unstructure_hook(Enum, lambda value: value.value)
+    return converter
+
+
+def make_printable(converter: Converter) -> Converter:
+    """Make a strict converter replace control characters in texts, which come from a peer."""
+    take, take_pem = _strict(str), _strict(str)
+    converter.register_structure_hook(str, lambda value, kind: printable(take(value, kind)))
+    converter.register_structure_hook(Pem, take_pem)
     return converter
 
 

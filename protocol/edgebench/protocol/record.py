@@ -333,6 +333,9 @@ class WorkerRecord:
     scheduling: Scheduling
     sample_count: int
     """Prepared samples."""
+    inputs_clipped_ratio: float | None = None
+    """Share of the values given for a quantised input that were beyond its range, of the worst
+    input; None where no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
     """Places of the operators; empty where the runtime does not tell."""
     check: CheckFacts = field(default_factory=CheckFacts)

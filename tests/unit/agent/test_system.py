@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,6 +114,12 @@ def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
         ({"proc/cpuinfo": "model name : no hypervisor\nflags\t: fpu nohypervisorx\n"}, None),
         ({"proc/cpuinfo": "model name\t: QEMU TCG CPU version 2.5+\n"}, "QEMU TCG"),
         ({"proc/self/maps": "00400000-00401000 r-xp /usr/bin/qemu-aarch64-static\n"}, "qemu-user"),
+        ({"proc/thread-self/maps": "00400000-1 r-xp /usr/bin/qemu-arm-static\n"}, "qemu-user"),
+        ({"proc/self/smaps": "00400000-1 r-xp /usr/bin/qemu-arm-static\n"}, "qemu-user"),
+        ({"proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n"}, "WSL"),
+        ({"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "proot\n"}, "proot"),
+        ({"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "gdb\n"}, None),
+        ({"proc/self/status": "TracerPid:\t0\n", "proc/0/comm": "proot\n"}, None),
     ],
     ids=str,
 )
@@ -134,6 +141,30 @@ def test_emulator_shows_through_a_container(tmp_path: Path, emulator: Mapping[st
     """`docker run --platform linux/arm64` on a PC gives times that pass for valid."""
     root = make_tree(tmp_path, emulator, {".dockerenv": ""})
     assert is_emulated(root)
+
+
+def test_emulator_is_the_program_that_the_kernel_runs(tmp_path: Path) -> None:
+    """qemu-user shows its guest made-up maps, and a PC passes for a Raspberry Pi."""
+    root = make_tree(tmp_path, {"proc/thread-self/comm": "python3\n"})
+    (root / "proc/thread-self/exe").symlink_to("/usr/libexec/qemu-binfmt/qemu-aarch64-static")
+    assert is_emulated(root)
+
+
+@pytest.mark.usefixtures("on_arm")
+def test_processor_of_another_kind_is_that_of_the_machine_around(tmp_path: Path) -> None:
+    """An ARM process reads of an Intel processor in /proc/cpuinfo, and nobody wonders."""
+    root = make_tree(tmp_path, {"proc/cpuinfo": "vendor_id\t: GenuineIntel\nmodel\t: 85\n"})
+    assert is_emulated(root)
+
+
+def test_load_that_the_system_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Android, which denies it, an agent measures nothing."""
+
+    def deny() -> tuple[float, float, float]:
+        raise OSError("denied")
+
+    monkeypatch.setattr(os, "getloadavg", deny)
+    assert describe_environment().load_1m is None
 
 
 def test_container_and_virtual_machine_are_not_emulators(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ from edgebench.protocol.codec import (
     to_plain,
 )
 from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
+from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Phase, RunRecord
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.text import printable
 
 MESSAGES: tuple[type[Any], ...] = get_args(m.Message)
 ANY_MESSAGE = st.one_of(*map(values_of, MESSAGES))
@@ -57,6 +59,15 @@ def decoded_or_refused(data: bytes) -> Frame | None:
     return None
 
 
+def harmless(plain: Any, key: str = "") -> Any:
+    """Plain values as they arrive: a terminal obeys nothing in them, and certificates are whole."""
+    if isinstance(plain, str):
+        return plain if key == "certificate_pem" else printable(plain)
+    if isinstance(plain, dict):
+        return {printable(at): harmless(value, at) for at, value in plain.items()}
+    return [harmless(value) for value in plain] if isinstance(plain, (list, tuple)) else plain
+
+
 @pytest.mark.parametrize("kind", MESSAGES, ids=kind_of)
 def test_every_message_survives_the_wire(kind: type[Any]) -> None:
     """A message loses or changes a field on its way."""
@@ -65,9 +76,18 @@ def test_every_message_survives_the_wire(kind: type[Any]) -> None:
     @given(message=values_of(kind), number=st.integers(0, MAX_NUMBER), payload=st.binary())
     def check(message: Any, number: int, payload: bytes) -> None:
         frame = decode(encode(number, message, payload))
-        assert (frame.number, frame.message, bytes(frame.payload)) == (number, message, payload)
+        assert (frame.number, bytes(frame.payload)) == (number, payload)
+        assert to_plain(frame.message) == harmless(to_plain(message))
 
     check()
+
+
+def test_texts_of_a_peer_are_made_printable_where_they_arrive() -> None:
+    """The name of a host clears the screen of whoever asks for the agent's status."""
+    hello = m.Hello(4, "edgebench", "evil\x1b[2J\nlease free", "1")
+    assert decode(encode(1, hello)).message == m.Hello(4, "edgebench", "evil?[2J?lease free", "1")
+    paired = m.PairHost(Pem("-----BEGIN\nAAAA\n"), "ada")
+    assert decode(encode(1, paired)).message == paired
 
 
 def test_kinds_are_unique_and_in_snake_case() -> None:

@@ -18,6 +18,7 @@ def test_exit_codes_are_never_renumbered() -> None:
         "REGRESSION": 4,
         "INCONCLUSIVE": 5,
         "INTERRUPTED": 130,
+        "NOT_READ": 141,
     }
 
 

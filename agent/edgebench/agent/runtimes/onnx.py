@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
+from edgebench.agent.runtimes.absent import why_absent
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
@@ -42,8 +43,8 @@ class OnnxRuntime:
             library = importlib.import_module("onnxruntime")
             providers = tuple(map(short_provider, library.get_available_providers()))
             return UsableRuntime(installed, providers)
-        except (ImportError, PackageNotFoundError):
-            return MissingRuntime("onnxruntime is not installed", INSTALL)
+        except ImportError as exc:
+            return why_absent("onnxruntime", exc, INSTALL)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
 
@@ -52,8 +53,8 @@ class OnnxRuntime:
         try:
             importlib.import_module("onnxruntime")
             return version("onnxruntime")
-        except (ImportError, PackageNotFoundError) as exc:
-            raise RuntimeUnavailable("onnxruntime is not installed") from exc
+        except ImportError as exc:
+            raise RuntimeUnavailable(why_absent("onnxruntime", exc, INSTALL).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> OnnxModel:
         """Build a session."""

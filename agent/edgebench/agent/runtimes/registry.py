@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from edgebench.agent.runtimes.onnx import OnnxRuntime
 from edgebench.agent.runtimes.tflite import LiteRt, TfliteRuntime
@@ -45,6 +47,16 @@ def find_runtime(name: str) -> Runtime:
 def probe_all() -> tuple[RuntimeReport, ...]:
     """Probe every driver, each in a throw-away process: some break by crashing."""
     return tuple(_probe_apart(driver) for driver in known_runtimes().values())
+
+
+def installed_state() -> tuple[float, ...]:
+    """When packages and system libraries last changed; a probe from before says nothing."""
+    times = []
+    packages = (place for place in sys.path if place.endswith("-packages"))
+    for place in (*packages, "/etc/ld.so.cache", "/lib", "/usr/lib"):
+        with suppress(OSError):
+            times.append(Path(place).stat().st_mtime)
+    return tuple(times)
 
 
 def probe_here(name: str) -> RuntimeReport:

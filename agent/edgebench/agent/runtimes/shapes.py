@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import InputsRefused
+from edgebench.protocol.record import TensorSpec
 
 Dimension: TypeAlias = "int | str"
 """Size of a dimension, or the name of one that is open: those of one name have one size."""
@@ -57,7 +58,33 @@ def _choose(
             for wanted, size in zip(dimensions, full, strict=True)
         )
     if not fits:
-        raise InputsRefused(library_line(f"input {name!r} is [{limit}], not {list(shape)}"))
+        raise InputsRefused(_misfit(name, limit, len(dimensions), shape))
+
+
+def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape]) -> None:
+    """Refuse a chosen shape that an input of fixed dimensions does not have.
+
+    The samples of a file may be flat, or have their channels last; a shape that somebody wrote
+    says what is to be measured.
+
+    Args:
+        inputs: Inputs of the loaded model.
+        chosen: Shapes by name, as the user wrote them; one may leave out a leading 1.
+
+    Raises:
+        InputsRefused: the input has another shape.
+    """
+    for spec in inputs:
+        shape = chosen.get(spec.name, spec.shape)
+        if spec.shape not in (shape, (1, *shape)):
+            limit = ", ".join(map(str, spec.shape))
+            raise InputsRefused(_misfit(spec.name, limit, len(spec.shape), shape))
+
+
+def _misfit(name: str, limit: str, rank: int, shape: Shape) -> str:
+    text = f"input {name!r} is [{limit}], not {list(shape)}"
+    is_rank = len(shape) in (rank, rank - 1)  # a leading 1 may be left out
+    return library_line(text if is_rank else f"{text}: rank {rank}, not {len(shape)}")
 
 
 def open_dimension(name: str, number: int) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from edgebench.agent.runtimes.absent import why_absent
 from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profiler
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
@@ -46,9 +47,8 @@ class InterpreterRuntime:
         try:
             installed = version(self._package)
             library = importlib.import_module(self._module)
-        except (ImportError, PackageNotFoundError):
-            install = None if self._is_too_new_python() else self._install
-            return MissingRuntime(self._why_absent(), install)
+        except ImportError as exc:
+            return self._why_absent(exc)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(
                 f"{self._package} fails to import: {library_line(exc)}", self._install
@@ -67,8 +67,8 @@ class InterpreterRuntime:
         try:
             importlib.import_module(self._module)
             return version(self._package)
-        except (ImportError, PackageNotFoundError) as exc:
-            raise RuntimeUnavailable(self._why_absent()) from exc
+        except ImportError as exc:
+            raise RuntimeUnavailable(self._why_absent(exc).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
         """Build the interpreter and allocate its tensors."""
@@ -95,11 +95,12 @@ class InterpreterRuntime:
 
         return refuse
 
-    def _why_absent(self) -> str:
+    def _why_absent(self, error: ImportError) -> MissingRuntime:
         if self._is_too_new_python():
             python = ".".join(map(str, sys.version_info[:2]))
-            return f"{self._package} has no wheel for Python {python}; litert runs the same files"
-        return f"{self._package} is not installed"
+            reason = f"{self._package} has no wheel for Python {python}"
+            return MissingRuntime(f"{reason}; litert runs the same files", None)
+        return why_absent(self._package, error, self._install)
 
     def _is_too_new_python(self) -> bool:
         return self.name == "tflite" and sys.version_info >= _OLD_TFLITE_PYTHON

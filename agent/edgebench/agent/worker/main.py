@@ -122,6 +122,7 @@ def _record(
         after=loop.after,
         scheduling=facts.describe_scheduling(refused),
         sample_count=len(prepared.samples),
+        inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
         sync=loop.sync,
     )

@@ -46,6 +46,8 @@ class PreparedModel:
     memory: MemoryFacts
     """Memory after the first inference."""
     samples: list[list[Tensor]]
+    inputs_clipped_ratio: float | None
+    """Share of the given values that a quantised input clips; None where none was quantised."""
     first_outputs: list[Tensor]
     options: LoadOptions
     """Options of its load; those of other loads for its checks have the same shapes."""
@@ -73,6 +75,7 @@ def prepare_model(job: Job) -> PreparedModel:
     """Import the library, load the model, run the first inference: each timed on its own."""
     # Imported here, so that an unknown runtime is reported like every other failure.
     from edgebench.agent.runtimes.registry import find_runtime
+    from edgebench.agent.runtimes.shapes import refuse_other_shapes
 
     runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
@@ -84,6 +87,7 @@ def prepare_model(job: Job) -> PreparedModel:
     )
     before_bytes = facts.resident_bytes()
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
+    refuse_other_shapes(model.inputs, job.spec.input_shapes)
     (first,) = _samples(job, model, given, count=1)
     first_ns, first_outputs = _first_inference(job, model, first)
     # Read before our own samples and times take memory, which is not the model's.
@@ -94,13 +98,15 @@ def prepare_model(job: Job) -> PreparedModel:
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
+    samples = _samples(job, model, given, count=job.spec.sample_count)
     return PreparedModel(
         runtime=runtime,
         version=version,
         model=model,
         cold_start=ColdStart(import_ns, load_ns, first_ns),
         memory=memory,
-        samples=_samples(job, model, given, count=job.spec.sample_count),
+        samples=samples,
+        inputs_clipped_ratio=_clipped_ratio(model, given, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
     )
@@ -165,6 +171,12 @@ def _samples(
         seed=job.spec.seed,
         memory_bytes=job.memory_bytes,
     )
+
+
+def _clipped_ratio(model: LoadedModel, given: Mapping[str, Tensor], *, count: int) -> float | None:
+    from edgebench.agent.worker.inputs import clipped_ratio
+
+    return clipped_ratio(model.inputs, given, count=count)
 
 
 def _first_inference(

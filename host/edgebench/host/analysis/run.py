@@ -157,16 +157,16 @@ def _metrics(
 
 
 def _accuracy(measured: Measurement, facts: HostFacts) -> Accuracy | None:
-    found = measured.accuracy
-    if found is None:
+    accuracy = measured.accuracy
+    if accuracy is None:
         return None
     return Accuracy(
-        metric=found.metric,
-        value=found.value,
-        ci95=found.ci95,
-        sample_count=found.sample_count,
+        metric=accuracy.metric,
+        value=accuracy.value,
+        ci95=accuracy.ci95,
+        sample_count=accuracy.sample_count,
         dataset=facts.dataset,
-        drop_vs_reference=accuracy_drop(found, facts.reference),
+        drop_vs_reference=accuracy_drop(accuracy, facts.reference),
         reference=facts.reference,
     )
 
@@ -222,6 +222,7 @@ def _conditions(
         output_sha256=worker.output.sha256,
         inputs_file=facts.inputs,
         inputs=worker.inputs,
+        inputs_clipped_ratio=worker.inputs_clipped_ratio,
         outputs=worker.outputs,
         power_source=None,
         ambient_c=facts.ambient_c,

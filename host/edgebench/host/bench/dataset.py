@@ -8,7 +8,6 @@ device, which answers `x`; the labels stay here and judge the answers.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import shutil
 import tempfile
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.outputs import METRICS, NEED_BOTH_LABELS
-from edgebench.host.arrays import load_arrays
+from edgebench.host.arrays import read_array_file
 from edgebench.protocol.errors import UsageError
 
 MAX_LABEL = 1e100
@@ -56,18 +55,13 @@ def open_dataset(text: str) -> Dataset:
 
 
 def _open(path: Path, name: str) -> Dataset:
-    try:
-        content = path.read_bytes()
-        arrays = load_arrays(content, is_compression_allowed=True)
-    except OSError as exc:
-        raise UsageError(f"data set not readable: {exc.strerror or exc}: {path}") from exc
-    except ValueError as exc:
-        raise UsageError(f"data set is not a .npz file of numbers: {path}") from exc
+    file = read_array_file(path, "data set")
+    arrays = file.arrays
     labels = _labels(arrays, path)
     metric = _metric(arrays, labels, path)
     _refuse_labels(labels, metric, path)
     kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
-    return Dataset(name, path, hashlib.sha256(content).hexdigest(), metric, kept)
+    return Dataset(name, path, file.sha256, metric, kept)
 
 
 def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:

@@ -6,13 +6,12 @@ that it does not have are drawn on the device.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from edgebench.host.arrays import load_arrays
+from edgebench.host.arrays import read_array_file
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import shape_text
 from edgebench.protocol.text import printable
@@ -40,13 +39,8 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     Raises:
         UsageError: there is no such file, it does not hold inputs, or a shape contradicts it.
     """
-    try:
-        content = path.read_bytes()
-        arrays = load_arrays(content, is_compression_allowed=True)
-    except OSError as exc:
-        raise UsageError(f"inputs not readable: {exc.strerror or exc}: {path}") from exc
-    except ValueError as exc:
-        raise UsageError(f"inputs are not a .npz file of numbers: {path}") from exc
+    file = read_array_file(path, "input file")
+    arrays = file.arrays
     if not arrays:
         raise UsageError(f"{_NEED}, there is none: {path}")
     for name, array in arrays.items():
@@ -66,8 +60,7 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name[:40]} {count}" for name, count in counts.items())
         raise UsageError(f"inputs need the same number of samples, have {listed}: {path}")
-    digest = hashlib.sha256(content).hexdigest()
-    return InputFile(printable(path.name), path, digest, next(iter(counts.values())))
+    return InputFile(printable(path.name), path, file.sha256, next(iter(counts.values())))
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:

@@ -18,6 +18,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
+    InputsRefused,
     MeasurementError,
     ModelRefused,
     RuntimeUnavailable,
@@ -29,6 +30,7 @@ from edgebench.protocol.spec import MAX_SEED, RunSpec
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
+    InputsRefused,
     ModelRefused,
     WorkerDied,
     WorkerTimeout,
@@ -216,12 +218,12 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
             reasons = "; ".join(f"{report.name}: {report.reason}" for report in fitting)
             raise RuntimeUnavailable(f"no runtime for .{model.format} files: {reasons}")
         return usable if wanted == ALL_RUNTIMES else usable[:1]
-    found = next((report for report in system.runtimes if report.name == wanted), None)
-    if found is None:
+    chosen = next((report for report in system.runtimes if report.name == wanted), None)
+    if chosen is None:
         names = ", ".join(report.name for report in system.runtimes)
         raise UsageError(f"unknown runtime {wanted!r}: there are {names}, {ALL_RUNTIMES}")
-    if not found.is_usable:
-        raise RuntimeUnavailable(f"runtime {wanted} is not usable: {found.reason}")
-    if found not in fitting:
+    if not chosen.is_usable:
+        raise RuntimeUnavailable(f"runtime {wanted} is not usable: {chosen.reason}")
+    if chosen not in fitting:
         raise UsageError(f"runtime {wanted} does not load .{model.format} files: {model.path}")
     return [wanted]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.runs import check_metrics
 from edgebench.host.analysis.run_set import MIN_RUNS
+from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
 from edgebench.host.bench.inputs import InputFile, open_inputs
@@ -23,7 +24,7 @@ from edgebench.host.power.metering import (
     other_instrument,
 )
 from edgebench.host.result.facts import EnergyRequest
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import RunsTooShort, UsageError
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
     MLPERF_PRESET,
@@ -233,11 +234,22 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
     """The specification of one of several runs, which take the time of one together.
 
     Each run under MLPerf's preset keeps the length that MLPerf's rules ask for.
+
+    Raises:
+        RunsTooShort: the time of each is too short for the rules about the machine.
     """
-    if spec.preset.startswith(MLPERF_PRESET):
+    if run_count == 1 or spec.preset.startswith(MLPERF_PRESET):
         return spec
+    duration_s = spec.duration_s / run_count
+    run_limit = math.floor(spec.duration_s / MIN_JUDGED_S + 1e-9)  # 0.3 / 0.1 is below 3
+    if run_count > run_limit:
+        raise RunsTooShort(
+            f"{run_count} runs share {spec.duration_s:g} s: each may end after {duration_s:.2g} s, "
+            f"at least {MIN_JUDGED_S:g} s",
+            instead=f"--duration {MIN_JUDGED_S * run_count:g}s, or --runs {max(1, run_limit)}",
+        )
     return replace(
         spec,
-        duration_s=spec.duration_s / run_count,
+        duration_s=duration_s,
         min_query_count=math.ceil(spec.min_query_count / run_count),
     )

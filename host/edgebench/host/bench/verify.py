@@ -33,7 +33,7 @@ from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.codec import to_plain
-from edgebench.protocol.errors import MeasurementError, RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, RunNewer, UsageError
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.traces import METER_FILE
 
@@ -100,8 +100,10 @@ def _document(store: Store, run_id: str) -> tuple[dict[str, Any], int]:
     """The stored document, and its version."""
     document = store.document(run_id)
     version = document.get("schema_version")
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise StoreError(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
+    if type(version) is not int or version < 1:
+        raise RunDamaged(f"run {run_id} is damaged: its schema version is {version!r}")
+    if version > SCHEMA_VERSION:
+        raise RunNewer(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
     return document, version
 
 

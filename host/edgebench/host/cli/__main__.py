@@ -1,5 +1,5 @@
 """`python -m edgebench.host.cli` is `edgebench`."""
 
-from edgebench.host.cli.main import main
+from edgebench.host.cli.entry import run
 
-raise SystemExit(main())
+raise SystemExit(run())

@@ -10,6 +10,7 @@ import sys
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
     Add,
+    GivenOnce,
     add_json,
     add_store,
     capacity,
@@ -74,7 +75,7 @@ def _add_inputs(add: Add) -> None:
     shape = "shape of an input whose model leaves dimensions open (default: 1 each); repeatable"
     add("--shape", type=input_shape, action="append", metavar="NAME=1x128", help=shape)
     inputs = "run on these inputs: a .npz file, arrays by input name, first axis: samples"
-    add("--inputs", metavar="FILE", help=inputs)
+    add("--inputs", action=GivenOnce, metavar="FILE", help=inputs)
     add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
 
 
@@ -151,7 +152,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab, compare_pairs
-    from edgebench.protocol.errors import EdgebenchError
+    from edgebench.protocol.errors import EdgebenchError, UsageError
 
     lab = Lab(options.store)
     compared: list[RunComparison] = []
@@ -178,7 +179,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         _say_what_was_kept(watcher, lab)
         return ExitCode.INTERRUPTED
     if watcher.failures:
-        return ExitCode.FAILED
+        is_ours = all(isinstance(error, UsageError) for _, error in watcher.failures)
+        return ExitCode.USAGE if is_ours else ExitCode.FAILED
     is_refused = any(map(_is_refused, find_sets(watcher.runs)))
     return ExitCode.INVALID if is_refused else ExitCode.DONE
 

@@ -35,6 +35,8 @@ def report_failure(
 ) -> ExitCode:
     """Print what failed and what to do; the exit code.
 
+    A message may quote a file that anybody wrote.
+
     Args:
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
@@ -43,6 +45,8 @@ def report_failure(
             any other command the error.
         command: The command that failed.
     """
+    from edgebench.protocol.text import printable  # only here: it takes typing with it
+
     if as_json:
         import json  # only here: help must not wait for it
 
@@ -50,6 +54,6 @@ def report_failure(
         nothing: dict[str, Any] = {"runs": [], "sets": []}
         document = nothing if command == "bench" else {"error": error}
         print(json.dumps(document, indent=1))
-    print(f"error: {message}", file=sys.stderr)
-    print(f"hint: {hint}", file=sys.stderr)
+    print(f"error: {printable(message)}", file=sys.stderr)
+    print(f"hint: {printable(hint)}", file=sys.stderr)
     return code

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
+from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
@@ -25,13 +26,28 @@ COMMANDS = {
     "pair": "pair with a device's agent",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
-    "show": "show one run",
+    "show": "show one run, or one set of runs",
     "compare": "compare stored runs, baseline against candidate",
     "meters": "list, check and record energy meters",
     "energy": "compute the energy of a stored run from the file of any instrument",
-    "verify": "recompute a run from its raw files",
+    "verify": "recompute a run, or those of a set, from the raw files",
     "schema": "print the JSON Schema of run.json",
 }
+
+
+_LOADED = {
+    "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
+    "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
+    "pair": ("edgebench.host.lab",),
+    "deploy": ("edgebench.host.lab",),
+    "runs": ("edgebench.host.store.index", "edgebench.host.show.tables"),
+    "show": ("edgebench.host.show.page",),
+    "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
+    "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
+    "energy": ("edgebench.host.bench.energy", "edgebench.host.show.energy"),
+    "verify": ("edgebench.host.bench.verify",),
+}
+"""What takes a command time to load; it loads this before it begins, so that Ctrl-C may end it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,19 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without µ is no reason to fail
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = _dispatch(words)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()  # the reader of our output is gone: nothing is left to say
-        return ExitCode.FAILED
-    except OSError as exc:
-        _discard_output()
-        where = exc.filename or "standard output"
-        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
-        print("hint: see whether the disk is full: df -h", file=sys.stderr)
-        return ExitCode.FAILED
-    return code
+    return exit_code_of(lambda: _dispatch(words))
 
 
 def _dispatch(words: list[str]) -> ExitCode:
@@ -79,20 +83,23 @@ def _run(command: str, words: list[str]) -> ExitCode:
     as_json, typed = wants_json(words), command
     module = import_module(f"edgebench.host.cli.{command}")
     _keep_logs_off_stderr()
-    _end_like_ctrl_c()
     try:
-        options = module.parser().parse_args(words)
+        try:
+            options = module.parser().parse_args(words)
+        except SystemExit:  # the help is printed
+            return ExitCode.DONE
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
+        for name in _LOADED.get(command, ()):
+            import_module(name)
+        raise_when_interrupted()
+        _end_like_ctrl_c()
         code: ExitCode = module.run(options)
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
         return report_failure(
             str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command
         )
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
     return code
 
 
@@ -117,17 +124,14 @@ def _end_like_ctrl_c() -> None:
 
 
 def _keep_logs_off_stderr() -> None:
-    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG."""
+    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG.
+
+    That of a library as well: websockets logs the traceback of a ping that is not answered.
+    """
     import logging
 
     if not os.environ.get("EDGEBENCH_DEBUG"):
-        logging.getLogger("edgebench").addHandler(logging.NullHandler())
-
-
-def _discard_output() -> None:
-    """Drop what is still buffered, or Python complains at exit that it could not write it."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _help() -> str:

@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
     imported = "import a file as a recording, and print its energy"
     action = actions.add_parser("import", help=imported)
     action.description = (
-        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a log of PTDaemon, "
-        "of a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
+        "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a .sr of sigrok, a log "
+        "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
         "(power.parquet of another run too), or a CSV with a header line: of Monsoon, nRF "
         "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/meters.md). Other "
         "columns have their unit in the name: t_s or time_ms, with power_W, or current_mA and "

@@ -33,6 +33,28 @@ class OneLineParser(CommandParser):
         raise ArgumentsRefused(message, self.prog)
 
 
+class GivenOnce(argparse.Action):
+    """Keeps the value of an option, and refuses a second one: the last would win silently."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value.
+
+        Raises:
+            ArgumentError: there is one already.
+        """
+        del parser, option_string
+        first = getattr(namespace, self.dest)
+        if first is not None:
+            raise argparse.ArgumentError(self, f"given twice: {first!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
 def new_parser(command: str, description: str) -> argparse.ArgumentParser:
     """A parser for one command; the parsers of its actions are of the same class."""
     return OneLineParser(prog=f"edgebench {command}", description=description)
@@ -53,7 +75,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="id of a run, a unique part of it, or last; or the directory of a meter's recording",
+        help="id of a run, a unique part of it, or last; the id of a set; or the directory of a "
+        "meter's recording",
     )
 
 

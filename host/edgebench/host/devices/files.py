@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import user_paths
 
+LOCK_FILE = ".lock"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
 
@@ -55,8 +58,10 @@ class HostFiles:
         """File with the host's key and certificate, made when there is none."""
         path = self._directory / "identity.pem"
         if not path.exists():
-            identity = new_identity(socket.gethostname())
-            self._write(path, identity.key_pem + identity.certificate_pem)
+            with self._locked():
+                if not path.exists():
+                    identity = new_identity(socket.gethostname())
+                    self._write(path, identity.key_pem + identity.certificate_pem)
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
@@ -74,16 +79,31 @@ class HostFiles:
 
     def remember(self, device: KnownDevice) -> None:
         """Add a device, in place of the one with the same identity or name."""
-        others = [
-            known
-            for known in self.devices()
-            if known.pin != device.pin and known.name != device.name
-        ]
-        self._save([*others, device])
+        with self._locked():
+            others = [
+                known
+                for known in self.devices()
+                if known.pin != device.pin and known.name != device.name
+            ]
+            self._save([*others, device])
 
     def forget(self, device: KnownDevice) -> None:
         """Remove a device."""
-        self._save([known for known in self.devices() if known.pin != device.pin])
+        with self._locked():
+            self._save([known for known in self.devices() if known.pin != device.pin])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes of this user from changing the files meanwhile."""
+        with self._errors(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self._directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            with self._errors(self._directory):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)  # which unlocks it
 
     @property
     def _inventory(self) -> Path:
@@ -93,8 +113,7 @@ class HostFiles:
         self._write(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
 
     def _write(self, path: Path, text: str) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._errors(path):
             beside = path.with_name(f".{path.name}.{os.getpid()}")
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -102,5 +121,11 @@ class HostFiles:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
+
+    @staticmethod
+    @contextmanager
+    def _errors(path: Path) -> Iterator[None]:
+        try:
+            yield
         except OSError as exc:
             raise StoreError(f"not written: {exc.strerror}: {path}") from exc

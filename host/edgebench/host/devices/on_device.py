@@ -49,6 +49,8 @@ STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
 """Limit on one run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
+MAX_LIBC_VERSION = 999
+"""Most of either number of a C library's version; glibc is at 2.42 after 29 years."""
 _NOTHING = "none"
 """Value of edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -85,6 +87,15 @@ class Interpreter:
     libc: str
     """C library: glibc or musl."""
     libc_version: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        # These name directories and tags of wheels on the host.
+        markers = self.markers
+        for text in (markers.platform_machine, markers.python_version, self.abi, self.libc):
+            if not re.fullmatch(r"\w[\w .]{0,31}", text, re.ASCII):
+                raise ValueError(f"not a platform: {text!r}")
+        if not all(0 <= number <= MAX_LIBC_VERSION for number in self.libc_version):
+            raise ValueError(f"not a version of a C library: {self.libc_version}")
 
     def __str__(self) -> str:
         machine = f"{self.markers.sys_platform} {self.markers.platform_machine}"

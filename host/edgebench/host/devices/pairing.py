@@ -16,6 +16,7 @@ from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import NotPaired, WrongAgent
 from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
+from edgebench.protocol.pem import Pem
 
 
 def pair(
@@ -36,7 +37,7 @@ def pair(
     """
     string = parse_pairing_string(text)
     identity_pem = files.identity_path().read_text()
-    certificate_pem = identity_pem[identity_pem.index("-----BEGIN CERTIFICATE") :]
+    certificate_pem = Pem(identity_pem[identity_pem.index("-----BEGIN CERTIFICATE") :])
     with (
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
         Client(_connect_once(string, via, Path(folder) / "once.pem")) as client,

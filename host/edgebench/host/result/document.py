@@ -21,7 +21,7 @@ from edgebench.host.result.migrations import migrated
 from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Fact
-from edgebench.protocol.errors import EdgebenchError, RunDamaged, StoreError
+from edgebench.protocol.errors import EdgebenchError, RunDamaged, RunNewer
 from edgebench.protocol.plain import make_strict
 from edgebench.protocol.text import one_line
 
@@ -50,11 +50,11 @@ def from_document(document: Mapping[str, Any]) -> Run:
 
     Raises:
         RunDamaged: a key is missing, or has a value of the wrong type.
-        StoreError: it is of a newer version, and cannot be read by this one.
+        RunNewer: it is of a newer version, and cannot be read by this one.
     """
     version = document.get("schema_version")
     if type(version) is not int or version < 1:
-        raise RunDamaged("run is damaged: it has no schema version")
+        raise RunDamaged(f"run is damaged: its schema version is {version!r}")
     current: Document = {}
     try:
         current = deepcopy(dict(document))
@@ -62,7 +62,7 @@ def from_document(document: Mapping[str, Any]) -> Run:
         run: Run = _converter.structure(current, Run)
     except _STRUCTURE_ERRORS as exc:
         if version > SCHEMA_VERSION:
-            raise StoreError(
+            raise RunNewer(
                 f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}"
             ) from exc
         raise RunDamaged(f"run is damaged: {_fault(current, exc)}") from exc

@@ -152,7 +152,7 @@ class TelemetrySummary:
 class Conditions:
     """The machine before, during and after the run."""
 
-    load_1m_before: float
+    load_1m_before: float | None
     load_1m_after: float | None
     before: Moment | None
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""
@@ -174,6 +174,9 @@ class Conditions:
     inputs_file: str | None = None
     """Name of the file with the inputs that the model ran on; None: they were drawn."""
     inputs: tuple[TensorSpec, ...]
+    inputs_clipped_ratio: float | None = None
+    """Share of the file's values that a quantised input clips, of the worst input; None: none were
+    quantised."""
     outputs: tuple[TensorSpec, ...]
     power_source: str | None
     ambient_c: float | None = None

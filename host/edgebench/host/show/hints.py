@@ -19,6 +19,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
         "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
     ),
+    (
+        e.RunsTooShort,
+        "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",
+    ),
     (e.NoLoadCode, "make a run that plays it: edgebench bench MODEL --sync coded_load"),
     (
         e.SamplesUnknown,
@@ -71,6 +75,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
+    (e.RunNewer, "use the version that made it; which one this is: edgebench --version"),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),

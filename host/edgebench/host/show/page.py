@@ -117,7 +117,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("device", f"{device.name}, {device.soc}, {device.os}"),
         ("virtual", environment.virtualization or "none detected"),
         ("governor", environment.cpu.governor or "not reported by the kernel"),
-        ("load average", f"{environment.load_1m:.2f} before the run"),
+        ("load average", _load(environment.load_1m)),
     ]
     if run.conditions.ambient_c is not None:
         facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
@@ -142,6 +142,10 @@ def confinement_line(confinement: Confinement) -> str:
     return f"{line}; the agent ran as root" if confinement.is_root else line
 
 
+def _load(load_1m: float | None) -> str:
+    return "not reported by the system" if load_1m is None else f"{load_1m:.2f} before the run"
+
+
 def _set(run: Run) -> list[tuple[str, str]]:
     """Place of the run in its set: the interval between its runs is there."""
     if run.member is None:
@@ -163,6 +167,9 @@ def _kind(run: Run) -> str:
 def _inputs(conditions: Conditions) -> str:
     """Where the inputs come from, and the shapes of the first ones."""
     source = conditions.inputs_file or "drawn from the seed"
+    if clipped := conditions.inputs_clipped_ratio:
+        share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"
+        source += f" ({share} of the values are clipped: an input holds no such numbers)"
     specs = conditions.inputs
     shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
     if len(specs) > SHOWN_INPUTS:
@@ -184,15 +191,15 @@ def _scenario(spec: RunSpec) -> str:
     return ", ".join([*parts, f"engine {spec.engine.value}", f"seed {spec.seed}"])
 
 
-def _stability(found: Stability | None) -> list[tuple[str, str]]:
+def _stability(stability: Stability | None) -> list[tuple[str, str]]:
     """How far the latencies vary within the run."""
-    if found is None:
+    if stability is None:
         return []
-    parts = [f"interquartile range {found.iqr_ratio:.1%} of the median"]
-    if found.block_range_ratio is not None:
-        parts.append(f"medians of ten blocks range over {found.block_range_ratio:.1%}")
-    if found.levels is not None:
-        levels = found.levels
+    parts = [f"interquartile range {stability.iqr_ratio:.1%} of the median"]
+    if stability.block_range_ratio is not None:
+        parts.append(f"medians of ten blocks range over {stability.block_range_ratio:.1%}")
+    if stability.levels is not None:
+        levels = stability.levels
         parts.append(
             f"levels {format_ns(levels.low_ns)} for {format_ns(levels.low_dwell_s * 1e9)} and "
             f"{format_ns(levels.high_ns)} for {format_ns(levels.high_dwell_s * 1e9)} at a time"
@@ -232,15 +239,15 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     return facts + energy_lines(metrics.energy)
 
 
-def _binding(found: BindingNs) -> str:
+def _binding(binding: BindingNs) -> str:
     """What the Python binding adds to an invocation; nothing is subtracted for it."""
-    if found.p50 is None:
-        return found.unavailable or "not measured"
-    through = f"one addition takes {format_ns(found.p50)} through the Python binding"
-    if found.added is None:
-        return f"{through}; in C unknown: {found.unavailable}"
+    if binding.p50 is None:
+        return binding.unavailable or "not measured"
+    through = f"one addition takes {format_ns(binding.p50)} through the Python binding"
+    if binding.added is None:
+        return f"{through}; in C unknown: {binding.unavailable}"
     return (
-        f"{through}, {format_ns(found.c_p50)} in C: at least {format_ns(found.added)} of each "
+        f"{through}, {format_ns(binding.c_p50)} in C: at least {format_ns(binding.added)} of each "
         "latency is not the model's"
     )
 

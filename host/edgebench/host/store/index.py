@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -19,7 +21,7 @@ from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
 
 INDEX_FILE = "index.sqlite"
-_MEANING = 6
+_MEANING = 7
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
@@ -76,12 +78,21 @@ _COLUMNS = ", ".join(field.name for field in fields(RunSummary))
 
 def list_runs(store: Store) -> list[RunSummary]:
     """All runs of the store, oldest first; the index is brought up to date on the way."""
+    path = store.root / INDEX_FILE
     try:
-        with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
-            return _up_to_date(store, index)
-    except sqlite3.DatabaseError:  # damaged, locked, or on a read-only disk
-        with closing(sqlite3.connect(":memory:")) as index:
-            return _up_to_date(store, index)
+        return _listed(store, path)
+    except sqlite3.OperationalError:
+        pass  # locked, or on a read-only disk
+    except sqlite3.DatabaseError:  # damaged, or no database at all
+        with suppress(OSError, sqlite3.Error):
+            path.unlink()
+            return _listed(store, path)
+    return _listed(store, ":memory:")
+
+
+def _listed(store: Store, path: Path | str) -> list[RunSummary]:
+    with closing(sqlite3.connect(path)) as index:
+        return _up_to_date(store, index)
 
 
 def runs_named(store: Store, name: str) -> list[str]:
@@ -101,19 +112,21 @@ def runs_named(store: Store, name: str) -> list[str]:
 def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
     _prepare(index)
     stamps = {run_id: _stamp(store, run_id) for run_id in store.run_ids()}
-    known = dict(index.execute("SELECT run_id, stamp FROM runs"))
-    for run_id in known.keys() - stamps.keys():
+    rows = {row[0]: row for row in index.execute(f"SELECT {_COLUMNS}, stamp, checksum FROM runs")}
+    for run_id in rows.keys() - stamps.keys():
         index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-    marks = ", ".join("?" * (len(fields(RunSummary)) + 1))
+    marks = ", ".join("?" * (len(fields(RunSummary)) + 2))
     for run_id, stamp in stamps.items():
-        if known.get(run_id) != stamp:
-            values = (*astuple(_summary(store, run_id)), stamp)
+        *cells, checksum = rows.get(run_id, (None, None))
+        if cells[-1] != stamp or checksum != _checksum(cells):
+            cells = [*astuple(_summary(store, run_id)), stamp]
+            rows[run_id] = (*cells, _checksum(cells))
             index.execute(
-                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp) VALUES ({marks})", values
+                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, checksum) VALUES ({marks})",
+                rows[run_id],
             )
     index.commit()
-    found = index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run_id").fetchall()
-    return [RunSummary(*values) for values in found]
+    return [RunSummary(*rows[run_id][:-2]) for run_id in sorted(stamps)]
 
 
 def _prepare(index: sqlite3.Connection) -> None:
@@ -121,8 +134,15 @@ def _prepare(index: sqlite3.Connection) -> None:
     if index.execute("PRAGMA user_version").fetchone()[0] != version:
         index.execute("DROP TABLE IF EXISTS runs")
         index.execute(f"PRAGMA user_version = {version}")
-    index.execute(f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, PRIMARY KEY (run_id))")
+    index.execute(
+        f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, checksum, PRIMARY KEY (run_id))"
+    )
     index.commit()
+
+
+def _checksum(cells: Sequence[object]) -> int:
+    """Checksum of a row: what was changed in the index is computed again, not shown."""
+    return crc32(repr(list(cells)).encode())
 
 
 def _stamp(store: Store, run_id: str) -> str:

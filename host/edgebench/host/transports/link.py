@@ -15,7 +15,9 @@ from edgebench.protocol.codec import MAX_FRAME_BYTES
 from edgebench.protocol.errors import LinkLost, LinkTimeout, NotPaired, Unreachable
 from edgebench.protocol.text import one_line
 
-OPEN_TIMEOUT_S = 10.0
+OPEN_TIMEOUT_S = 30.0
+"""Time for each step of opening a connection that the device has accepted: a board that swaps, or
+measures on its only core, takes seconds for its part of a handshake."""
 WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,
     "max_size": MAX_FRAME_BYTES,
@@ -73,7 +75,7 @@ class Link:
 
 
 @contextmanager
-def opening(peer: str) -> Iterator[None]:
+def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
     """Translate whatever goes wrong while a connection is opened."""
     try:
         yield
@@ -82,7 +84,7 @@ def opening(peer: str) -> Iterator[None]:
             raise NotPaired(f"{peer} does not accept this host's identity") from exc
         raise Unreachable(f"{peer} does not speak edgebench: {one_line(exc)}") from exc
     except TimeoutError as exc:
-        raise Unreachable(f"no answer from {peer} within {OPEN_TIMEOUT_S:.0f} s") from exc
+        raise Unreachable(f"no answer from {peer} within {timeout_s:g} s") from exc
     except OSError as exc:
         raise Unreachable(f"cannot reach {peer}: {exc.strerror or one_line(exc)}") from exc
 

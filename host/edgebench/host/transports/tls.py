@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,13 @@ from edgebench.host.transports.base import Announcement, Endpoint
 from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
 from edgebench.protocol.errors import NotPaired, Unreachable, WrongAgent
 from edgebench.protocol.identity import fingerprint
+
+CONNECT_TIMEOUT_S = 10.0
+"""Time for TCP's handshake: the kernel of a device answers at once, or it is not there."""
+ATTEMPTS = 5
+"""Handshakes that are begun with an agent which ends them unanswered."""
+PAUSE_S = 0.1
+"""Pause between two of them; an agent drops a waiting connection for another in less."""
 
 
 class TlsTransport:
@@ -55,15 +63,8 @@ class TlsTransport:
 
 def _connect(endpoint: Endpoint, identity_path: Path) -> Link:
     peer = f"{endpoint.name} ({endpoint.address})"
+    secured = _handshake(endpoint, peer, _context(identity_path))
     with opening(peer):
-        address = (endpoint.addresses[0], endpoint.port)
-        plain = socket.create_connection(address, timeout=OPEN_TIMEOUT_S)
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secured = _context(identity_path).wrap_socket(plain)
-        except BaseException:  # Ctrl-C as well: no socket is left open
-            plain.close()
-            raise
         try:
             shown = fingerprint(secured.getpeercert(binary_form=True) or b"")
             if shown != endpoint.pin:
@@ -79,6 +80,32 @@ def _connect(endpoint: Endpoint, identity_path: Path) -> Link:
         except BaseException:  # Ctrl-C as well
             secured.close()
             raise
+
+
+def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """Connect and secure the connection; tried again where the agent drops it unanswered.
+
+    An agent does that where too many others wait at its door.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        with opening(peer, CONNECT_TIMEOUT_S):
+            plain = socket.create_connection(
+                (endpoint.addresses[0], endpoint.port), timeout=CONNECT_TIMEOUT_S
+            )
+        with opening(peer):
+            try:
+                plain.settimeout(OPEN_TIMEOUT_S)
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return context.wrap_socket(plain)
+            except (ssl.SSLEOFError, ConnectionResetError) as exc:
+                plain.close()
+                if attempt == ATTEMPTS:
+                    raise Unreachable(f"{peer} ends connections without an answer") from exc
+            except BaseException:  # Ctrl-C as well: no socket is left open
+                plain.close()
+                raise
+        time.sleep(PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _context(identity_path: Path) -> ssl.SSLContext:

@@ -101,14 +101,14 @@ def parse_setup(options: Options) -> ScpiSetup:
         raise UsageError(f"meter scpi: channel must be 1 to {CHANNELS_MAX}, got {channel:g}")
     setup = ScpiSetup(
         channel=None if channel is None else int(channel),
-        rate_hz=_positive(options, "rate"),
-        range_a=_positive(options, "range"),
-        supply_v=_positive(options, "supply"),
+        rate_hz=options.positive("rate"),
+        range_a=options.positive("range"),
+        supply_v=options.positive("supply"),
         query=_question(options),
         quantities=_answer(options),
-        mean_s=_positive(options, "mean"),
-        gain_ratio=_ratio(options, "gain"),
-        offset=_positive(options, "offset"),
+        mean_s=options.positive("mean"),
+        gain_ratio=options.ratio("gain"),
+        offset=options.positive("offset"),
         baud_rate=_baud_rate(options),
     )
     check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter scpi: a device is supplied with")
@@ -145,29 +145,8 @@ def _answer(options: Options) -> str | None:
     return text
 
 
-def _ratio(options: Options, name: str) -> float | None:
-    """A ratio as data sheets write it: 0.1% or 0.001."""
-    text = options.text(name)
-    if text is None:
-        return None
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise UsageError(f"meter scpi: {name} must be a ratio like 0.1% or 0.001, got {text!r}")
-    return value
-
-
 def _baud_rate(options: Options) -> int | None:
     value = options.number("baud")
     if value is None:
         return None
     return int(options.within("baud", value, BAUD_LIMITS))
-
-
-def _positive(options: Options, name: str) -> float | None:
-    value = options.number(name)
-    if value is not None and value <= 0:
-        raise UsageError(f"meter scpi: {name} must be above 0, got {value:g}")
-    return value

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.agent.runtimes.shapes import Dimension, Shape, resolve_shapes
+from edgebench.agent.runtimes.shapes import (
+    Dimension,
+    Shape,
+    refuse_other_shapes,
+    resolve_shapes,
+)
 from edgebench.protocol.errors import InputsRefused
+from edgebench.protocol.record import TensorSpec
 
 BERT: dict[str, list[Dimension]] = {name: ["batch", "length"] for name in ("ids", "mask")}
 IMAGE: dict[str, list[Dimension]] = {"image": [1, 8, 8, 3]}
@@ -37,7 +43,7 @@ def test_open_dimensions_take_the_sizes_that_were_chosen(
     [
         (BERT, {"tokens": (1, 8)}, "no input 'tokens'; it has: 'ids', 'mask'"),
         ({}, {"x": (1,)}, "no input 'x'; it has: none"),
-        (BERT, {"ids": (1, 2, 8)}, r"'ids' is \[batch, length\], not \[1, 2, 8\]"),
+        (BERT, {"ids": (1, 2, 8)}, r"'ids' is \[batch, length\], not \[1, 2, 8\]: rank 2, not 3"),
         (BERT, {"ids": (1, 8), "mask": (1, 9)}, r"'mask' is \[1, 8\], not \[1, 9\]"),
         (IMAGE, {"image": (1, 8, 8, 4)}, r"'image' is \[1, 8, 8, 3\], not \[1, 8, 8, 4\]"),
         ({"x": ["x.0", 3]}, {"x": (2, 4)}, r"'x' is \[x.0, 3\], not \[2, 4\]"),
@@ -49,3 +55,25 @@ def test_shape_that_an_input_cannot_have_is_refused_with_its_own(
     """The library refuses it later, in words about its own insides, or runs something else."""
     with pytest.raises(InputsRefused, match=said):
         resolve_shapes(declared, wanted)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8, 3), (8, 8, 3)])
+def test_shape_of_a_fixed_input_may_be_said_again(shape: Shape) -> None:
+    """A script that names all shapes is refused for the one that the model has anyway."""
+    refuse_other_shapes([TensorSpec("image", (1, 8, 8, 3), "float32")], {"image": shape})
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((192,), r"'image' is \[1, 8, 8, 3\], not \[192\]: rank 4, not 1"),
+        ((64, 3), r"'image' is \[1, 8, 8, 3\], not \[64, 3\]: rank 4, not 2"),
+        ((3, 8, 8), r"'image' is \[1, 8, 8, 3\], not \[3, 8, 8\]$"),
+        ((1, 3, 8, 8), r"'image' is \[1, 8, 8, 3\], not \[1, 3, 8, 8\]$"),
+    ],
+)
+def test_other_shape_of_a_fixed_input_is_refused(shape: Shape, said: str) -> None:
+    """A shape is accepted for its number of values, and another one is measured."""
+    assert resolve_shapes(IMAGE, {"image": shape}) == {"image": (1, 8, 8, 3)}
+    with pytest.raises(InputsRefused, match=said):
+        refuse_other_shapes([TensorSpec("image", (1, 8, 8, 3), "float32")], {"image": shape})

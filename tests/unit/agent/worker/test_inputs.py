@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from edgebench.agent.worker.inputs import (
     are_finite,
     arrange,
+    clipped_ratio,
     make_inputs,
     make_samples,
     read_inputs,
@@ -231,6 +232,54 @@ def test_given_values_that_do_not_fit_are_refused_with_both_forms(
     form = rf"'x' is {spec.dtype} \{list(spec.shape)}, not {values.dtype} \{list(values.shape[1:])}"
     with pytest.raises(InputsRefused, match=form):
         given_samples([spec], x=values)
+
+
+Q = TensorSpec("x", (1, 100), "uint8", 1 / 256, 0)
+"""An input of 8 bits that holds 0 to 255/256."""
+
+
+@pytest.mark.parametrize(
+    ("beyond", "ratio"),
+    [([], 0.0), ([1.0], 0.0), ([1.01], 0.005), ([-0.01, 2.0], 0.01)],
+)
+def test_values_that_a_quantised_input_clips_are_counted(beyond: list[float], ratio: float) -> None:
+    """Another input than the given one is measured, and nobody is told."""
+    values = np.full((2, 1, 100), 0.5)
+    values.flat[: len(beyond)] = beyond
+    assert clipped_ratio([Q], {"x": values}, count=2) == ratio
+
+
+def test_inputs_that_were_scaled_for_another_model_are_refused() -> None:
+    """Images of 0 to 255 become all white, and the model is measured on that."""
+    values = np.linspace(0, 255, 200, dtype=np.float32).reshape(2, 1, 100)
+    said = r"'x' holds 0 to 0.9961 and clips 9\d.\d\d% of its values, 0 to 255; limit 1%"
+    with pytest.raises(InputsRefused, match=said):
+        clipped_ratio([X, Q], {"x": values}, count=2)
+    assert clipped_ratio([Q], {"x": values / 256}, count=2) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        (Q, np.full((2, 1, 100), 255, np.uint8)),
+        (X, np.full((2, 1, 4), 1e9)),
+        (TensorSpec("x", (1, 1), "int64"), np.array([[[9]]])),
+        (TensorSpec("y", (1, 100), "int8", 0.5, 0), np.full((2, 1, 100), 1e9)),
+    ],
+    ids=["own type", "float", "whole number", "another input"],
+)
+def test_values_that_are_not_quantised_are_not_counted(
+    spec: TensorSpec, values: NDArray[Any]
+) -> None:
+    """Numbers of an input's own type are called clipped."""
+    assert clipped_ratio([spec], {"x": values}, count=2) is None
+
+
+def test_only_samples_that_are_used_count() -> None:
+    """A file is refused for samples that are never run."""
+    values = np.full((3, 1, 100), 0.5)
+    values[2] = 7
+    assert clipped_ratio([Q], {"x": values}, count=2) == 0.0
 
 
 def test_file_of_inputs_is_read_by_names_and_runs_nothing(tmp_path: Path) -> None:

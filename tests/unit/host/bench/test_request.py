@@ -9,7 +9,8 @@ import pytest
 
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest, new_request
-from edgebench.protocol.errors import UsageError
+from edgebench.host.show.hints import hint_for
+from edgebench.protocol.errors import RunsTooShort, UsageError
 
 MODEL = "digits_int8.tflite"
 
@@ -73,3 +74,16 @@ def test_runs_that_contradict_the_request_are_refused(settings: dict[str, Any], 
     """Five profiles are made, of which nobody looks at four."""
     with pytest.raises(UsageError, match=said):
         request(**settings)
+
+
+def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
+    """A thousand loops of a millisecond are measured, and no rule can say what disturbed them."""
+    with pytest.raises(
+        RunsTooShort, match=r"^11 runs share 1 s: each may end after 0.091 s, at least 0.1 s$"
+    ) as e:
+        request(runs=11, duration_s=1.0)
+    assert "edgebench bench MODEL --duration 1.1s, or --runs 10" in hint_for(e.value)
+    assert request(runs=10, duration_s=1.0).spec.duration_s == 0.1
+    assert request(runs=3, duration_s=0.3).run_count == 3
+    assert request(runs=1, duration_s=0.01).spec.duration_s == 0.01
+    assert request(runs=7, duration_s=1.0, preset="mlperf").spec.duration_s == 1.0

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgebench.host.devices.account import Account, open_account
-from edgebench.host.devices.on_device import ANSWER_MARK, FAILURE_MARK
+from edgebench.host.devices.on_device import ANSWER_MARK, FAILURE_MARK, EnvironmentMarkers
+from edgebench.host.devices.packages import platform_tags
 from edgebench.host.devices.shell import CommandOutput
 from edgebench.protocol.errors import (
     NoSpace,
@@ -18,6 +25,7 @@ from edgebench.protocol.errors import (
     TargetError,
 )
 
+EXAMPLES = 5000 if "EDGEBENCH_TESTS_SEEDS" in os.environ else 300
 NOISE = "Welcome to your board!\n"
 
 
@@ -90,6 +98,77 @@ def test_answer_of_another_kind_is_one_error_that_quotes_it(mark: str, answer: s
     assert text.startswith("starting the agent on pi@board: answer is not a Step")
     assert answer[:100] in text
     assert len(text) < 400
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+FACTS = {
+    "interpreter": {
+        "markers": dict.fromkeys((field.name for field in fields(EnvironmentMarkers)), "3.11"),
+        "abi": "cp311",
+        "bits": 64,
+        "libc": "glibc",
+        "libc_version": [2, 36],
+    },
+    "host_name": "board",
+    "agent": "/home/pi/agent",
+    "wheels": "/home/pi/wheels",
+    "log": "/home/pi/log",
+    "free_bytes": 1,
+}
+"""An answer to `look` in which one value after another is replaced."""
+
+
+def places(plain: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every value of a document."""
+    yield path
+    if isinstance(plain, dict):
+        for key, inner in plain.items():
+            yield from places(inner, (*path, key))
+
+
+def with_value(plain: Any, path: tuple[str, ...], value: object) -> Any:
+    """A copy with another value in one place."""
+    if not path:
+        return value
+    return {**plain, path[0]: with_value(plain[path[0]], path[1:], value)}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("interpreter", "markers", "platform_machine"), "../../../x"),
+        (("interpreter", "markers", "platform_machine"), ""),
+        (("interpreter", "abi"), "/etc"),
+        (("interpreter", "libc_version"), [2, 10**9]),
+        (("interpreter", "libc_version"), [2, -1]),
+    ],
+)
+def test_platform_that_is_none_is_refused(path: tuple[str, ...], value: object) -> None:
+    """A device's machine name writes outside of the cache, its C library builds 10^9 tags."""
+    with pytest.raises(RemoteProtocolError, match="answer is not a DeviceFacts"):
+        account(with_value(FACTS, path, value)).look()
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(path=st.sampled_from(list(places(FACTS))), value=PLAIN)
+def test_hostile_answer_is_one_error_or_harmless(path: tuple[str, ...], value: object) -> None:
+    """An answer of another kind ends in a traceback, or reaches a path or the terminal."""
+    try:
+        facts = account(with_value(FACTS, path, value)).look()
+    except RemoteProtocolError as exc:
+        text = str(exc)
+        assert text.isprintable()
+        return
+    tags = platform_tags(facts.interpreter)
+    assert len(tags) < 4000
+    assert all(re.fullmatch(r"[\w .]+", tag, re.ASCII) for tag in tags)
+    assert facts.host_name.isprintable()
 
 
 @pytest.mark.parametrize("version", ["²", "9" * 5000, "3", "x.y", "٣.١٢"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,36 @@ def test_identity_is_made_once_and_is_private(files: HostFiles, tmp_path: Path) 
     assert text.index("PRIVATE KEY") < text.index("BEGIN CERTIFICATE")
 
 
+PROCESSES, DEVICES_EACH = 8, 50
+
+
+REMEMBER_MANY = """
+import sys
+from pathlib import Path
+from edgebench.host.devices.files import HostFiles, KnownDevice
+
+files = HostFiles(Path(sys.argv[1]))
+print(files.identity_path().read_text())
+for i in range(int(sys.argv[3])):
+    name = f"board-{sys.argv[2]}-{i}"
+    files.remember(KnownDevice(name, name, name, ("192.0.2.1",), 7747))
+"""
+
+
+def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    """Eight deploys at once keep 28 of 80 devices, and a first use makes two identities."""
+    command = [sys.executable, "-c", REMEMBER_MANY, str(tmp_path / "host")]
+    running = [
+        subprocess.Popen(
+            [*command, str(number), str(DEVICES_EACH)], stdout=subprocess.PIPE, text=True
+        )
+        for number in range(PROCESSES)
+    ]
+    identities = {process.communicate(timeout=60)[0] for process in running}
+    assert len(identities) == 1
+    assert len(HostFiles(tmp_path / "host").devices()) == PROCESSES * DEVICES_EACH
+
+
 @pytest.mark.parametrize("content", ["", "{", "5", '[{"name": 1}]', '[{"name": "pi"}]', '["pi"]'])
 def test_damaged_list_is_named_and_not_overwritten(
     files: HostFiles, tmp_path: Path, content: str
@@ -87,5 +119,5 @@ def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A read-only home directory ends in a traceback."""
     (tmp_path / "file").write_text("")
     files = HostFiles(tmp_path / "file" / "host")
-    with pytest.raises(StoreError, match=r"not written: Not a directory: .*identity\.pem"):
+    with pytest.raises(StoreError, match=r"not written: Not a directory: .*host"):
         files.identity_path()

@@ -81,7 +81,7 @@ def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
 def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
     """`edgebench-agent` is not found on the device, or `edgebench` is there and fails."""
     text = members[f"{INFO}/entry_points.txt"].decode()
-    assert "edgebench-agent = edgebench.agent.cli:main" in text
+    assert "edgebench-agent = edgebench.agent.entry:run" in text
     assert "edgebench.host" not in text
     assert "edgebench.simulation" not in text
 

@@ -13,7 +13,7 @@ from support.records import CREATED_UTC, RUN_ID
 from edgebench.host.result.document import Document, created_utc, from_document, to_document
 from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import RunDamaged, StoreError
+from edgebench.protocol.errors import RunDamaged, RunNewer
 
 MISSING = object()
 
@@ -92,7 +92,7 @@ def test_value_of_another_kind_is_refused_in_one_line(
         from_document(wrong)
     assert "\n" not in str(refused.value)
     newer = changed(wrong, ("schema_version",), 99)
-    with pytest.raises(StoreError, match="schema version 99, this edgebench knows") as too_new:
+    with pytest.raises(RunNewer, match="schema version 99, this edgebench knows") as too_new:
         from_document(newer)
     assert not isinstance(too_new.value, RunDamaged), "its hint is another one"
 

@@ -1,14 +1,19 @@
-"""The page of a run: its operators."""
+"""The page of a run: its inputs and operators."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.run import ProfileResult
-from edgebench.host.show.page import operators_table
-from edgebench.protocol.record import OperatorTime
+from edgebench.host.show.page import operators_table, run_page
+from edgebench.protocol.record import OperatorTime, TensorSpec
 
 
 def rows(*operators: OperatorTime) -> list[list[str]]:
@@ -39,3 +44,29 @@ def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
     found = rows(OperatorTime(0, "CONV", "", "cpu", 10, 90_000))
     assert "mean time" in " ".join(found[0])
     assert found[-1][3] == "9.00"
+
+
+@pytest.mark.parametrize(
+    ("clipped", "said"),
+    [
+        (None, "10 samples, own.npz: x [1, 4] int8"),
+        (0.0, "10 samples, own.npz: x [1, 4] int8"),
+        (0.004, "10 samples, own.npz (0.40% of the values are clipped: an input holds no such"),
+        (1e-6, "10 samples, own.npz (under 0.01% of the values are clipped: an input holds"),
+    ],
+)
+def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, said: str) -> None:
+    """The model ran on other inputs than the file has, and nobody reads of it."""
+    latency_ns = latencies()
+    worker = replace(
+        worker_record(latency_ns),
+        inputs=(TensorSpec("x", (1, 4), "int8", 0.1, 0),),
+        inputs_clipped_ratio=clipped,
+        sample_count=10,
+    )
+    traces = replace(traces_of(latency_ns), facts=HostFacts(inputs="own.npz"))
+    run = analyse_run(run_record(worker), traces, created_utc=CREATED_UTC, clock=None)
+    out = Console(file=StringIO(), width=200)
+    out.print(run_page(run))
+    assert isinstance(out.file, StringIO)
+    assert said in out.file.getvalue()

@@ -198,6 +198,24 @@ def test_damaged_index_does_not_matter(store: Store, damage: str) -> None:
     assert list_runs(store) == rows
 
 
+def test_index_that_is_no_database_is_replaced(store: Store) -> None:
+    """Each list is made in memory from then on, and slow."""
+    path = store.root / INDEX_FILE
+    path.write_bytes(b"this is no database" * 100)
+    rows = list_runs(store)
+    with closing(sqlite3.connect(path)) as index:
+        assert index.execute("SELECT count(*) FROM runs").fetchone() == (len(rows),)
+
+
+def test_value_that_was_changed_in_the_index_is_not_shown(store: Store) -> None:
+    """A number of nobody's run is listed, and verify finds the run in order."""
+    rows = list_runs(store)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        index.execute("UPDATE runs SET latency_ns_p50 = 1, verdict = 'valid'")
+        index.commit()
+    assert list_runs(store) == rows
+
+
 def test_index_of_another_version_is_made_again(store: Store) -> None:
     """An older cache is read with the new columns."""
     rows = list_runs(store)

@@ -76,7 +76,8 @@ def refuse_few_instants(capability: Capability) -> None:
     Raises:
         MeasurementError: there are too few a second, and the meter does not average.
     """
-    is_own = capability.clock_domain != HOST_CLOCK  # polls come at random times
+    # Polls come at random times; what is only stamped by the host does not.
+    is_own = capability.is_paced or capability.clock_domain != HOST_CLOCK
     if is_own and samples_instants(capability) and capability.rate_hz < MIN_INSTANTS_HZ:
         raise MeasurementError(
             f"{capability.rate_hz:g} instantaneous samples per second may be in step with whatever "
@@ -89,7 +90,7 @@ def samples_instants(capability: Capability) -> bool:
     """Whether the samples are evenly spaced instants, of which each shows no more than itself."""
     smoothing_s = capability.smoothing_s or 0.0
     is_smooth = capability.is_averaging or smoothing_s * capability.rate_hz >= 1
-    return capability.is_uniform and not is_smooth
+    return (capability.is_uniform or capability.is_paced) and not is_smooth
 
 
 def ticks_w(power_w: NDArray[np.float64], rate_hz: float) -> float:

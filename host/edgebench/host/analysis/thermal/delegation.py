@@ -7,21 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgebench.host.analysis.delegates import accelerator_kinds, is_cpu
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
-_ON_CPU = frozenset({"cpu", "builtin", "xnnpack"})
-"""Places that are the CPU: kernels of the runtime itself, and of the delegate for CPUs."""
 _MOST = 0.5
 """Share of the operators beside the CPU from which on their clock decides the latency."""
-_KINDS = {
-    "gpu": ("gpu", "cuda", "tensorrt", "rocm", "migraphx", "opencl", "webgpu", "dml"),
-    "tpu": ("tpu",),
-    "npu": ("npu", "vx_delegate", "rknn", "ethos", "neutron"),
-    "dsp": ("hexagon", "dsp"),
-}
-"""Parts of the names of delegates, providers and their libraries, by the kind of accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +26,7 @@ class Delegation:
 
 def uses_accelerator(placement: Iterable[OperatorPlacement]) -> bool:
     """Whether a part of the model ran beside the CPU, as far as the runtime tells."""
-    return any(part.place not in _ON_CPU for part in placement)
+    return not all(is_cpu(part.place) for part in placement)
 
 
 def find_delegation(
@@ -43,11 +35,10 @@ def find_delegation(
     """Accelerator that ran most of the model; None where that was the CPU, or nobody tells."""
     parts = list(placement)
     total = sum(part.count for part in parts)
-    beside = [part for part in parts if part.place not in _ON_CPU]
+    beside = [part for part in parts if not is_cpu(part.place)]
     if not total or sum(part.count for part in beside) < _MOST * total:
         return None
-    place = max(beside, key=lambda part: part.count).place.lower()
-    kinds = {kind for kind, words in _KINDS.items() if any(word in place for word in words)}
+    kinds = accelerator_kinds(max(beside, key=lambda part: part.count).place)
     read = [
         one
         for one in expected.accelerators

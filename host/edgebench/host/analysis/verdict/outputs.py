@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.host.analysis.delegates import is_cpu
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
@@ -33,8 +34,6 @@ _FLOAT_PRECISIONS = frozenset(
     | {f"{kind}-weights" for kind in ("fp32", "fp16", "int16", "int8", "uint8", "int4")}
 )
 """Precisions of models whose operators multiply floats."""
-_OWN_KERNELS = frozenset({"xnnpack", "none", "cpu"})
-"""Delegates that compute in the precision of the file; an accelerator may use fewer bits."""
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
 """Ratio to the accuracy of the unquantised sibling. Source: mlcommons/mobile_open, submission
@@ -54,35 +53,35 @@ def agreement(evidence: Evidence) -> Ruling:
 
     An output that never changes agrees whatever the kernels compute.
     """
-    found = evidence.measured.agreement
-    return _agrees(evidence, None if found is None else found.relative_rms_best, "best")
+    agreement = evidence.measured.agreement
+    return _agrees(evidence, None if agreement is None else agreement.relative_rms_best, "best")
 
 
 def agreement_of_all(evidence: Evidence) -> Ruling:
     """All outputs agree; a detector may list equal boxes in another order, and be right."""
-    found = evidence.measured.agreement
-    return _agrees(evidence, None if found is None else found.relative_rms, "worst")
+    agreement = evidence.measured.agreement
+    return _agrees(evidence, None if agreement is None else agreement.relative_rms, "worst")
 
 
 def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
-    found, check = evidence.measured.agreement, evidence.worker.check
-    if found is None:
+    agreement, check = evidence.measured.agreement, evidence.worker.check
+    if agreement is None:
         why = evidence.measured.agreement_error or check.reference_error
         if why is None and not evidence.record.spec.is_checked:
             return not_applicable("not_asked")
         return unknown(
             "not_compared", facts={"why": why or "there are no outputs of reference kernels"}
         )
-    if found.is_constant:
-        return holds(False, "constant", facts={"reference": found.reference})
+    if agreement.is_constant:
+        return holds(False, "constant", facts={"reference": agreement.reference})
     if share is None:
-        return holds(False, "unbounded", facts={"reference": found.reference})
+        return holds(False, "unbounded", facts={"reference": agreement.reference})
     limit = _agreement_limit(evidence)
     is_saturated = share > limit and _saturates(evidence)
     facts: dict[str, Fact] = {
         "which": which,
-        "reference": found.reference,
-        "top1_equal_ratio": found.top1_equal_ratio,
+        "reference": agreement.reference,
+        "top1_equal_ratio": agreement.top1_equal_ratio,
     }
     return at_most(share, limit, "ratio", "saturated" if is_saturated else None, facts)
 
@@ -90,9 +89,9 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
 def _agreement_limit(evidence: Evidence) -> float:
     model = evidence.worker.model
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
-    requested = evidence.worker.runtime.delegates_requested
-    is_own = {name.lower().removesuffix("executionprovider") for name in requested} <= _OWN_KERNELS
-    return FLOAT_AGREEMENT_LIMIT if is_float and is_own else QUANTIZED_AGREEMENT_LIMIT
+    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
+    is_exact = all(map(is_cpu, evidence.worker.runtime.delegates_requested))
+    return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
 def _saturates(evidence: Evidence) -> bool:
@@ -121,12 +120,12 @@ def _saturates(evidence: Evidence) -> bool:
     )
 
 
-def accuracy_drop(found: Accuracy, reference: ReferenceAccuracy | None) -> float | None:
+def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> float | None:
     """How much worse than the reference, in the unit of the metric; None without one."""
     if reference is None:
         return None
-    sign = -1 if found.metric in ERROR_METRICS else 1
-    return sign * (reference.value - found.value)
+    sign = -1 if accuracy.metric in ERROR_METRICS else 1
+    return sign * (reference.value - accuracy.value)
 
 
 def accuracy_floor(evidence: Evidence) -> Ruling:
@@ -140,21 +139,21 @@ def accuracy(evidence: Evidence) -> Ruling:
 
 
 def _accuracy(evidence: Evidence, limit: float) -> Ruling:
-    found, reference = evidence.measured.accuracy, evidence.facts.reference
-    if found is None:
+    accuracy, reference = evidence.measured.accuracy, evidence.facts.reference
+    if accuracy is None:
         return _without_accuracy(evidence)
     facts: dict[str, Fact] = {
-        "metric": found.metric,
-        "accuracy": found.value,
-        "sample_count": found.sample_count,
+        "metric": accuracy.metric,
+        "accuracy": accuracy.value,
+        "sample_count": accuracy.sample_count,
     }
     if reference is None:
         return unknown("no_reference", facts=facts)
     facts |= {"reference": reference.model, "reference_accuracy": reference.value}
-    is_error = found.metric in ERROR_METRICS
+    is_error = accuracy.metric in ERROR_METRICS
     if not is_error and reference.value <= 0:
         return holds(False, "reference_is_zero", facts=facts)
-    good, bad = (reference.value, found.value) if is_error else (found.value, reference.value)
+    good, bad = (reference.value, accuracy.value) if is_error else (accuracy.value, reference.value)
     ratio = good / bad if bad > 0 else float(good >= bad)
     return at_least(ratio, limit, "ratio", facts=facts)
 

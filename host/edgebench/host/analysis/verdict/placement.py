@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgebench.host.analysis.delegates import plain_name
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -24,8 +25,8 @@ def delegation(evidence: Evidence) -> Ruling:
     if not asked:
         return not_applicable("not_asked", facts=facts)
     places = {part.place for part in evidence.worker.placement}
-    used = {_plain_name(name) for name in (*runtime.delegates_used, *places)}
-    missing = [name for name in asked if _plain_name(name) not in used]
+    used = {plain_name(name) for name in (*runtime.delegates_used, *places)}
+    missing = [name for name in asked if plain_name(name) not in used]
     if missing and (places or not all("/" in name for name in missing)):
         return holds(False, facts=facts)
     if missing or not places:
@@ -35,21 +36,16 @@ def delegation(evidence: Evidence) -> Ruling:
 
 def delegated_share(evidence: Evidence) -> Ruling:
     """Most of the model ran where it was meant to run."""
-    asked = {_plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
+    asked = {plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
     if not asked:
         return not_applicable("not_asked")
     parts = evidence.worker.placement
     if not parts:
         return unknown("not_told")
     total = sum(part.count for part in parts)
-    there = sum(part.count for part in parts if _plain_name(part.place) in asked)
+    there = sum(part.count for part in parts if plain_name(part.place) in asked)
     share = there / total if total else 0.0
     return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", facts={"count": there, "total": total})
-
-
-def _plain_name(delegate: str) -> str:
-    """CUDAExecutionProvider and cuda are the same."""
-    return delegate if "/" in delegate else delegate.lower().removesuffix("executionprovider")
 
 
 def _placement_text(worker: WorkerRecord) -> str:

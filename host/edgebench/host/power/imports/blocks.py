@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from edgebench.protocol.errors import FileRefused
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
 """Values of a column: numbers, or words."""
 _FLAG_LIMIT = 255
+MAX_ROWS_OF_ONE_TIME = 1 << 20
+"""Rows of one time that are held back: 200 s of a program that takes 5000 samples a second."""
 FULL_RATIO = 0.9
 """Share of an instrument's rate above which it is that rate, with a few samples lost."""
 
@@ -233,20 +236,65 @@ class TableDecoder:
             raise FileRefused(f"{self.place_of(row)}, column {column.name!r}: {why}")
 
 
-def spread_ns(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times of which several are the same, or step back, spread evenly up to the next, shape (n,).
+def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dict[str, Values]]:
+    """Rows of which several have one time, or step back, spread evenly up to the next time.
 
-    A program that stamps a packet, or whole seconds, gives its samples one time.
+    A program that stamps a packet, or whole seconds, gives its samples one time. The rows of a time
+    are held back until the next one is known, so that no file is read whole.
+
+    Args:
+        batches: Values by the name of their column.
+        name: Column of the times: whole nanoseconds.
+
+    Raises:
+        FileRefused: more rows have one time than are held back.
     """
-    time_ns = np.maximum.accumulate(time_ns)
-    is_first = np.concatenate([[True], np.diff(time_ns) > 0])
-    group = np.cumsum(is_first) - 1
+    held: dict[str, Values] = {}
+    typical_ns = 0
+    for batch in batches:
+        if not held:
+            held = batch
+            continue
+        rows: dict[str, Values] = {}
+        for key, values in batch.items():
+            parts: list[Any] = [held[key], values]
+            rows[key] = np.concatenate(parts)
+        time_ns, is_first, typical_ns = _spread_ns(rows[name], typical_ns)
+        count = int(np.flatnonzero(is_first)[-1])
+        if len(time_ns) - count > MAX_ROWS_OF_ONE_TIME:
+            raise FileRefused(
+                f"more than {MAX_ROWS_OF_ONE_TIME} samples have one time: export finer times, or "
+                "say the rate, as in --rate 1000"
+            )
+        held = {key: values[count:] for key, values in rows.items()}
+        held[name] = np.maximum(held[name], time_ns[count])
+        if count:
+            yield {key: values[:count] for key, values in rows.items()} | {name: time_ns[:count]}
+    if held:
+        yield held | {name: _spread_ns(held[name], typical_ns)[0]}
+
+
+def _spread_ns(
+    time_ns: Values, typical_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """Times spread up to the next one, shape (n,).
+
+    Args:
+        time_ns: Times of the rows, shape (n,), n >= 1.
+        typical_ns: Typical time of a row so far, which counts if there is one time only.
+
+    Returns:
+        The times; whether a row is the first one of its time; and the typical time of a row.
+    """
+    stamped_ns = np.maximum.accumulate(time_ns.astype(np.int64))
+    is_first = np.diff(stamped_ns, prepend=stamped_ns[0] - 1) > 0
     starts = np.flatnonzero(is_first)
-    counts = np.diff(np.append(starts, len(time_ns)))
-    stamps_ns = time_ns[starts]
-    steps_ns = np.diff(stamps_ns)
-    last_ns = round(float(np.median(steps_ns / counts[:-1]))) * counts[-1] if len(steps_ns) else 1
-    lasting_ns = np.append(steps_ns, max(1, int(last_ns)))
-    place = np.arange(len(time_ns)) - starts[group]
-    spread: NDArray[np.int64] = stamps_ns[group] + (place * lasting_ns[group]) // counts[group]
-    return spread
+    counts = np.diff(np.append(starts, len(stamped_ns)))
+    steps_ns = np.diff(stamped_ns[starts])
+    if len(steps_ns):
+        typical_ns = round(float(np.median(steps_ns / counts[:-1])))
+    lasting_ns = np.append(steps_ns, max(1, typical_ns * int(counts[-1])))
+    group = np.cumsum(is_first) - 1
+    place = np.arange(len(stamped_ns)) - starts[group]
+    spread: NDArray[np.int64] = stamped_ns + (place * lasting_ns[group]) // counts[group]
+    return spread, is_first, typical_ns

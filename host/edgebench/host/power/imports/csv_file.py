@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv as pacsv
 
-from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
+from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_rows
 from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, is_clock_time
 from edgebench.host.power.imports.columns import (
     ROWS,
@@ -40,8 +39,8 @@ _SEPARATORS = (";", "\t", ",", " ")
 _NO_VALUE = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "NA", "N/A", "n/a")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 _WITH_UNIT = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµ]*)\s*")
-_REPEATING_ROWS = 1 << 16
-"""Rows of a block of a table that is read whole, because its times have to be spread."""
+MAX_COLUMNS = 1000
+"""Most columns of a table; a file in one line is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +117,8 @@ def _layout(
     names = tuple(
         name.strip() for name in next(csv.reader([line.strip("\r\n")], delimiter=separator))
     )
+    if len(names) > MAX_COLUMNS:
+        raise FileRefused(f"a header of more than {MAX_COLUMNS} columns: no table of power")
     twice = [name for name in names if name and names.count(name) > 1]
     first_row = next(csv.reader([following.strip("\r\n")], delimiter=separator), [])
     first_row = [value.strip() for value in first_row]
@@ -233,30 +234,36 @@ def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDA
     return numbers
 
 
-def _spread(
-    layout: CsvLayout, batches: Iterator[Mapping[str, Values]]
-) -> Iterator[dict[str, Values]]:
-    """The whole table, with rows of one time spread up to the next."""
-    every = list(batches)
-    if not every:
-        return
-    whole: dict[str, Values] = {}
-    for name in every[0]:
-        parts: list[Any] = [values[name] for values in every]
-        whole[name] = np.concatenate(parts)
+def _spread(layout: CsvLayout, batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
+    """Rows of one time, spread up to the next one."""
     time = layout.columns.time
-    if time.name != ROWS and not time.is_clock:
-        times = whole[time.name].astype(np.float64)
+    if time.name == ROWS or time.is_clock:
+        yield from batches
+        return
+    for rows in spread_rows(_whole_times(layout, batches), time.name):
+        # In the column's own unit, as integers of nanoseconds over its scale.
+        scaled: Values = rows[time.name] / time.scale
+        yield {**rows, time.name: scaled}
+
+
+def _whole_times(
+    layout: CsvLayout, batches: Iterator[dict[str, Values]]
+) -> Iterator[dict[str, Values]]:
+    """Batches whose times are whole nanoseconds.
+
+    Raises:
+        FileRefused: a time is none.
+    """
+    time = layout.columns.time
+    count = 0
+    for rows in batches:
+        times = rows[time.name].astype(np.float64)
         is_wrong = ~(np.abs(times) < TIME_LIMIT_NS / time.scale)  # also where it is NaN
         if is_wrong.any():
-            place = line_of(layout, int(np.argmax(is_wrong)))
+            place = line_of(layout, count + int(np.argmax(is_wrong)))
             raise FileRefused(f"{place}, column {time.name!r}: no time")
-        time_ns = np.rint(times * time.scale).astype(np.int64)
-        # In the column's own unit, as integers of nanoseconds over its scale.
-        whole[time.name] = spread_ns(time_ns) / time.scale
-    count = len(whole[next(iter(whole))])
-    for first in range(0, count, _REPEATING_ROWS):
-        yield {name: values[first : first + _REPEATING_ROWS] for name, values in whole.items()}
+        count += len(times)
+        yield rows | {time.name: np.rint(times * time.scale).astype(np.int64)}
 
 
 def line_of(layout: CsvLayout, row: int) -> str:
@@ -268,9 +275,9 @@ def line_of(layout: CsvLayout, row: int) -> str:
 def _lines(layout: CsvLayout) -> Iterator[tuple[int, list[str]]]:
     """Number and fields of each line that is not empty."""
     with layout.path.open(encoding=layout.encoding, errors="replace", newline="") as file:
-        for _ in range(layout.skipped_count):
-            file.readline()
-        reader = csv.reader(file, delimiter=layout.separator)
+        # A line that never ends is not read whole.
+        lines = iter(lambda: file.readline(LINE_CHARACTERS), "")
+        reader = csv.reader(islice(lines, layout.skipped_count, None), delimiter=layout.separator)
         for fields in reader:
             if fields:
                 yield reader.line_num + layout.skipped_count, fields

@@ -21,6 +21,7 @@ from edgebench.host.power.imports import (
     parquet_file,
     ppk2_file,
     ptdaemon_file,
+    sigrok_file,
     text_logs,
 )
 from edgebench.host.power.imports.blocks import SampleTally, TableDecoder
@@ -193,12 +194,13 @@ def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
         head = file.read(_HEAD_BYTES)
     magic = head[:_MAGIC_BYTES]
     if magic[:2] == b"PK":
-        return _from_ppk2
+        is_sigrok = path.suffix.lower() == ".sr" or sigrok_file.is_sigrok(path)
+        return _from_sigrok if is_sigrok else _from_ppk2
     if magic == b"PAR1":
         return _from_own if parquet_file.is_own(path) else _from_parquet
     if magic == jls_file.MAGIC[:_MAGIC_BYTES]:
         return _from_jls
-    if path.suffix.lower() in (".ppk2", ".parquet", ".jls"):
+    if path.suffix.lower() in (".ppk2", ".parquet", ".jls", ".sr"):
         raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
     if ptdaemon_file.FIRST_LINE.match(head):
         return _from_ptdaemon
@@ -219,6 +221,15 @@ def _from_ppk2(file: ImportFile) -> ImportSamples:
     header = file.header(content.rate_hz, facts, is_averaging=content.is_averaging)
     capability = replace(header.capability, digital_count=ppk2_file.INPUT_COUNT)
     return ImportSamples(replace(header, capability=capability), blocks, tally.loss)
+
+
+def _from_sigrok(file: ImportFile) -> ImportSamples:
+    content = sigrok_file.read_sigrok(file.path)
+    columns = content.columns(file.options)
+    kind = _samples_of(file.options, None)
+    table = _table_decoder(columns, file, lambda row: f"sample {row + 1}", kind)
+    blocks = sigrok_file.read_samples(content, table)
+    return _from_table(file, blocks, table, name="sigrok .sr", is_assumed=kind is None)
 
 
 def _from_jls(file: ImportFile) -> ImportSamples:

@@ -47,7 +47,8 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
         FileRefused: a line is not the daemon's, or time does not ascend.
     """
     with path.open(encoding="ascii", errors="replace") as file:
-        written = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        lines = iter(lambda: file.readline(_LINE_CHARACTERS), "")
+        written = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
         while batch := list(islice(written, _BATCH_LINES)):
             parsed = [_parse(line, number) for number, line in batch]
             power_w = np.array([power_w for _, power_w in parsed])
@@ -62,8 +63,10 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
 def _parse(line: str, number: int) -> tuple[int, float]:
     """Time in nanoseconds, and watts."""
     if not line.endswith("\n"):  # a value without its end is another value
+        if len(line) == _LINE_CHARACTERS:
+            raise FileRefused(f"line {number} is longer than {_LINE_CHARACTERS} characters")
         raise FileRefused(f"line {number}: the log was cut off in it")
-    fields = line.strip()[:_LINE_CHARACTERS].split(",")
+    fields = line.strip().split(",")
     names, texts = fields[0::2], fields[1::2]
     try:
         if names[0] != "Time" or len(names) != len(texts) or names.count("Watts") != 1:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_ns
+from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_rows
 from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
@@ -218,66 +218,92 @@ def log_columns(rate_hz: float | None) -> TableColumns:
 
 
 def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBlock]:
-    """All samples, a batch of lines at a time.
+    """All samples, a batch at a time.
 
     Raises:
         FileRefused: it has no times and nobody gave a rate, a time does not ascend, or it has
             several channels.
     """
-    times, values = _parsed(path, log)
-    has_times = all(time is not None for time in times)
     is_by_rate = table.columns.time.name == ROWS
-    if not has_times and not is_by_rate:
-        raise FileRefused(f"this {log.name} has no times: say its rate, as in --rate 10")
-    time_ns = np.array([time or 0 for time in times], np.int64)
-    if has_times and log.may_repeat and len(time_ns):
-        time_ns = spread_ns(_past_midnight(time_ns))
-    power_w = np.array(values)
-    if log.is_energy and len(time_ns):
-        passed_s = np.diff(time_ns, prepend=0) / 1e9
-        power_w = power_w / np.where(passed_s > 0, passed_s, np.nan)
-        # Times count from the program's start: where the log was cut, nothing tells the interval
-        # of its first line.
-        typical_s = float(np.median(passed_s[1:])) if len(passed_s) > 1 else 0.0
-        if abs(passed_s[0] - typical_s) > typical_s / 2:
-            time_ns, power_w = time_ns[1:], power_w[1:]
-    for first in range(0, len(power_w), BATCH_LINES):
-        rows = slice(first, first + BATCH_LINES)
-        block: dict[str, Values] = {"power": power_w[rows]}
-        if not is_by_rate:
-            block["time"] = time_ns[rows]
-        yield table.block(block)
+    batches: Iterator[dict[str, Values]] = map(
+        _columns, _batches(path, log, has_times=not is_by_rate)
+    )
+    if not is_by_rate and log.may_repeat:
+        batches = spread_rows(_past_midnight(batches), "time")
+    if log.is_energy:
+        batches = _mean_powers(batches)
+    for rows in batches:
+        yield table.block(rows)
 
 
-def _parsed(path: Path, log: TextLog) -> tuple[list[int | None], list[float]]:
-    """Times and values of all lines that have some."""
-    times: list[int | None] = []
-    values: list[float] = []
+def _columns(samples: list[LogSample]) -> dict[str, Values]:
+    """Values of a batch by the name of their column."""
+    return {
+        "power": np.array([one.value for one in samples]),
+        "time": np.array([one.time_ns or 0 for one in samples], np.int64),
+    }
+
+
+def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogSample]]:
+    """Samples of all lines that have one, some thousands at a time.
+
+    Raises:
+        FileRefused: a line is wrong, of another channel, or without a time where it needs one.
+    """
+    batch: list[LogSample] = []
     first: str | None = None
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = iter(lambda: file.readline(_LINE_CHARACTERS), "")
-        number = 0
-        while batch := list(islice(lines, BATCH_LINES)):
-            for line in batch:
-                number += 1
-                try:
-                    found = log.parse(line)
-                except ValueError as exc:
-                    raise FileRefused(f"line {number}: no line of a {log.name}: {exc}") from exc
-                if found is not None:
-                    first = found.channel if first is None else first
-                    if found.channel != first:
-                        channel = f"channel {found.channel[:40]!r} beside {first[:40]!r}"
-                        raise FileRefused(f"line {number}: {channel}: {_ONE_CHANNEL}")
-                    times.append(found.time_ns)
-                    values.append(found.value)
-    return times, values
+        for number, line in enumerate(lines, 1):
+            try:
+                sample = log.parse(line)
+            except ValueError as exc:
+                raise FileRefused(f"line {number}: no line of a {log.name}: {exc}") from exc
+            if sample is None:
+                continue
+            first = sample.channel if first is None else first
+            if sample.channel != first:
+                channel = f"channel {sample.channel[:40]!r} beside {first[:40]!r}"
+                raise FileRefused(f"line {number}: {channel}: {_ONE_CHANNEL}")
+            if has_times and sample.time_ns is None:
+                raise FileRefused(f"this {log.name} has no times: say its rate, as in --rate 10")
+            batch.append(sample)
+            if len(batch) == BATCH_LINES:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
-def _past_midnight(time_ns: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
     """Times of day that go on after midnight; times with a date are left alone."""
     day_ns = 86_400_000_000_000
-    if time_ns.max(initial=0) >= day_ns:
-        return time_ns
-    is_midnight = np.diff(time_ns, prepend=time_ns[0]) < -day_ns // 2
-    return time_ns + day_ns * np.cumsum(is_midnight)
+    last_ns: int | None = None
+    days = 0
+    for rows in batches:
+        time_ns = rows["time"]
+        if time_ns.max() < day_ns:
+            before_ns = time_ns[0] if last_ns is None else last_ns
+            day = days + np.cumsum(np.diff(time_ns, prepend=before_ns) < -day_ns // 2)
+            last_ns, days = int(time_ns[-1]), int(day[-1])
+            later_ns: Values = time_ns + day_ns * day
+            rows = {**rows, "time": later_ns}
+        yield rows
+
+
+def _mean_powers(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
+    """Powers, of joules since the line before."""
+    last_ns: int | None = None
+    for rows in batches:
+        time_ns, value_j = rows["time"], rows["power"]
+        passed_s = np.diff(time_ns, prepend=last_ns or 0) / 1e9
+        power_w = value_j / np.where(passed_s > 0, passed_s, np.nan)
+        if last_ns is None:
+            # Times count from the program's start: where the log was cut, nothing tells the
+            # interval of its first line.
+            typical_s = float(np.median(passed_s[1:])) if len(passed_s) > 1 else 0.0
+            if abs(passed_s[0] - typical_s) > typical_s / 2:
+                time_ns, power_w = time_ns[1:], power_w[1:]
+        last_ns = int(rows["time"][-1])
+        if len(time_ns):
+            yield {"time": time_ns, "power": power_w}

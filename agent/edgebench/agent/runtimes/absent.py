@@ -1,0 +1,62 @@
+"""Why a library cannot be imported, and the command that mends it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+
+from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.runtime import MissingRuntime
+
+_MISSING_FILE = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
+"""Source: glibc, elf/dl-load.c."""
+_MISSING_FILE_MUSL = re.compile(r"Error loading shared library (\S+\.so[.\d]*): No such file")
+"""Source: musl, ldso/dynlink.c."""
+_OLD_LIBRARY = re.compile(r"version `(\w+_[\d.]+)' not found")
+"""Source: glibc, elf/dl-version.c."""
+_PACKAGES = {
+    # library: package of Debian, of Alpine
+    "libstdc++.so.6": ("libstdc++6", "libstdc++"),
+    "libgcc_s.so.1": ("libgcc-s1", "libgcc"),
+    "libgomp.so.1": ("libgomp1", "libgomp"),
+    "libatomic.so.1": ("libatomic1", "libatomic"),
+    "libusb-1.0.so.0": ("libusb-1.0-0", "libusb"),
+}
+
+Which = Callable[[str], "str | None"]
+
+
+def why_absent(
+    package: str, error: ImportError, install: str | None, *, which: Which = shutil.which
+) -> MissingRuntime:
+    """Reason and remedy of a failed import.
+
+    Args:
+        package: The distribution.
+        error: What importing it raised.
+        install: The command that installs it, if there is one.
+        which: Finds commands; stands for `shutil.which` in tests.
+    """
+    text = str(error)
+    if file := _MISSING_FILE.search(text) or _MISSING_FILE_MUSL.search(text):
+        reason = f"{package} needs the system library {file[1]}, which is not there"
+        return MissingRuntime(reason, _system_command(file[1], which))
+    if old := _OLD_LIBRARY.search(text):
+        return MissingRuntime(f"{package} needs {old[1]}, newer than this system's", None)
+    if isinstance(error, PackageNotFoundError):
+        return MissingRuntime(f"{package} is not installed", install)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        module = error.name.partition(".")[0]
+        return MissingRuntime(f"{package} needs the module {module}, which is not there", install)
+    return MissingRuntime(f"{package} fails to import: {library_line(error)}", install)
+
+
+def _system_command(library: str, which: Which) -> str | None:
+    debian, alpine = _PACKAGES.get(library, (None, None))
+    if debian and which("apt"):
+        return f"sudo apt install {debian}"
+    if alpine and which("apk"):
+        return f"apk add {alpine}"
+    return None

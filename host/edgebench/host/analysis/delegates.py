@@ -1,0 +1,57 @@
+"""Names of delegates: which of them are the CPU, and on what the others run.
+
+A delegate that was requested and the place of an operator have the same names: `builtin` for a
+runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite,
+which may be the path of a library.
+
+Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
+and Arm Compute Library are kernels for CPUs); for libraries, the names that their makers' guides
+give to `load_delegate`: libedgetpu.so.1 (Coral), libvx_delegate.so and libethosu_delegate.so,
+libneutron_delegate.so (NXP), libhexagon_delegate.so (TensorFlow Lite).
+"""
+
+from __future__ import annotations
+
+import re
+
+_CPU = frozenset({"cpu", "builtin", "none", "xnnpack", "dnnl", "acl"})
+_ACCELERATORS = {
+    "gpu": {
+        *("gpu", "cuda", "tensorrt", "nvtensorrtrtx", "rocm", "migraphx", "opencl", "webgpu"),
+        "dml",
+    },
+    "tpu": {"tpu", "edgetpu"},
+    "npu": {"npu", "vsinpu", "vx", "rknn", "rknpu", "ethos", "ethosu", "neutron"},
+    "dsp": {"dsp", "hexagon"},
+}
+"""Whole words of a delegate's name, by kind of accelerator as profiles of devices name it."""
+_PROVIDER_SUFFIX = "executionprovider"
+
+
+def plain_name(delegate: str) -> str:
+    """Name of a delegate as `--delegate` takes it; the path of a library stays what it is.
+
+    >>> plain_name("CUDAExecutionProvider"), plain_name("cuda"), plain_name("/opt/libA.so")
+    ('cuda', 'cuda', '/opt/libA.so')
+    """
+    return delegate if "/" in delegate else delegate.lower().removesuffix(_PROVIDER_SUFFIX)
+
+
+def is_cpu(delegate: str) -> bool:
+    """Whether a delegate's kernels run on the CPU.
+
+    >>> is_cpu("builtin"), is_cpu("XnnpackExecutionProvider"), is_cpu("cuda")
+    (True, True, False)
+    """
+    return plain_name(delegate) in _CPU
+
+
+def accelerator_kinds(delegate: str) -> set[str]:
+    """Kinds of accelerator that a delegate's name tells of; empty where it tells of none.
+
+    >>> accelerator_kinds("/usr/lib/librknn_delegate.so"), accelerator_kinds("/opt/input.so")
+    ({'npu'}, set())
+    """
+    file_name = plain_name(delegate).rpartition("/")[2].partition(".")[0].lower()
+    words = set(re.split(r"[^a-z0-9]+", file_name.removeprefix("lib")))
+    return {kind for kind, names in _ACCELERATORS.items() if names & words}

@@ -1,0 +1,162 @@
+"""Recordings of sigrok-cli and PulseView: `.sr`, a zip of samples by channel.
+
+    version             2
+    metadata            [device 1] samplerate=5 kHz · analog1=A0 · analog2=A2 …
+    analog-1-NUMBER-K   samples of the channel with that number, float32, part K; from 1 on
+
+The values are in volts, amperes or watts, but the file does not say in which: whoever imports it
+names the channels with their units. It says nothing of losses or of the time of day.
+
+Source: files of sigrok-cli 0.7.2; sigrok.org/wiki/File_format:Sigrok/v2.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.host.power.imports.blocks import TableDecoder
+from edgebench.host.power.imports.columns import TableColumns, find_columns
+from edgebench.host.result.facts import ImportOptions
+from edgebench.meters.base import Floats, SampleBlock
+from edgebench.protocol.errors import FileRefused
+from edgebench.protocol.text import one_line
+
+VERSION = b"2"
+_DEVICE = "device 1"
+_METADATA_LIMIT_BYTES = 1 << 20
+_PART_LIMIT_BYTES = 1 << 28
+_DEFLATE_LIMIT = 1100
+"""Limit on the ratio of compression: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G)Hz")
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_CHANNEL = re.compile(r"analog(\d+)")
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class SigrokFile:
+    """Metadata of the file."""
+
+    path: Path
+    rate_hz: float | None
+    """None: the device had no sample rate, for which sigrok writes 0 Hz."""
+    channels: dict[str, str]
+    """Number of each channel, by its name."""
+
+    def columns(self, options: ImportOptions) -> TableColumns:
+        """The channels by quantity, as the user names them.
+
+        Raises:
+            FileRefused: there is no sample rate, or no power.
+        """
+        rate_hz = options.rate_hz or self.rate_hz
+        if rate_hz is None:
+            raise FileRefused(
+                "a .sr of a device without a sample rate has no times: say the rate, as in --rate "
+                "10, or record it with edgebench meters record sigrok:DRIVER"
+            )
+        return find_columns(list(self.channels), replace(options, rate_hz=rate_hz))
+
+
+def is_sigrok(path: Path) -> bool:
+    """Whether a zip is one of sigrok's; a damaged one is none."""
+    with suppress(*_DAMAGED), zipfile.ZipFile(path) as archive:
+        return {"version", "metadata"} <= set(archive.namelist())
+    return False
+
+
+def read_sigrok(path: Path) -> SigrokFile:
+    """Read the metadata.
+
+    Raises:
+        FileRefused: it is damaged, of another version, or has no analog channel.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            version = _member(archive, "version", _METADATA_LIMIT_BYTES).strip()
+            text = _member(archive, "metadata", _METADATA_LIMIT_BYTES).decode(errors="replace")
+    except _DAMAGED as exc:
+        raise FileRefused(f"damaged .sr, not a whole zip: {one_line(exc)}") from exc
+    if version != VERSION:
+        raise FileRefused(f".sr of version {version[:20]!r}: only {VERSION!r} is known")
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+        device = dict(parser[_DEVICE])
+    except (configparser.Error, KeyError) as exc:
+        raise FileRefused(f"the metadata do not tell a device: {one_line(exc)}") from exc
+    channels = {
+        name: match[1] for key, name in device.items() if (match := _CHANNEL.fullmatch(key))
+    }
+    if not channels:
+        raise FileRefused("a .sr without an analog channel has no power")
+    told = _RATE.fullmatch(device.get("samplerate", ""))
+    rate_hz = float(told[1]) * _PREFIXES[told[2]] if told else 0.0
+    return SigrokFile(path, rate_hz or None, channels)
+
+
+def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBlock]:
+    """All samples, a part at a time.
+
+    Raises:
+        FileRefused: the file is damaged, or its channels differ in length.
+    """
+    names = [column.name for column in table.columns.used]
+    waiting: dict[str, list[Floats]] = {name: [] for name in names}
+    try:
+        with zipfile.ZipFile(source.path) as archive:
+            known = set(archive.namelist())
+            part = 1
+            while any(_part_name(source, name, part) in known for name in names):
+                for name in names:
+                    if (file := _part_name(source, name, part)) in known:
+                        data = _member(archive, file, _PART_LIMIT_BYTES)
+                        values = np.frombuffer(data[: len(data) // 4 * 4], "<f4")
+                        waiting[name].append(values.astype(np.float64))
+                yield from _rows(waiting, table)
+                part += 1
+    except _DAMAGED as exc:
+        raise FileRefused(f"damaged .sr: {one_line(exc)}") from exc
+    counts = {name: sum(map(len, parts)) for name, parts in waiting.items()}
+    if any(counts.values()):
+        more = ", ".join(f"{name} by {count}" for name, count in counts.items() if count)
+        raise FileRefused(f"channels of different lengths: longer are {more}")
+
+
+def _part_name(source: SigrokFile, name: str, part: int) -> str:
+    return f"analog-1-{source.channels[name]}-{part}"
+
+
+def _rows(waiting: dict[str, list[Floats]], table: TableDecoder) -> Iterator[SampleBlock]:
+    """Rows of which every channel has come; the rest goes on waiting."""
+    values = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in waiting.items()}
+    count = min(map(len, values.values()))
+    for name, every in values.items():
+        waiting[name] = [every[count:]]
+    if count:
+        yield table.block({name: every[:count] for name, every in values.items()})
+
+
+def _member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
+    """Content of a member.
+
+    Raises:
+        FileRefused: there is none, or it would fill the memory.
+    """
+    try:
+        member = archive.getinfo(name)
+    except KeyError:
+        raise FileRefused(f"no {name} in it: no .sr") from None
+    limit = min(limit_bytes, _DEFLATE_LIMIT * max(1, member.compress_size))
+    if member.file_size > limit:
+        raise FileRefused(f"{name} declares {member.file_size} bytes, limit {limit}")
+    return archive.read(member)

@@ -1,0 +1,207 @@
+"""Turns packets of a Monsoon HVPM into samples: calibration, choice of the converter, losses.
+
+Observations are held back until the unit was calibrated, which takes some seconds. One that went to
+the calibration has a place on the timeline, and a value between its neighbours, with a flag; a
+longer pause is a loss.
+
+Source: msoon/PyMonsoon 0.1.88, Monsoon/HVPM.py and sampleEngine.py (voltage).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.meters.base import Flag, Floats, Header, Packet, SampleBlock
+from edgebench.meters.monsoon.calibration import COARSE_END, FINE_END, READINGS, Converter
+from edgebench.meters.monsoon.packets import (
+    RECORD_BYTES,
+    Observations,
+    PacketReader,
+    SampleKind,
+    kinds_of,
+)
+from edgebench.meters.timeline import UniformDecoder
+from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import MeasurementError
+
+VOLT = 62.5e-6 * 4
+"""Step of the main voltage."""
+VOLTAGE_END = 65_535
+FINE, COARSE = 0, 1
+"""Ranges."""
+INTERPOLATED_MAX = 10
+"""Observations in a row without a value that are interpolated: assumed, 2 ms, more than one
+calibration needs."""
+HELD_MAX_S = 30.0
+"""A unit without a calibration for so long has none: nearly five times what five readings take."""
+_LOST = "dropped by the meter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonsoonSettings:
+    """Facts of a recording's header."""
+
+    fine_scale_a: float
+    coarse_scale_a: float
+    """Full scales of the two converters."""
+    fine_offset: float
+    coarse_offset: float
+    """Offsets of their zeros, in steps."""
+
+
+class MonsoonDecoder(UniformDecoder):
+    """Holds the calibration, and observations that wait for it or for a neighbour."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header.capability.rate_hz)
+        settings = from_plain(header.facts, MonsoonSettings)
+        self._is_averaging = header.capability.is_averaging
+        self._reader = PacketReader()
+        self._fine = Converter("main_fine", settings.fine_scale_a, settings.fine_offset)
+        self._coarse = Converter("main_coarse", settings.coarse_scale_a, settings.coarse_offset)
+        self._is_calibrated = False
+        self._rest = b""
+        self._waiting: list[tuple[Observations, NDArray[np.int64]]] = []
+        """Observations, and how many are missing before each."""
+        self._waiting_count = 0
+        """Places that these will take."""
+        self._lost = 0
+        """Observations missing behind the last that came."""
+        self._last: tuple[int, float, float] | None = None
+        """Place, current and voltage of the last sample."""
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """Samples that are complete now."""
+        data = self._rest + packet.data
+        whole = len(data) // RECORD_BYTES * RECORD_BYTES
+        self._rest = data[whole:]
+        run = self._reader.read(data[:whole])
+        for _ in range(run.damaged_count):
+            self.timeline.desync()
+        if run.lost.any():  # packets, of which nobody knows how full they were
+            self.timeline.is_ambiguous = True
+        run.lost[0] += self._lost
+        self._lost = int(run.lost[-1])
+        if len(run.observations):
+            self._wait(run.observations, run.lost[:-1])
+        self.timeline.arrive(packet.last_rx_ns, self._waiting_count + self._lost)
+        if self._calibrate(READINGS):
+            return self._blocks()
+        if self._waiting_count > HELD_MAX_S * self.timeline.rate_hz:
+            raise MeasurementError(f"the HVPM was not calibrated in {HELD_MAX_S:g} s")
+        return []
+
+    def finish(self) -> list[SampleBlock]:
+        """Samples that were held back; calibrated by fewer readings where there are no more."""
+        blocks: list[SampleBlock] = []
+        if self._waiting:
+            if not self._calibrate(1):
+                raise MeasurementError("the HVPM was not calibrated yet: record for longer")
+            blocks = self._blocks()
+            self._waiting.clear()  # readings at the end, behind which nothing was measured
+        if self._lost:
+            self.timeline.lose(self._lost, _LOST)
+            self._lost = 0
+        return blocks
+
+    def _wait(self, observations: Observations, lost: NDArray[np.int64]) -> None:
+        self._waiting.append((observations, lost))
+        self._waiting_count += len(lost) + int(lost.sum())
+
+    def _calibrate(self, reading_count: int) -> bool:
+        """Calibrate by what waits, if there are so many readings; whether it is calibrated."""
+        if not self._is_calibrated and self._waiting:
+            observations = np.concatenate([one for one, _ in self._waiting])
+            kinds = kinds_of(observations)
+            converters = self._fine, self._coarse
+            if all(one.count(observations, kinds) >= reading_count for one in converters):
+                for converter in converters:
+                    converter.begin(observations, kinds)
+                self._is_calibrated = True
+        return self._is_calibrated
+
+    def _blocks(self) -> list[SampleBlock]:
+        """Samples of what waits, up to the last measurement; what is behind it goes on waiting."""
+        if not self._waiting:
+            return []
+        observations = np.concatenate([one for one, _ in self._waiting])
+        lost = np.concatenate([one for _, one in self._waiting])
+        measured = np.flatnonzero(kinds_of(observations) == SampleKind.MEASUREMENT)
+        end = int(measured[-1]) + 1 if len(measured) else 0
+        self._waiting.clear()
+        self._waiting_count = 0
+        tail, tail_lost = observations[end:], lost[end:]
+        if len(tail) > INTERPOLATED_MAX:  # a pause, however long it is going to be
+            self._currents(tail)
+            self._lost += len(tail) + int(tail_lost.sum())
+        elif len(tail):
+            self._wait(tail, tail_lost)
+        if not end:
+            return []
+        return [self._block(observations[:end], lost[:end])]
+
+    def _currents(self, observations: Observations) -> tuple[Floats, NDArray[np.bool_]]:
+        """Currents, and whether they are the coarse converter's; takes the readings among them."""
+        kinds = kinds_of(observations)
+        fine_a = self._fine.current_a(observations, kinds)
+        coarse_a = self._coarse.current_a(observations, kinds)
+        is_coarse = observations["main_fine"] >= FINE_END
+        return np.where(is_coarse, coarse_a, fine_a), is_coarse
+
+    def _block(self, observations: Observations, lost: NDArray[np.int64]) -> SampleBlock:
+        """Samples of observations whose last is a measurement."""
+        current_a, is_coarse = self._currents(observations)
+        is_measured = kinds_of(observations) == SampleKind.MEASUREMENT
+        is_kept = is_measured | _is_in_short_run(~is_measured)
+        if self._last is None:  # nothing is between the begin and the first measurement
+            first = int(np.argmax(is_measured))
+            self.timeline.next_index += first + int(lost[: first + 1].sum())
+            observations, lost = observations[first:], lost[first:]
+            lost[0] = 0
+            current_a, is_coarse = current_a[first:], is_coarse[first:]
+            is_measured, is_kept = is_measured[first:], is_kept[first:]
+        missing = np.diff(np.cumsum(lost + ~is_kept)[is_kept], prepend=0)
+        places = self.timeline.place(len(missing), missing, _LOST)
+        is_beyond = is_coarse & (observations["main_coarse"] >= COARSE_END)
+        is_beyond = (is_beyond | (observations["main_voltage"] >= VOLTAGE_END)) & is_measured
+        is_value = is_measured[is_kept]
+        current_a = self._filled(places, current_a[is_kept], is_value, 1)
+        voltage_v = self._filled(places, observations["main_voltage"][is_kept] * VOLT, is_value, 2)
+        self._last = int(places[-1]), float(current_a[-1]), float(voltage_v[-1])
+        flags = self.timeline.saturate(is_beyond[is_kept])
+        flags[~is_value] |= np.uint8(Flag.INTERPOLATED)
+        begin_ns, end_ns = self.timeline.time_ns(places), self.timeline.time_ns(places + 1)
+        return SampleBlock(
+            channel=0,
+            index0=int(places[0]),
+            begin_ns=begin_ns if self._is_averaging else None,
+            time_ns=end_ns if self._is_averaging else begin_ns,
+            power_w=current_a * voltage_v,
+            current_a=current_a,
+            voltage_v=voltage_v,
+            ranges=np.where(is_coarse[is_kept], COARSE, FINE).astype(np.uint8),
+            flags=flags,
+        )
+
+    def _filled(
+        self, places: NDArray[np.int64], values: Floats, is_value: NDArray[np.bool_], column: int
+    ) -> Floats:
+        """Values, with those between two measurements for what is none. Shape (n,)."""
+        known, known_places = values[is_value], places[is_value]
+        if self._last is not None:
+            known = np.concatenate([[self._last[column]], known])
+            known_places = np.concatenate([[self._last[0]], known_places])
+        return np.interp(places, known_places, known)
+
+
+def _is_in_short_run(is_without: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the observations without a value are few enough in a row to be interpolated."""
+    edges = np.flatnonzero(np.diff(is_without, prepend=False, append=False))
+    is_short = is_without.copy()
+    for begin, end in edges.reshape(-1, 2):
+        if end - begin > INTERPOLATED_MAX:
+            is_short[begin:end] = False
+    return is_short

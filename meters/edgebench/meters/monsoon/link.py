@@ -1,0 +1,89 @@
+"""Requests to a Monsoon HVPM, and its samples."""
+
+from __future__ import annotations
+
+import time
+
+from edgebench.meters.bulk import BulkTransport
+from edgebench.meters.monsoon.packets import (
+    BUSY,
+    FOREVER,
+    GET_OR_SET,
+    START,
+    STOP,
+    Register,
+    record_of,
+)
+from edgebench.protocol.errors import TargetError
+
+CALIBRATION_MS = 1250
+"""Time between two calibrations, as Monsoon's client has it (sampleEngine.py)."""
+_GATHER_S = 0.02
+"""Transfers are written together; a packet has three observations at most, and comes alone."""
+_QUIET_S = 0.05
+_DRAIN_S = 2.0
+
+
+class MonsoonLink:
+    """Registers and samples of one unit."""
+
+    def __init__(self, transport: BulkTransport) -> None:
+        self._transport = transport
+        self.texts = transport.texts
+
+    def register(self, register: Register, size: int = 2) -> int:
+        """Value of a register, of so many bytes.
+
+        Raises:
+            TargetError: the unit does not say, or is busy.
+        """
+        answer = self._transport.ask(GET_OR_SET, register, 4)
+        value = int.from_bytes(answer, "little")
+        if len(answer) < 4 or value == BUSY:
+            name = register.name.lower().replace("_", " ")
+            raise TargetError(f"the Monsoon does not tell its {name}")
+        return int.from_bytes(answer[:size], "little")
+
+    def signed(self, register: Register) -> int:
+        """Value of a register that may be negative."""
+        value = self.register(register)
+        return value - (1 << 16) if value >= 1 << 15 else value
+
+    def set(self, register: Register, value: int) -> None:
+        """Set a register."""
+        index = register | (value >> 16 & 0xFF) << 8
+        self._transport.tell(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
+
+    def start(self) -> None:
+        """Sample until it is stopped."""
+        self._transport.tell(START, CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
+
+    def stop(self) -> None:
+        """Sample no more, and read what is on its way.
+
+        Raises:
+            TargetError: it goes on.
+        """
+        self._transport.tell(STOP)
+        deadline_s = time.monotonic() + _DRAIN_S
+        while self._transport.read(_QUIET_S):
+            if time.monotonic() > deadline_s:
+                raise TargetError(f"the Monsoon still sends {_DRAIN_S:g} s after it was stopped")
+
+    def read(self, timeout_s: float) -> bytes:
+        """Packets of a little while, as records."""
+        records: list[bytes] = []
+        deadline_s = time.monotonic() + _GATHER_S
+        left_s = timeout_s
+        try:
+            while left_s > 0 and (transfer := self._transport.read(left_s)):
+                records.append(record_of(transfer))
+                left_s = deadline_s - time.monotonic()
+        except TargetError:  # it is gone, which the next read says again
+            if not records:
+                raise
+        return b"".join(records)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._transport.close()

@@ -1,0 +1,165 @@
+"""Packets of a Monsoon HVPM, a USB transfer each, and what its control requests are.
+
+    packet        dropped u16, flags u8, observations u8 (0 to 3), little-endian; the observations
+    observation   current coarse and fine of the main output, of USB and of the auxiliary input;
+                  voltage of the main output and of USB; u16, big-endian; gain of USB; gain and, in
+                  bits 4 and 5, kind of the main output; 18 bytes
+    a request     SET: value u32, its low half in wValue, its third byte in the high one of wIndex,
+                  whose low byte is the register; GET: wIndex is the register, 4 bytes come back
+
+`dropped` counts the packets that the unit had no room for. It is 65535 in the first milliseconds.
+
+A recording has transfers as records of one length, a byte for how long each was and 64 for what it
+was, so that many of them are read at once.
+
+Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py (requests), Operations.py (registers, kinds),
+HVPM.py (byte order); Android, tools/test/connectivity, acts/controllers/monsoon_lib/sampling/hvpm,
+packet.py (layout, from Monsoon's API document), transformers.py (65535).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+PACKET_BYTES = 64
+OBSERVATIONS_MAX = 3
+"""Observations in a packet."""
+DROPPED_SIZE = 1 << 16
+NOT_COUNTED = DROPPED_SIZE - 1
+"""Count of dropped packets before the unit has one."""
+GET_OR_SET, START, STOP = 0x01, 0x02, 0x03
+"""Requests."""
+BUSY = 0xFFFFFFFE
+"""Value of any register while the unit samples."""
+FOREVER = 0xFFFFFFFF
+"""Samples to take: until it is told to stop."""
+VOLTS = 1 << 20
+"""Main voltage, in steps of a register."""
+_HEAD_BYTES = 4
+_KIND = 0x30
+
+Observations = NDArray[np.void]
+"""Observations, shape (n,)."""
+
+
+class Register(IntEnum):
+    """Number of a value in the unit; those that can be set read as they were set."""
+
+    MAIN_FINE_SCALE = 0x1A
+    MAIN_COARSE_SCALE = 0x1B
+    VOLTAGE_CHANNEL = 0x23
+    """0: voltages of main and USB."""
+    MAIN_FINE_OFFSET = 0x25
+    MAIN_COARSE_OFFSET = 0x26
+    MAIN_VOLTAGE = 0x41
+    SERIAL = 0x42
+    MODEL = 0x45
+    DAC_LOW = 0x88
+    DAC_HIGH = 0x89
+    FIRMWARE = 0xC0
+    PROTOCOL = 0xC1
+
+
+class SampleKind(IntEnum):
+    """What the converters looked at."""
+
+    MEASUREMENT = 0x00
+    ZERO = 0x10
+    """Their own zero."""
+    INVALID = 0x20
+    REFERENCE = 0x30
+    """Their own reference."""
+
+
+_OBSERVATION = np.dtype(
+    [
+        ("main_coarse", ">u2"),
+        ("main_fine", ">u2"),
+        ("usb", ">u2", 2),
+        ("aux", ">u2", 2),
+        ("main_voltage", ">u2"),
+        ("usb_voltage", ">u2"),
+        ("usb_gain", "u1"),
+        ("main_gain", "u1"),
+    ]
+)
+_RECORD = np.dtype(
+    [
+        ("length", "u1"),
+        ("dropped", "<u2"),
+        ("flags", "u1"),
+        ("count", "u1"),
+        ("observations", _OBSERVATION, OBSERVATIONS_MAX),
+        ("rest", "u1", PACKET_BYTES - _HEAD_BYTES - OBSERVATIONS_MAX * _OBSERVATION.itemsize),
+    ]
+)
+OBSERVATION_BYTES = _OBSERVATION.itemsize
+RECORD_BYTES = _RECORD.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PacketRun:
+    """Observations of packets that follow each other."""
+
+    observations: Observations
+    """Shape (n,)."""
+    lost: NDArray[np.int64]
+    """Observations that are missing before each, and behind the last, shape (n + 1,)."""
+    damaged_count: int
+    """Packets that are shorter than they say."""
+
+
+def record_of(transfer: bytes) -> bytes:
+    """A transfer as a record."""
+    return bytes([len(transfer)]) + transfer[:PACKET_BYTES].ljust(PACKET_BYTES, b"\0")
+
+
+def kinds_of(observations: Observations) -> NDArray[np.uint8]:
+    """What each of them is, shape (n,)."""
+    kinds: NDArray[np.uint8] = observations["main_gain"] & np.uint8(_KIND)
+    return kinds
+
+
+class PacketReader:
+    """Reads records in order; holds how many packets the unit had dropped."""
+
+    def __init__(self) -> None:
+        self._dropped = NOT_COUNTED
+
+    def read(self, data: bytes) -> PacketRun:
+        """Observations of so many whole records.
+
+        What was in a packet that was dropped, nobody knows: the unit drops packets when the host is
+        late, so that they are full.
+        """
+        records: NDArray[np.void] = np.frombuffer(data, _RECORD)
+        counts = records["count"].astype(np.int64)
+        needed = _HEAD_BYTES + counts * OBSERVATION_BYTES
+        is_whole = (counts <= OBSERVATIONS_MAX) & (records["length"] >= needed)
+        lost_packets = self._lost_packets(records, is_whole)
+        counts[~is_whole] = 0
+        missing = lost_packets * OBSERVATIONS_MAX
+        # One that is damaged lost what it held, which its head does not tell for sure.
+        missing[~is_whole] += OBSERVATIONS_MAX
+        is_there = np.arange(OBSERVATIONS_MAX) < counts[:, None]
+        lost = np.zeros(int(counts.sum()) + 1, np.int64)
+        np.add.at(lost, np.cumsum(counts) - counts, missing)
+        return PacketRun(records["observations"][is_there], lost, int(np.count_nonzero(~is_whole)))
+
+    def _lost_packets(
+        self, records: NDArray[np.void], is_whole: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Packets that the unit dropped before each record, shape (n,)."""
+        lost = np.zeros(len(records), np.int64)
+        counted = np.flatnonzero(is_whole)
+        dropped = records["dropped"][counted].astype(np.int64)
+        before = np.concatenate([[self._dropped], dropped[:-1]]) if len(dropped) else dropped
+        is_begun = before != NOT_COUNTED
+        lost[counted[is_begun]] = ((dropped - before) % DROPPED_SIZE)[is_begun]
+        if len(dropped):
+            self._dropped = int(dropped[-1])
+        return lost

@@ -1,0 +1,1 @@
+"""Instruments that sigrok drives, through its program sigrok-cli: multimeters, supplies, scopes."""

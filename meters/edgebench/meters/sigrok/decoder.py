@@ -1,0 +1,191 @@
+"""Turns the lines of sigrok-cli into samples.
+
+uniform   a device with a sample rate: each channel's values are numbered, and the rate gives
+          their times on the device's clock
+paced     any other: a round of readings, one of each channel, has the time at which the last of
+          them came; nothing else is known of when they were taken
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.meters.base import Decoder, Flag, Floats, Gap, Header, Packet, SampleBlock
+from edgebench.meters.sigrok.readings import readings_of, values_of
+from edgebench.meters.timeline import UniformDecoder
+from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import MeasurementError
+
+LATE_ROUNDS = 2.5
+"""Interval, in rounds, above which readings count as lost."""
+HELD_MAX_S = 30.0
+"""Longest that the values of one channel wait for those of another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigrokSettings:
+    """Facts of a recording's header."""
+
+    is_paced: bool
+    power: str | None = None
+    current: str | None = None
+    voltage: str | None = None
+    """Channels of these quantities."""
+    supply_v: float | None = None
+    """Voltage of the device, where no channel has it."""
+    shunt_ohm: float | None = None
+    """Resistor whose voltage the channel of the current measures."""
+
+    @property
+    def channels(self) -> dict[str, str]:
+        """Unit of each channel that is used, by its name."""
+        current_unit = "V" if self.shunt_ohm else "A"
+        told = ((self.power, "W"), (self.voltage, "V"), (self.current, current_unit))
+        return {name: unit for name, unit in told if name is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Quantities:
+    """Values of samples, shape (n,); what could not be read is NaN, and has a flag."""
+
+    power_w: Floats
+    current_a: Floats | None
+    voltage_v: Floats | None
+    flags: np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+def _quantities(settings: SigrokSettings, values: dict[str, Floats]) -> _Quantities:
+    """Quantities of the values of each channel, each of shape (n,)."""
+    every = np.stack(list(values.values()))
+    is_beyond = np.isinf(every).any(axis=0)
+    is_missing = ~np.isfinite(every).all(axis=0)
+    flags = is_missing * np.uint8(Flag.MISSING) | is_beyond * np.uint8(Flag.SATURATED)
+    known: dict[str, Floats] = {
+        name: np.where(is_missing, np.nan, value) for name, value in values.items()
+    }
+    voltage_v = known.get(settings.voltage or "")
+    current_a = known.get(settings.current or "")
+    power_w = known.get(settings.power or "")
+    if current_a is not None:
+        current_a = current_a / (settings.shunt_ohm or 1.0)
+        supply_v = math.nan if settings.supply_v is None else settings.supply_v
+        power_w = current_a * (supply_v if voltage_v is None else voltage_v)
+    assert power_w is not None, "make_decoder has refused that"
+    return _Quantities(power_w, current_a, voltage_v, flags.astype(np.uint8))
+
+
+class UniformSigrokDecoder(UniformDecoder):
+    """Numbers the values of each channel; a sample is complete when all have come."""
+
+    def __init__(self, header: Header, settings: SigrokSettings) -> None:
+        super().__init__(header.capability.rate_hz)
+        self._is_averaging = header.capability.is_averaging
+        self._settings = settings
+        self._rest = b""
+        self._waiting: dict[str, list[float]] = {name: [] for name in settings.channels}
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """Samples that are complete now."""
+        text = self._rest + packet.data
+        end = text.rfind(b"\n") + 1
+        text, self._rest = text[:end], text[end:]
+        for name, unit in self._settings.channels.items():
+            self._waiting[name] += values_of(text, name, unit)
+        counts = {name: len(values) for name, values in self._waiting.items()}
+        count, most = min(counts.values()), max(counts.values())
+        if most - count > HELD_MAX_S * self.timeline.rate_hz:
+            silent = min(counts, key=lambda name: counts[name])
+            raise MeasurementError(f"channel {silent} sent nothing for {HELD_MAX_S:g} s")
+        if not count:
+            return []
+        block = self._block({name: np.array(one[:count]) for name, one in self._waiting.items()})
+        for values in self._waiting.values():
+            del values[:count]
+        self.timeline.arrive(packet.last_rx_ns)
+        return [block]
+
+    def _block(self, values: dict[str, Floats]) -> SampleBlock:
+        found = _quantities(self._settings, values)
+        places = self.timeline.place(len(found.power_w))
+        self.timeline.count(found.flags)
+        begin_ns, end_ns = self.timeline.interval_ns(places)
+        return SampleBlock(
+            channel=0,
+            index0=int(places[0]),
+            begin_ns=begin_ns if self._is_averaging else None,
+            time_ns=end_ns if self._is_averaging else begin_ns,
+            power_w=found.power_w,
+            current_a=found.current_a,
+            voltage_v=found.voltage_v,
+            flags=found.flags,
+        )
+
+
+class PacedSigrokDecoder(UniformDecoder):
+    """Stamps each round of readings by its arrival."""
+
+    def __init__(self, header: Header, settings: SigrokSettings) -> None:
+        super().__init__(header.capability.rate_hz)
+        self._is_averaging = header.capability.is_averaging
+        self._settings = settings
+        self._interval_ns = round(1e9 / header.capability.rate_hz)
+        self._rest = b""
+        self._round: dict[str, float] = {}
+        self._last_ns: int | None = None
+
+    def feed(self, packet: Packet) -> list[SampleBlock]:
+        """Samples that are complete now."""
+        text = self._rest + packet.data
+        end = text.rfind(b"\n") + 1
+        text, self._rest = text[:end], text[end:]
+        units = self._settings.channels
+        blocks: list[SampleBlock] = []
+        for reading in readings_of(text):
+            unit = units.get(reading.channel)
+            if unit is None:
+                continue
+            # One that comes twice is of the next round: the other of this one did not come.
+            is_known = reading.unit == unit
+            self._round[reading.channel] = reading.value if is_known else np.nan
+            if len(self._round) == len(units):
+                blocks.append(self._block(packet.last_rx_ns))
+                self._round.clear()
+        return blocks
+
+    def _block(self, rx_ns: int) -> SampleBlock:
+        found = _quantities(
+            self._settings, {name: np.array([value]) for name, value in self._round.items()}
+        )
+        last_ns = self._last_ns
+        # Two that come at once are of two times all the same.
+        time_ns = rx_ns if last_ns is None else max(rx_ns, last_ns + 1)
+        passed_ns = self._interval_ns if last_ns is None else time_ns - last_ns
+        if last_ns is not None and passed_ns > LATE_ROUNDS * self._interval_ns:
+            missed = max(1, round(passed_ns / self._interval_ns) - 1)
+            self.timeline.lose_in(Gap(last_ns, time_ns, missed, "no reading came"))
+            passed_ns = self._interval_ns
+        self._last_ns = time_ns
+        [place] = self.timeline.place(1)
+        self.timeline.count(found.flags)
+        return SampleBlock(
+            channel=0,
+            index0=int(place),
+            begin_ns=np.array([time_ns - passed_ns]) if self._is_averaging else None,
+            time_ns=np.array([time_ns]),
+            power_w=found.power_w,
+            current_a=found.current_a,
+            voltage_v=found.voltage_v,
+            flags=found.flags,
+        )
+
+
+def make_decoder(header: Header) -> Decoder:
+    """Decoder for a recording of sigrok-cli."""
+    settings = from_plain(header.facts, SigrokSettings)
+    if not (settings.power or settings.current):
+        raise ValueError("no channel of a power or a current")
+    kind = PacedSigrokDecoder if settings.is_paced else UniformSigrokDecoder
+    return kind(header, settings)

@@ -1,0 +1,284 @@
+"""Instruments that sigrok drives: asked what they are, and left to measure.
+
+    open     --show: name, channels, whether there is a sample rate · --get samplerate · some
+             readings: units of the channels, and how fast they come where nothing else tells
+    session  --continuous --output-format analog, ended by a line on its standard input
+
+`--output-format csv` is not used: 0.7.2 mixes it with these lines, and drops values of channels
+whose packets differ in length. What the device loses, sigrok does not tell.
+
+Source: sigrok-cli(1); tried with sigrok-cli 0.7.2: its demo device, an emulated multimeter
+(scpi-dmm) and an emulated supply (scpi-pps).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+from pathlib import Path
+
+from edgebench.meters.base import Capability, Channel, Header, MeterInfo
+from edgebench.meters.instrument import InstrumentMeter
+from edgebench.meters.options import MILLIVOLTS_FROM, Options, check_supply
+from edgebench.meters.polled import HOST_CLOCK
+from edgebench.meters.sigrok.channels import FirstReadings, SigrokSetup, settings_of
+from edgebench.meters.sigrok.decoder import SigrokSettings
+from edgebench.meters.sigrok.program import PROGRAM, Sigrok
+from edgebench.meters.sigrok.readings import Reading, readings_of
+from edgebench.meters.stream import StreamSession
+from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import TargetError, UsageError
+
+RATE_MAX_HZ = 100_000
+"""Values come as text, of which this machine has to read a few megabytes a second then."""
+SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
+_SHOWN = re.compile(r"^(?P<driver>\S+) - (?P<name>.+) with \d+ channels?: (?P<channels>.+)$", re.M)
+_SERIAL = re.compile(r" \[S/N: (\S+)\]")
+_HAS_RATE = re.compile(r"^\s+samplerate\b", re.M)
+_ROUNDS = 4
+"""Rounds of readings that tell how fast they come."""
+_FIRST_S = 10.0
+_ALL_S = 0.5
+"""Time in which all channels of a device with a sample rate have come: assumed."""
+_WINDOW_SAMPLES = 20
+_LATE_S = 0.25
+"""Assumed: how long a driver of sigrok's gathers samples before it passes them on."""
+_GAPLESS_RATIO = 0.1
+"""Difference between a mean's time and the readings' interval that is none."""
+_GAIN_RATIO, _OFFSET_A, _OFFSET_W = 0.03, 5e-3, 25e-3
+"""Assumed: 3 % is what makers of small oscilloscopes state for a direct voltage; the offsets are
+those of any SCPI instrument (scpi/query.py)."""
+_ASSUMED = "assumed for any instrument: say that of your data sheet, as in"
+_STATED = "as the user states it"
+
+
+class SigrokMeter(InstrumentMeter[Sigrok]):
+    """One device that sigrok-cli finds."""
+
+    name = "sigrok"
+
+    def __init__(self, setup: SigrokSetup) -> None:
+        super().__init__(lambda: _connect(setup.driver))
+        self._setup = setup
+        self._options: tuple[str, ...] = ()
+        """Options of sigrok-cli for a recording."""
+        check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter sigrok: a device is supplied with")
+
+    def _describe(self, connection: Sigrok) -> Header:
+        shown = connection.ask("--show")
+        device = _device_in(shown, self._setup.driver)
+        is_paced = _HAS_RATE.search(shown) is None
+        rate = [] if is_paced else self._rate_options(connection)
+        if is_paced and self._setup.rate_hz is not None:
+            raise UsageError(f"{device['name']} has no sample rate: leave rate= out")
+        named = self._setup.named
+        first = _first_readings(connection, [*rate, *_only(named)], named, is_paced=is_paced)
+        settings = settings_of(self._setup, first, is_paced=is_paced)
+        used = list(settings.channels)
+        self._options = (*rate, *_only(used))
+        if not is_paced:
+            rate_hz = float(_rate_of(connection, rate))
+        else:
+            if set(used) != set(first.by_channel):  # fewer of them come faster
+                first = _first_readings(connection, [*self._options], used, is_paced=True)
+            rate_hz = first.rounds_per_s
+        return self._header_of(device["name"], shown, settings, first, rate_hz)
+
+    def _record(self, connection: Sigrok, header: Header, path: Path) -> StreamSession:
+        start = partial(connection.start, *self._options)
+        return StreamSession(connection, header, path, start=start, stop=connection.stop)
+
+    def _rate_options(self, sigrok: Sigrok) -> list[str]:
+        """Options that set the sample rate, after a look at whether the device takes it."""
+        wanted = self._setup.rate_hz
+        options = [] if wanted is None else ["--config", f"samplerate={wanted}"]
+        rate = _rate_of(sigrok, options)
+        if wanted not in (None, rate):
+            raise UsageError(f"the device takes {rate} samples a second, asked for {wanted}")
+        if rate > RATE_MAX_HZ:
+            raise UsageError(
+                f"the device takes {rate} samples a second, which {PROGRAM} would print: choose "
+                f"up to {RATE_MAX_HZ}, as in rate=20k"
+            )
+        return options
+
+    def _header_of(
+        self,
+        name: str,
+        shown: str,
+        settings: SigrokSettings,
+        first: FirstReadings,
+        rate_hz: float,
+    ) -> Header:
+        mean_s = self._setup.mean_s
+        # Only means that follow each other without gap or overlap add up to the energy.
+        is_averaging = mean_s is not None and abs(mean_s * rate_hz - 1) <= _GAPLESS_RATIO
+        is_paced = settings.is_paced
+        longest_s = max(1 / rate_hz, mean_s or 0.0)
+        found = _SERIAL.search(name)
+        serial = found[1] if found else ""
+        driver = self._setup.driver.partition(":")[0]
+        return Header(
+            driver=self.name,
+            info=MeterInfo(
+                vendor="sigrok", model=_SERIAL.sub("", name), serial=serial, raw_metadata=shown
+            ),
+            capability=Capability(
+                driver=self.name,
+                channels=(Channel("input", "supply of the device, as wired"),),
+                rate_hz=rate_hz,
+                is_averaging=is_averaging,
+                is_uniform=not is_paced,
+                is_paced=is_paced,
+                smoothing_s=mean_s,
+                clock_domain=HOST_CLOCK if is_paced else f"meter:sigrok:{driver}:{serial}",
+                loss_detection="wallclock",
+                min_window_s=_WINDOW_SAMPLES * longest_s,
+                arrival_error_s=_LATE_S,
+            ),
+            uncertainty=self._uncertainty(settings, first, longest_s),
+            facts=to_plain(settings),
+        )
+
+    def _uncertainty(
+        self, settings: SigrokSettings, first: FirstReadings, longest_s: float
+    ) -> tuple[UncertaintyTerm, ...]:
+        setup = self._setup
+        channel, unit = settings.power or settings.current or "", Unit.WATT
+        step, offset = first.by_channel[channel].step, _OFFSET_W
+        if settings.power is None:
+            step, offset, unit = step / (settings.shunt_ohm or 1.0), _OFFSET_A, Unit.AMPERE
+        gain = (
+            (setup.gain_ratio, _STATED, Origin.DATASHEET)
+            if setup.gain_ratio is not None
+            else (_GAIN_RATIO, f"{_ASSUMED} gain=0.1%", Origin.ASSUMED)
+        )
+        terms = [
+            term(Kind.GAIN, gain[0], gain[1], origin=gain[2]),
+            term(Kind.OFFSET, setup.offset, _STATED, unit, origin=Origin.DATASHEET)
+            if setup.offset is not None
+            else term(Kind.OFFSET, offset, f"{_ASSUMED} offset=0.001", unit),
+            term(Kind.RESOLUTION, step, "last digit of the first reading", unit),
+        ]
+        if settings.power is None:
+            voltage = (
+                (0.01, "assumed: the supply is stated, not measured", Origin.ASSUMED)
+                if settings.voltage is None
+                else gain
+            )
+            terms.append(term(Kind.VOLTAGE, voltage[0], voltage[1], origin=voltage[2]))
+        if settings.is_paced:
+            terms.append(term(Kind.EDGE, longest_s, "readings have the time at which they came"))
+        else:
+            terms.append(term(Kind.TIMEBASE, 100e-6, "assumed: a crystal"))
+        return tuple(terms)
+
+
+def make_meter(options: Options) -> SigrokMeter:
+    """Meter by the name of a driver of sigrok's, and options."""
+    given = {name: options.text(name) for name in ("conn", "serialcomm")}
+    driver = ":".join(
+        [options.address, *(f"{name}={value}" for name, value in given.items() if value)]
+    )
+    rate = options.text("rate")
+    setup = SigrokSetup(
+        driver=driver,
+        rate_hz=None if rate is None else options.rate("rate", 0),
+        power=options.text("power"),
+        current=options.text("current"),
+        voltage=options.text("voltage"),
+        supply_v=options.positive("supply"),
+        shunt_ohm=options.positive("shunt"),
+        mean_s=options.positive("mean"),
+        gain_ratio=options.ratio("gain"),
+        offset=options.positive("offset"),
+    )
+    options.finish()
+    return SigrokMeter(setup)
+
+
+def _connect(driver: str) -> Sigrok:
+    if not driver or driver.startswith(":"):
+        raise UsageError("name a driver of sigrok's, as in sigrok:scpi-dmm,conn=/dev/ttyUSB0")
+    return Sigrok(driver)
+
+
+def _device_in(shown: str, driver: str) -> dict[str, str]:
+    """The only device in what --show prints.
+
+    Raises:
+        TargetError: there is none.
+        UsageError: there are several.
+    """
+    found = list(_SHOWN.finditer(shown))
+    if not found:
+        raise TargetError(f"{PROGRAM} shows no device of {driver}")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} devices of {driver}: choose one, as in conn=1-5.3")
+    return found[0].groupdict()
+
+
+def _rate_of(sigrok: Sigrok, options: list[str]) -> int:
+    """Sample rate that the device has with these options.
+
+    Raises:
+        TargetError: it does not tell.
+    """
+    said = sigrok.ask(*options, "--get", "samplerate").strip()
+    if not said.isdigit() or not int(said):
+        raise TargetError(f"{PROGRAM} tells {said[:40]!r} for a sample rate")
+    return int(said)
+
+
+def _only(channels: list[str]) -> list[str]:
+    return ["--channels", ",".join(channels)] if channels else []
+
+
+def _first_readings(
+    sigrok: Sigrok, options: list[str], channels: list[str], *, is_paced: bool
+) -> FirstReadings:
+    """Readings of some rounds, or of one where the device has a sample rate.
+
+    Args:
+        sigrok: The device.
+        options: Options of sigrok-cli.
+        channels: Channels that have to be among them; empty: nobody knows.
+        is_paced: The rounds tell how fast they come.
+
+    Raises:
+        TargetError: there are too few in time.
+    """
+    times_s: dict[str, list[float]] = {}
+    readings: dict[str, Reading] = {}
+    count = _ROUNDS + 1 if is_paced else 1
+    heard, now_s = b"", time.monotonic()
+    deadline_s = now_s + _FIRST_S
+    sigrok.start(*options)
+    try:
+        while now_s < deadline_s:
+            heard += sigrok.read(deadline_s - now_s)
+            now_s = time.monotonic()
+            end = heard.rfind(b"\n") + 1
+            for reading in readings_of(heard[:end]):
+                readings.setdefault(reading.channel, reading)
+                times_s.setdefault(reading.channel, []).append(now_s)
+            heard = heard[end:]
+            if not readings.keys() >= set(channels) or not readings:
+                continue
+            if min(map(len, times_s.values())) >= count:
+                if channels or is_paced:
+                    break
+                deadline_s = min(deadline_s, min(times_s.values())[0] + _ALL_S)
+    finally:
+        sigrok.stop()
+    if not readings:
+        raise TargetError(f"the device measured nothing in {_FIRST_S:g} s")
+    longest = max(times_s.values(), key=len)
+    passed_s = longest[-1] - longest[0]
+    if is_paced and not passed_s:
+        raise TargetError(f"one reading in {_FIRST_S:g} s: too slow to tell its rate")
+    # A few arrivals do not tell more digits.
+    rounds_per_s = (len(longest) - 1) / passed_s if passed_s else 0.0
+    return FirstReadings(readings, float(f"{rounds_per_s:.3g}"))

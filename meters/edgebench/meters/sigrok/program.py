@@ -1,0 +1,142 @@
+"""sigrok-cli: asked questions, and left to print what an instrument measures.
+
+It is GPL, so it is only ever another process. A line on its standard input ends what it records;
+its exit code says nothing then (0.7.2 reports an error of its own after a good recording).
+
+Source: sigrok-cli(1); tried with sigrok-cli 0.7.2 and libsigrok 0.5.2.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from typing import IO
+
+from edgebench.meters.transport import READ_BYTES
+from edgebench.protocol.errors import TargetError
+from edgebench.protocol.text import one_line
+
+PROGRAM = "sigrok-cli"
+_ASK_S = 20.0
+"""Some drivers look for their devices for seconds."""
+_END_S = 5.0
+
+
+class Sigrok:
+    """One instrument behind sigrok-cli."""
+
+    def __init__(self, device: str) -> None:
+        """Find the program.
+
+        Args:
+            device: Driver with its options, as -d takes it.
+
+        Raises:
+            TargetError: it is not installed.
+        """
+        program = shutil.which(PROGRAM)
+        if program is None:
+            raise TargetError(f"{PROGRAM} is not installed: sudo apt install {PROGRAM}")
+        self._command = [program, "--driver", device]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        """Standard error of what runs: nobody reads it while it runs, and no pipe fills up."""
+
+    def ask(self, *options: str) -> str:
+        """What it prints with these options.
+
+        Raises:
+            TargetError: it finds no such device, or does not end.
+        """
+        try:
+            said = subprocess.run(
+                [*self._command, *options],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_ASK_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            raise TargetError(f"{PROGRAM} does not answer: {one_line(exc)}") from exc
+        if said.returncode:
+            raise TargetError(f"{PROGRAM}: {_last_line(said.stderr) or 'no such device'}")
+        return said.stdout.decode(errors="replace")
+
+    def start(self, *options: str) -> None:
+        """Let it record until it is stopped.
+
+        Raises:
+            TargetError: it does not start.
+        """
+        self.stop()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
+        try:
+            self._process = subprocess.Popen(
+                [*self._command, *options, "--continuous", "--output-format", "analog"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C must not end it before `stop` does
+            )
+        except OSError as exc:
+            raise TargetError(f"{PROGRAM} does not start: {one_line(exc)}") from exc
+
+    def read(self, timeout_s: float) -> bytes:
+        """What it has printed; waits at most its timeout for the first byte.
+
+        Raises:
+            TargetError: it has ended.
+        """
+        process = self._process
+        if process is None or process.stdout is None:
+            raise TargetError(f"{PROGRAM} does not run")
+        if not select.select([process.stdout], [], [], timeout_s)[0]:
+            return b""
+        data = os.read(process.stdout.fileno(), READ_BYTES)
+        if not data:
+            raise TargetError(f"{PROGRAM} has ended: {self._last_error() or 'the device is gone'}")
+        return data
+
+    def stop(self) -> None:
+        """End what it records, and let it give the device back."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):  # it may have ended
+            if process.stdin is not None:
+                process.stdin.write(b"\n")
+        deadline_s = time.monotonic() + _END_S
+        while process.stdout is not None and (left_s := deadline_s - time.monotonic()) > 0:
+            is_there = select.select([process.stdout], [], [], left_s)[0]
+            if is_there and not os.read(process.stdout.fileno(), READ_BYTES):
+                break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout, self._errors):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def close(self) -> None:
+        """End it; may be called twice."""
+        self.stop()
+
+    def _last_error(self) -> str:
+        if self._errors is None:
+            return ""
+        self._errors.seek(0)
+        return _last_line(self._errors.read())
+
+
+def _last_line(errors: bytes) -> str:
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""

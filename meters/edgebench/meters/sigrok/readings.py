@@ -1,0 +1,67 @@
+"""Lines that sigrok-cli prints for analog channels, one a reading: `P1: 101.000 mA DC`.
+
+A value has as many digits as its driver knows the instrument to have, and its unit a prefix.
+
+Source: libsigrok 0.5.2, output format `analog`, as sigrok-cli 0.7.2 prints it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_LINE = re.compile(rb"([^\n]+?): *([^ \n]+) ?([^ \n]*)([^\n]*)\n")
+_PREFIXES = {"": 1.0, "p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6}
+_UNITS = {
+    (prefix + unit).encode(): (unit, factor)
+    for unit in ("V", "A", "W")
+    for prefix, factor in _PREFIXES.items()
+}
+
+
+class Reading(NamedTuple):
+    """One value of one channel; a tuple, since there may be 100,000 a second."""
+
+    channel: str
+    value: float
+    """In the unit without a prefix; infinite beyond the range, NaN where there is none."""
+    unit: str
+    """V, A or W, or what else is measured."""
+    step: float
+    """Last digit that is printed."""
+    remarks: str
+    """DC, AC, AUTO and alike."""
+
+
+def readings_of(text: bytes) -> Iterator[Reading]:
+    r"""Readings of whole lines.
+
+    >>> [(one.channel, one.value, one.unit, one.step) for one in readings_of(b"P1: 1.50 mA DC\n")]
+    [('P1', 0.0015, 'A', 1e-05)]
+    """
+    for name, number, unit, remarks in _LINE.findall(text):
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        known, factor = _UNITS.get(unit, (unit.decode(errors="replace"), 1.0))
+        digits = len(number.partition(b".")[2])
+        step = factor / 10**digits
+        words = remarks.decode(errors="replace").strip()
+        yield Reading(name.decode(errors="replace"), value * factor, known, step, words)
+
+
+def values_of(text: bytes, channel: str, unit: str) -> list[float]:
+    """Values of one channel in whole lines; NaN where it has another unit."""
+    name = channel.encode()
+    values: list[float] = []
+    for one, number, told, _ in _LINE.findall(text):
+        if one == name:
+            known, factor = _UNITS.get(told, ("", math.nan))
+            try:
+                values.append(float(number) * (factor if known == unit else math.nan))
+            except ValueError:
+                values.append(math.nan)
+    return values

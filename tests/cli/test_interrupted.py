@@ -1,0 +1,74 @@
+"""Ctrl-C while a command is still loading: one line, exit code 130, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from support.agents import Host
+
+MARK = b"."
+BENCH = ("bench", "digits_int8.tflite", "--duration", "60s")
+MOMENTS: tuple[tuple[float, Sequence[str]], ...] = (
+    (0.02, ("runs",)),
+    (0.05, ("show", "last")),
+    (0.1, ("meters",)),
+    (0.15, ("compare", "a", "--against", "b")),
+    (0.2, ("devices",)),
+    (0.2, BENCH),
+    (0.3, BENCH),
+    (0.4, (*BENCH, "--json")),
+)
+"""Seconds after which a command is interrupted; each takes longer than that to load."""
+Outcome = tuple[int, str, str]
+
+
+def interrupted(host: Host, entry: str, words: Sequence[str], after_s: float) -> Outcome:
+    """Exit code, stdout and stderr of a program that is interrupted so long after its start.
+
+    It writes a mark when Python itself has started, and then does what its console script does.
+    """
+    code = f"import os, sys; from {entry} import run; os.write(1, {MARK!r}); sys.exit(run())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        env=os.environ | host.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1) == MARK
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_command_that_is_interrupted_while_it_loads_says_so(host: Host) -> None:
+    """Ctrl-C in the first half second ends in a traceback of pandas, or is lost."""
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(
+            lambda case: interrupted(host, "edgebench.host.cli.entry", case[1], case[0]), MOMENTS
+        )
+        for (moment_s, words), (code, _, err) in zip(MOMENTS, results, strict=True):
+            assert (code, err) == (130, "interrupted\n"), f"{words[0]} after {moment_s} s"
+
+
+def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: Path) -> None:
+    """Ctrl-C right after `edgebench-agent serve` ends in a traceback of asyncio."""
+
+    def result(after_s: float) -> Outcome:
+        words = ("--state", str(tmp_path / f"{after_s}"), "serve", "--local")
+        return interrupted(host, "edgebench.agent.entry", words, after_s)
+
+    moments_s = (0.02, 0.1, 0.2, 0.4)
+    with ThreadPoolExecutor(4) as pool:
+        for moment_s, (code, out, err) in zip(moments_s, pool.map(result, moments_s), strict=True):
+            is_serving = out.startswith("ready")  # then it was told to stop
+            expected = (0, "") if is_serving else (130, "interrupted\n")
+            assert (code, err) == expected, f"after {moment_s} s"

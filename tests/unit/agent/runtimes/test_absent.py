@@ -1,0 +1,40 @@
+"""Why a library cannot be imported: absent itself, or something that it needs."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from edgebench.agent.runtimes.absent import why_absent
+
+INSTALL = "pip install x"
+NO_STDCXX = "libstdc++.so.6: cannot open shared object file: No such file or directory"
+NO_STDCXX_MUSL = "Error loading shared library libstdc++.so.6: No such file or directory (needed)"
+OLD = "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x.so)"
+
+
+@pytest.mark.parametrize(
+    ("error", "command", "reason", "install"),
+    [
+        (PackageNotFoundError("x"), "apt", "x is not installed", INSTALL),
+        (ModuleNotFoundError("No module named 'y'", name="y.z"), "apt",
+         "x needs the module y, which is not there", INSTALL),
+        (ImportError(NO_STDCXX), "apt", "needs the system library libstdc++.so.6",
+         "sudo apt install libstdc++6"),
+        (ImportError(NO_STDCXX_MUSL), "apk", "needs the system library libstdc++.so.6",
+         "apk add libstdc++"),
+        (ImportError(NO_STDCXX), "none", "needs the system library libstdc++.so.6", None),
+        (ImportError("libfoo.so.9: cannot open shared object file: No such"), "apt",
+         "needs the system library libfoo.so.9", None),
+        (ImportError(OLD), "apt", "x needs GLIBC_2.38, newer than this system's", None),
+        (ImportError("cannot import name 'y'"), "apt", "x fails to import: cannot import", INSTALL),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_the_command_that_brings_it(
+    error: ImportError, command: str, reason: str, install: str | None
+) -> None:
+    """A missing system library is called "not installed", and installing again helps nothing."""
+    found = why_absent("x", error, INSTALL, which=lambda name: name if name == command else None)
+    assert reason in found.reason
+    assert found.install == install

@@ -1,0 +1,61 @@
+"""Preparing a model: shapes and inputs of the user's own are taken as they are, or refused."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tools import need_runtime
+
+from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.measure import prepare_model
+from edgebench.protocol.errors import InputsRefused
+from edgebench.protocol.record import ModelFacts
+from edgebench.protocol.spec import RunSpec
+
+NAME = "serving_default_args_0"
+"""Input of the built-in model: int8, 1x8x8x1, 0 to 1.0625."""
+
+
+@pytest.fixture(autouse=True)
+def _runtime() -> None:
+    need_runtime("ai-edge-litert")
+
+
+def job(inputs: Path | None = None, shape: tuple[int, ...] | None = None) -> Job:
+    """A job for the built-in model."""
+    return Job(
+        spec=RunSpec("litert", input_shapes={NAME: shape} if shape else {}),
+        model=ModelFacts("digits_int8.tflite", "a" * 64, "tflite", 1),
+        model_path=str(files("edgebench.host") / "builtin_models" / "digits_int8.tflite"),
+        dataset_path=None,
+        memory_bytes=2**30,
+        daemon_pid=os.getpid(),
+        inputs_path=str(inputs) if inputs else None,
+    )
+
+
+def inputs_with(folder: Path, value: float, count: int) -> Path:
+    """Ten images, of whose 640 values so many are this one."""
+    values = np.full((10, 8, 8, 1), 0.5, np.float32)
+    values.flat[:count] = value
+    np.savez(folder / "x.npz", **{NAME: values})  # pyright: ignore[reportArgumentType]
+    return folder / "x.npz"
+
+
+def test_shape_of_another_rank_is_refused() -> None:
+    """A shape is accepted for its 64 values, and an image of 8 by 8 is measured."""
+    with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1$"):
+        prepare_model(job(shape=(64,)))
+    assert prepare_model(job(shape=(8, 8, 1))).model.inputs[0].shape == (1, 8, 8, 1)
+
+
+def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> None:
+    """Other images than the given ones are measured, and nobody is told."""
+    assert prepare_model(job(inputs_with(tmp_path, 2.0, 4))).inputs_clipped_ratio == 4 / 640
+    assert prepare_model(job()).inputs_clipped_ratio is None
+    with pytest.raises(InputsRefused, match=r"holds 0 to 1\.06\d* and clips 1\.25% of its values"):
+        prepare_model(job(inputs_with(tmp_path, 2.0, 8)))
