@@ -14,16 +14,19 @@ import resource
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgebench.agent.runtimes.tflite import LiteRt
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.runtime import LoadOptions, UsableRuntime
 
 VARIABLE = "EDGEBENCH_TEST_VICTIM"
+TRIVIAL_VARIABLE = "EDGEBENCH_TEST_TRIVIAL"
 _FORKS = 64
 """Bound of the fork bomb: it must not take the tests down where nothing refuses it."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -194,13 +197,33 @@ class HostileRuntime:
         raise ModelRefused(f"{order[0]} was not stopped")
 
 
+class FragileRuntime(LiteRt):
+    """LiteRT whose trivial model, which has no path of its own, ends or stops its process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "fragile"
+
+    def load(self, path: str, options: LoadOptions) -> Any:
+        """Load a model, or do as the variable says."""
+        if path.startswith("/proc/self/fd/"):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 0, (
+                "nothing would end a library that hangs"
+            )
+            if os.environ[TRIVIAL_VARIABLE] == "hang":
+                time.sleep(60)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().load(path, options)
+
+
 def install(folder: Path) -> dict[str, str]:
-    """Make the driver known to an agent with these variables."""
+    """Make the drivers known to an agent with these variables."""
     info = folder / "hostile-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
         "[edgebench.runtimes]\nhostile = support.hostile_runtime:HostileRuntime\n"
+        "fragile = support.hostile_runtime:FragileRuntime\n"
     )
     tests = Path(__file__).parents[1]
     return {"PYTHONPATH": f"{folder}:{tests}"}

@@ -15,6 +15,8 @@ WORKER_RECORD_FILE = "worker.json"
 WAITING = "waiting"
 """Key of the first line of a worker: it has started, is confined in the way that this line tells,
 and does nothing until the daemon lets it go."""
+COMPLETE = "complete"
+"""Key of the line after which a worker's record stands, however the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,6 @@ class Job:
     """Wire to a meter's digital input, if there is one."""
     devices: tuple[str, ...] = ()
     """Files of accelerators under /dev that the worker may open."""
-
-
-def worker_environment() -> dict[str, str]:
-    """Variables of a process that runs a model.
-
-    onnxruntime 1.31 sends telemetry, from threads beside the timed loop, unless it is told not to.
-    Without a network it could not; so it need not try.
-    """
-    return {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
 
 
 class Pipe:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from edgebench.agent.confine import confine
 from edgebench.agent.worker import facts
-from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
+from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times
 from edgebench.agent.worker.measure import (
@@ -31,11 +31,13 @@ from edgebench.agent.worker.permissions import permissions_of
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
-from edgebench.protocol.record import CheckFacts, Phase, RuntimeFacts, WorkerRecord
+from edgebench.protocol.record import BindingFacts, CheckFacts, Phase, RuntimeFacts, WorkerRecord
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, for whoever watches the run; they have a budget of their own."""
+_UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
+"""Cost of the binding in a record that is written before it is known."""
 
 
 def main(arguments: list[str]) -> int:
@@ -91,8 +93,23 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
     record = _record(job, prepared, loop, refused)
     _write_record(directory, record)
-    if not loop.is_interrupted:
-        _check(job, prepared, loop, record, directory, pipe)
+    if loop.is_interrupted:
+        return
+    record = _with_checks(job, prepared, loop, record, directory, pipe)
+    _write_record(directory, record)
+    pipe.send(**{COMPLETE: True})
+    _write_record(directory, _with_binding(record, prepared))
+
+
+def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
+    """The record with the cost of the binding, whose measurement may be the end of the worker."""
+    from edgebench.agent.worker.binding import TIMEOUT_S, measure_binding
+
+    STOP.dismiss()
+    signal.alarm(TIMEOUT_S)
+    binding = measure_binding(prepared.runtime, (*record.inputs, *record.outputs))
+    signal.alarm(0)
+    return replace(record, harness=replace(record.harness, binding=binding))
 
 
 def _record(
@@ -113,7 +130,7 @@ def _record(
         outputs=model.outputs,
         cold_start=prepared.cold_start,
         memory=prepared.memory,
-        harness=loop.harness,
+        harness=loop.harness if loop.is_interrupted else replace(loop.harness, binding=_UNKNOWN),
         output=output_facts(prepared.first_outputs),
         warmup_query_count=len(loop.warmup),
         query_count=len(loop.warmup) + len(loop.timed),
@@ -128,14 +145,15 @@ def _record(
     )
 
 
-def _check(
+def _with_checks(
     job: Job,
     prepared: PreparedModel,
     loop: LoopRecord,
     record: WorkerRecord,
     directory: Path,
     pipe: Pipe,
-) -> None:
+) -> WorkerRecord:
+    """The record with the checks of the outputs."""
     from edgebench.agent.worker.checks import Subject, run_checks
 
     query_ns = typical_ns(loop.timed) or prepared.cold_start.first_inference_ns
@@ -157,7 +175,7 @@ def _check(
     except StopRequested:
         # The measurement is complete all the same.
         output, check = record.output, CheckFacts(reference_error="stopped before it was done")
-    _write_record(directory, replace(record, output=output, check=check))
+    return replace(record, output=output, check=check)
 
 
 def _write_queries(path: Path, parts: list[Times]) -> None:

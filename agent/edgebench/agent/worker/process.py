@@ -17,13 +17,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.binding_process import measure_apart
-from edgebench.agent.worker.job import (
-    WAITING,
-    WORKER_RECORD_FILE,
-    Job,
-    worker_environment,
-)
+from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.limits import DISK_FILES, largest_file_bytes, written_bytes
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
@@ -43,6 +37,8 @@ TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
 """Timeout of the checks: reference kernels are slow, and a data set may be large."""
+COMPLETE_TIMEOUT_S = 20.0
+"""Timeout of what a worker does after its record stands, which its kernel ends long before."""
 STOP_GRACE_S = 20.0
 """Time to stop in: a stop takes effect when the current inference has ended."""
 SETTLE_TIMEOUT_S = 30.0
@@ -88,6 +84,8 @@ class WorkerProcess:
         self.confinement: Confinement | None = None
         """Confinement, as the worker told it before it knew the model; None until then."""
         self.is_stopping = False
+        self._is_complete = False
+        """Whether its record stands, however it ends."""
         self._is_swept = False
         """Whether its session was ended after the process had."""
 
@@ -118,7 +116,7 @@ class WorkerProcess:
                 pass_fds=[write_end],
                 cwd=self.directory,
                 # Where a library needs a file for a moment, it finds a place that it may write to.
-                env=worker_environment() | {"TMPDIR": str(self.directory)},
+                env=os.environ | {"TMPDIR": str(self.directory)},
                 start_new_session=True,
             )
         finally:
@@ -155,13 +153,9 @@ class WorkerProcess:
         """
         watching = asyncio.create_task(self._watch_disk())
         try:
-            record = await self._follow(on_phase)
+            return await self._follow(on_phase)
         finally:
             watching.cancel()
-        if record.is_interrupted or self.is_stopping:
-            return record
-        binding = await measure_apart(self._job, (*record.inputs, *record.outputs))
-        return replace(record, harness=replace(record.harness, binding=binding))
 
     async def _watch_disk(self) -> None:
         """End a worker that writes more than any run does."""
@@ -181,10 +175,14 @@ class WorkerProcess:
                     self._phase = began.phase
                     timeout_s = self._timeout_s(began)
                     on_phase(began)
+                elif self._is_complete:
+                    timeout_s = COMPLETE_TIMEOUT_S
             code = await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
             doing = _DOING[self._phase]
             code = await self._end_overdue()
+            if self._is_complete:
+                return self._read_record()
             if self._phase is Phase.CHECKING:
                 return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
             if code != 0:
@@ -193,6 +191,8 @@ class WorkerProcess:
             self._end_session()
             with disk_errors("run not spooled", self.directory):
                 keep_regular(self.directory)
+        if self._is_complete:
+            return self._read_record()
         if self._phase is Phase.CHECKING and (self._failure or code != 0):
             return self._unchecked(str(self._failure or self._obituary(code)))
         if self._failure:
@@ -257,6 +257,9 @@ class WorkerProcess:
             fields: dict[str, Any] = json.loads(line)
             if WAITING in fields and self.confinement is None:
                 self.confinement = from_plain(fields[WAITING], Confinement)
+                return None
+            if COMPLETE in fields:
+                self._is_complete = True
                 return None
             if "failed" in fields:
                 text = library_line(fields["failed"])
