@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 
 from edgebench.agent.confine.kernel import Kernel
@@ -53,7 +54,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     paths = replace(
         paths,
         readable=(*readable_paths(), *paths.readable),
-        devices=(*PLAIN_DEVICES, *paths.devices),
+        devices=(*PLAIN_DEVICES, *(file for name in paths.devices for file in glob(name))),
     )
     _limit(resource.RLIMIT_CPU, int(permissions.cpu_s) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_FILES)

@@ -42,7 +42,8 @@ class AllowedPaths:
     writable: tuple[str, ...] = ()
     """Files, and directories in which files may be made."""
     devices: tuple[str, ...] = ()
-    """Devices, and directories of devices, that may be read, written and controlled."""
+    """Devices, and directories of devices, that may be read, written and controlled; patterns of
+    glob(3) stand for all that match."""
 
 
 def restrict(kernel: Kernel, allowed: AllowedPaths) -> int:

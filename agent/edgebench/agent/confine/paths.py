@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from edgebench.agent.telemetry.source import read_text
+
 READABLE_VARIABLE = "EDGEBENCH_READABLE"
 """Variable of the agent with more directories that workers may read, as in PATH.
 
@@ -29,13 +31,26 @@ _PROC = (
 """Files of /proc, without those of other processes."""
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 """Devices that lead nowhere."""
+ACCELERATOR_DEVICES = (
+    # Linux Documentation/gpu/drm-uapi.rst, Documentation/accel/introduction.rst.
+    *("/dev/dri", "/dev/accel"),
+    # ROCm documentation, "Running ROCm Docker containers".
+    "/dev/kfd",
+    # NVIDIA/libnvidia-container, src/nvc_info.c.
+    *("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset"),
+    # hailo-ai/hailort-drivers, linux/pcie; Linux 6.1 drivers/staging/gasket/apex_driver.c.
+    *("/dev/hailo[0-9]*", "/dev/apex_[0-9]*"),
+    # Accelerators on a stick: libusb opens the devices of usbfs.
+    "/dev/bus/usb",
+)
+"""Devices of accelerators that any machine may have, for runs that ask for a delegate."""
 
 
 def readable_paths() -> tuple[str, ...]:
     """Files and directories that the interpreter and its libraries read."""
     python = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path)
     named = (os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", READABLE_VARIABLE))
-    libraries = [path for paths in named for path in paths.split(":")]
+    libraries = [path for paths in named for path in paths.split(":")] + _loader_directories()
     return (
         *_LIBRARIES,
         *_without_homes((*python, *libraries)),
@@ -43,6 +58,21 @@ def readable_paths() -> tuple[str, ...]:
         *(f"/proc/{name}" for name in _PROC),
         "/sys",
     )
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    """Directories of these files, with what lies beside them, but those that hold keys."""
+    return _without_homes(str(Path(file).resolve().parent) for file in files)
+
+
+def _loader_directories() -> list[str]:
+    """Directories where the system's loader looks for libraries, as /opt/vendor/lib.
+
+    Source: ldconfig(8).
+    """
+    files = [Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")]
+    lines = [line.strip() for file in files for line in read_text(file).splitlines()]
+    return [line for line in lines if line.startswith("/")]
 
 
 def _without_homes(paths: Iterable[str]) -> list[str]:

@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 from edgebench.agent.confine import AllowedPaths, Permissions
+from edgebench.agent.confine.paths import ACCELERATOR_DEVICES, folders_of
 from edgebench.agent.worker.job import Job
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
+_CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
+"""Delegates that need no device."""
 WRITE_AND_CHECK_S = 900.0
 """Time of a worker beside the measurement: results, checks, marks for a meter."""
 SLOWER_FACTOR = 3.0
@@ -19,14 +22,23 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
     """The files and the CPU time of this job."""
     given = (job.model_path, job.dataset_path, job.inputs_path)
     simulated = (job.root,) if job.root != "/" else ()
+    delegate = job.spec.delegate if job.spec.delegate not in _CPU_DELEGATES else None
+    # Its dependencies often lie beside it.
+    library = (delegate, *folders_of([delegate])) if delegate and "/" in delegate else ()
+    accelerators = ACCELERATOR_DEVICES if delegate else ()
     return Permissions(
         AllowedPaths(
-            readable=(*filter(None, given), *simulated),
+            readable=(*filter(None, given), *simulated, *library),
             writable=(str(directory), *((job.speed_path,) if job.speed_path else ())),
-            devices=(*job.devices, *((job.sync_line.partition(":")[2],) if job.sync_line else ())),
+            devices=(*job.devices, *accelerators, *_line(job.sync_line)),
         ),
         cpu_s=longest_s(job.spec) * (os.cpu_count() or 1),
     )
+
+
+def _line(sync_line: str | None) -> tuple[str, ...]:
+    """The file of a wire to a meter."""
+    return (sync_line.partition(":")[2],) if sync_line else ()
 
 
 def longest_s(spec: RunSpec) -> float:

@@ -254,7 +254,7 @@ def test_devices_of_the_profile_may_be_controlled_and_no_others(tmp_path: Path) 
     need_everything()
 
     def action() -> Any:
-        permissions = Permissions(AllowedPaths(devices=("/dev/ptmx",)), 600.0)
+        permissions = Permissions(AllowedPaths(devices=("/dev/ptm[x]",)), 600.0)
         confine(permissions)
         import fcntl
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebench.agent.confine import paths
 from edgebench.agent.confine.paths import READABLE_VARIABLE, readable_paths
 
 
@@ -30,6 +31,15 @@ def test_path_of_the_interpreter_that_holds_keys_is_left_out(
     readable = readable_paths()
     assert str(packages) in readable
     assert not {"/", str(tmp_path), str(own), str(other)} & set(readable)
+
+
+def test_directories_of_the_loader_are_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library in /opt that ldconfig(8) knows is found, and not opened."""
+    texts = {"/etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n/opt/vendor/lib\n# /opt/not\n"}
+    monkeypatch.setattr(paths, "read_text", lambda path: texts.get(str(path), ""))
+    readable = readable_paths()
+    assert "/opt/vendor/lib" in readable
+    assert "/opt/not" not in readable
 
 
 def test_owner_of_the_device_may_name_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.permissions import longest_s, permissions_of
 from edgebench.protocol.record import ModelFacts
@@ -31,6 +33,28 @@ def test_job_names_its_files_and_devices() -> None:
     alone = permissions_of(JOB, Path("/device/run")).paths
     assert (alone.readable, alone.writable) == (("/models/m",), ("/device/run",))
     assert alone.devices == ()
+
+
+def test_delegate_brings_its_library_and_the_devices_of_accelerators(tmp_path: Path) -> None:
+    """A GPU or an NPU that was measured before is refused, with an error of its driver."""
+    library = str(tmp_path / "vendor" / "libnpu.so")
+    asked = replace(JOB, spec=replace(JOB.spec, delegate=library), devices=("/dev/galcore",))
+    paths = permissions_of(asked, Path("/device/run")).paths
+    assert paths.readable == ("/models/m", library, str(tmp_path / "vendor"))
+    assert {"/dev/galcore", "/dev/dri", "/dev/kfd", "/dev/bus/usb"} <= set(paths.devices)
+    for name in ("xnnpack", "none", "cpu"):
+        on_cpu = replace(JOB, spec=replace(JOB.spec, delegate=name))
+        assert permissions_of(on_cpu, Path("/device/run")).paths.devices == ()
+
+
+def test_delegate_in_a_home_does_not_open_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model would read the keys that lie beside the library."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    library = str(tmp_path / "libnpu.so")
+    asked = replace(JOB, spec=replace(JOB.spec, delegate=library))
+    assert permissions_of(asked, Path("/device/run")).paths.readable == ("/models/m", library)
 
 
 def test_time_of_a_worker_is_above_whatever_the_daemon_lets_it_take() -> None:
