@@ -30,7 +30,7 @@ benchmarks: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not alone" \
 		$(TEST_OPTIONS) || [ $$? -eq 5 ]
-	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -m alone tests/cli tests/loopback $(TEST_OPTIONS) || [ $$? -eq 5 ]
 
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit
