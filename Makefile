@@ -72,11 +72,11 @@ PROJECTS := pyproject.toml agent/pyproject.toml constraints.txt
 # Both distributions in one command: nobody is asked for the agent that lies here. The sizes are
 # those of the wheels for Python 3.11 on x86-64, without what a cache holds already.
 $(VENV)/.bench: $(VENV)/bin/python $(PROJECTS)
-	@echo "installing packages into $(VENV): a download of about 170 MB the first time"
+	@echo "installing packages into $(VENV): a download of about 180 MB the first time"
 	$(INSTALL) -e ./agent -e '.[all]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python $(PROJECTS)
-	@echo "installing packages into $(VENV): a download of about 300 MB the first time"
+	@echo "installing packages into $(VENV): a download of about 310 MB the first time"
 	$(INSTALL) -e ./agent -e '.[dev]'
 	@touch $@ $(VENV)/.bench

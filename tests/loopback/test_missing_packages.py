@@ -41,7 +41,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 
 def test_agent_without_numpy_says_what_it_lacks(agent: AgentProcess) -> None:
-    """The daemon imports numpy, and an agent without a runtime takes 107 MB of a disk, not 29."""
+    """The daemon imports numpy, and an agent without a runtime takes 111 MB of a disk, not 30."""
     link = LocalTransport(agent.state).connect(Endpoint("local", "", (), 0))
     with Client(link) as client:
         runtimes = {report.name: report for report in client.describe().runtimes}
