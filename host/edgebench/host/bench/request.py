@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
 from edgebench.host.bench.inputs import InputFile, open_inputs
+from edgebench.host.bench.lease import check_wait
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
@@ -97,8 +98,11 @@ class BenchRequest:
     """Inputs that every model runs on; None: they are drawn by the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
+    wait_s: float = 0.0
+    """Longest wait for a device on which another command measures; 0: none."""
 
     def __post_init__(self) -> None:
+        check_wait(self.wait_s)
         if isinstance(self.devices, str):
             raise UsageError(f"devices must be a list of names, got {self.devices!r}")
         ambient_c = self.ambient_c
@@ -143,6 +147,7 @@ def new_request(
     trace_rate_hz: float | None = None,
     ambient_c: float | None = None,
     against: ComparisonRequest | None = None,
+    wait_s: float = 0.0,
     **changes: Unpack[SpecChanges],
 ) -> BenchRequest:
     """The request that these words make; the built-in models when none is named.
@@ -196,6 +201,7 @@ def new_request(
         instrument=instrument,
         accuracy=asked,
         against=against,
+        wait_s=wait_s,
     )
 
 

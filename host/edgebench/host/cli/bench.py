@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DEVICE",
         help="paired device; may be repeated (default: local)",
     )
+    wait = "if another command measures on the device, wait for up to this long (default: 0s)"
+    made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("runtime and process").add_argument)
@@ -231,6 +233,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         trace_rate_hz=options.trace_rate,
         ambient_c=options.ambient,
         against=against,
+        wait_s=options.wait,
         **_changes(options),
     )
 

@@ -19,7 +19,7 @@ from edgebench.host.show.tables import REFUSED, console, verdict_lines
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.record import Phase
 from edgebench.protocol.text import printable
 
@@ -105,6 +105,15 @@ class ProgressWatcher(Watcher):
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Say who holds a device, and how long it is waited for."""
+        self._say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+
+    def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        """Say that it is still waited for."""
+        limit = format_duration(wait_s)
+        self._say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
 
     def absent(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
