@@ -33,6 +33,7 @@ from edgebench.protocol.spec import (
     RunSpec,
     SpecChanges,
     from_preset,
+    with_duration,
 )
 
 if TYPE_CHECKING:
@@ -255,7 +256,6 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
             instead=f"--duration {MIN_JUDGED_S * run_count:g}s, or --runs {max(1, run_limit)}",
         )
     return replace(
-        spec,
-        duration_s=duration_s,
+        with_duration(spec, duration_s),
         min_query_count=math.ceil(spec.min_query_count / run_count),
     )

@@ -83,6 +83,11 @@ def _add_inputs(add: Add) -> None:
 
 def _add_length(add: Add) -> None:
     add("--duration", type=seconds, metavar="60s", help="measure for at least this long in all")
+    longest = (
+        "end after this long in all, even with fewer queries than asked for (default: 10m, or "
+    )
+    longest += "10 times the duration; with --quick 1m, or 6 times; with --preset mlperf no limit)"
+    add("--max-duration", type=seconds, metavar="20m", help=longest)
     sustained = "measure sustained performance for this long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)
     add("--min-queries", type=whole, metavar="N", help="measure at least this many queries in all")
@@ -342,6 +347,7 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         is_checked=False if options.no_check else None,
         duration_s=options.duration,
         min_query_count=options.min_queries,
+        max_duration_s=options.max_duration,
         warmup_query_count=options.warmup,
         threads=options.threads,
         delegate=options.delegate,
