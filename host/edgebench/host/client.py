@@ -51,8 +51,10 @@ OnBytes = Callable[[int, int], None]
 class Client:
     """A conversation with one agent."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, via: str = "") -> None:
         self._link = link
+        self.via = via
+        """Name of the transport; the agent keeps apart who comes by which."""
         self._number = 0
         self._followed = 0
         self._notices: deque[Frame] = deque()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from edgebench.host.bench.model import Model
 from edgebench.host.result.run import Run
+from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
@@ -56,6 +57,9 @@ class Watcher:
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
+
+    def lost(self, run: IncompleteRun) -> None:
+        """A run that was started earlier is not on its device any more."""
 
     def finished(self, run: Run) -> None:
         """A run is stored."""

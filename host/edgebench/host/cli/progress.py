@@ -16,8 +16,10 @@ from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.incomplete import incomplete_line
 from edgebench.host.show.tables import REFUSED, console, verdict_lines
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
+from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
@@ -184,6 +186,12 @@ class ProgressWatcher(Watcher):
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
         self._say(f"warning: run {run_id} stays on the device: {error}")
+
+    def lost(self, run: IncompleteRun) -> None:
+        """A run that was started earlier is not on its device any more."""
+        self._say(f"warning: {incomplete_line(run)}")
+        if not run.is_empty:
+            self._say("hint: see what is kept of it, and how to remove it: edgebench runs")
 
     def finished(self, run: Run) -> None:
         """A run is stored."""
