@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -65,10 +64,7 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
     assert (lost.run_id, lost.state) == (left.run_id, IncompleteState.LOST)
     assert lost.recording_s is not None
     assert RECORDED_S < lost.recording_s < 30
-    listed = json.loads(paired.run("runs", "--json").stdout)
-    assert len(listed["runs"]) == 1
-    [document] = listed["incomplete"]
-    assert (document["state"], document["recording_s"]) == ("lost", lost.recording_s)
+    assert incomplete_runs(store) == [lost]
     removed = paired.run("runs", "--remove-lost")
     assert removed.returncode == 0, removed.stderr
     assert removed.stdout.startswith(f"removed: run {left.run_id}: recording of 0:00:0")

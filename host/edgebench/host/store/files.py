@@ -24,6 +24,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
+    EXPECTED_FILE,
     HOST_FACTS_FILE,
     LABELS_FILE,
     POWER_FILE,
@@ -257,10 +258,14 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file of a run but its document, by path inside the run."""
+    """SHA-256 of every file of a run but its document, by path inside the run.
+
+    What was noted of a run that is expected does not become a part of it.
+    """
     digests = {}
+    others = (directory / RUN_FILE, directory / EXPECTED_FILE)
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and path != directory / RUN_FILE:
+        if path.is_file() and path not in others:
             with path.open("rb") as file:
                 digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
     return digests

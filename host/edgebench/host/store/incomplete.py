@@ -26,7 +26,7 @@ from edgebench.protocol.traces import METER_FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class ExpectedRun:
     """What is known of a run before it starts."""
 
     device_id: str
@@ -56,7 +56,7 @@ class IncompleteRun:
 
     run_id: str
     state: IncompleteState
-    expectation: Expectation | None
+    expectation: ExpectedRun | None
     """None where it cannot be read."""
     directory: Path
     recording_s: float | None
@@ -70,7 +70,7 @@ class IncompleteRun:
         return self.recording_s is None and not self.files
 
 
-def write_expectation(directory: Path, expectation: Expectation) -> None:
+def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
     """Say what is expected in a directory of incoming/.
 
     Raises:
@@ -111,7 +111,7 @@ def incomplete_runs(store: Store) -> list[IncompleteRun]:
 def _looked_at(directory: Path) -> IncompleteRun:
     expectation = None
     with suppress(OSError, ValueError, RemoteProtocolError):
-        expectation = from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), Expectation)
+        expectation = from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
     raw = directory / RAW_DIRECTORY
     recording_s, files = None, []
     with suppress(OSError):  # it may be stored just now

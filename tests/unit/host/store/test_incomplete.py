@@ -10,7 +10,7 @@ import pytest
 
 from edgebench.host.show.incomplete import incomplete_line
 from edgebench.host.store.incomplete import (
-    Expectation,
+    ExpectedRun,
     IncompleteState,
     claimed,
     incomplete_runs,
@@ -21,7 +21,7 @@ from edgebench.host.store.incomplete import (
 from edgebench.host.store.layout import EXPECTED_FILE, RAW_DIRECTORY, Store
 
 RUN_IDS = ("20261122-100000-000aaaaa", "20261122-100001-000bbbbb", "20261122-100002-000ccccc")
-BOARD = Expectation("device-1", "board", "tls", "m.tflite")
+BOARD = ExpectedRun("device-1", "board", "tls", "m.tflite")
 
 
 @pytest.fixture
