@@ -165,14 +165,15 @@ def mark_lost(
         is_its = (expectation.device_id, expectation.via) == (device_id, via)
         if not is_its or run.run_id in on_device:
             continue
+        known = replace(expectation, is_lost=True)
         if run.is_empty:
             store.forget_expected(run.run_id)
         else:
             try:
-                write_expectation(run.directory, replace(expectation, is_lost=True))
+                write_expectation(run.directory, known)
             except OSError as exc:
                 raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
-        lost.append(replace(run, state=IncompleteState.LOST))
+        lost.append(replace(run, state=IncompleteState.LOST, expectation=known))
     return lost
 
 
