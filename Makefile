@@ -14,6 +14,9 @@ BENCHMARKS := push harness_overhead binding_cost observer_effect ab_calibration 
 	meter_streams meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
 
+# Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench benchmarks test check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
