@@ -101,7 +101,7 @@ def incomplete_runs(store: Store) -> list[IncompleteRun]:
     """
     try:
         names = sorted(os.listdir(store.unfinished))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {store.unfinished}") from exc
