@@ -175,6 +175,7 @@ class Agent:
             paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
             meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
+            is_root=os.geteuid() == 0,
         )
 
 

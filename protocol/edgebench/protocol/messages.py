@@ -329,6 +329,8 @@ class Status:
     meters: tuple[str, ...] = ()
     """Meters that it serves."""
     sync_line: str | None = None
+    is_root: bool = False
+    """Whether it runs as root."""
 
 
 Message = Union[

@@ -225,13 +225,12 @@ def read_table(path: Path) -> Any:
         RunDamaged: the file is not readable.
     """
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            return file.read()
     except FileNotFoundError as exc:
         raise RunDamaged(f"trace not readable: no such file: {path}") from exc
     except (OSError, pa.ArrowException) as exc:
-        # Pyarrow's text has the path as well.
-        text = str(exc).replace(f"Could not open Parquet input source '{path}': ", "")
-        raise RunDamaged(f"trace not readable: {one_line(text)}: {path}") from exc
+        raise RunDamaged(f"trace not readable: {one_line(exc)}: {path}") from exc
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
