@@ -136,6 +136,7 @@ class Agent:
         if self._present[holder] <= 0:
             del self._present[holder]
             self.lease.abandon(holder)
+        self.lease.wake()  # it may have been waiting
 
     def require_trust(self) -> Trust:
         """The pins, if this agent has a TLS door.

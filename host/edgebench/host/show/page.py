@@ -184,6 +184,8 @@ def _scenario(spec: RunSpec) -> str:
         f"preset {spec.preset}",
         f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
+    if spec.max_duration_s is not None:
+        parts.append(f"at most {spec.max_duration_s:g} s")
     settings = spec.scenario.traits.settings
     parts += [f"{name.replace('_', ' ')} {getattr(spec, name):g}" for name in settings]
     if spec.target_latency_s is not None:

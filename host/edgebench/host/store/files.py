@@ -25,6 +25,7 @@ from edgebench.host.store.arrow import table_of, texts_to_arrow, to_arrow, to_nu
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
+    EXPECTED_FILE,
     HOST_FACTS_FILE,
     LABELS_FILE,
     POWER_FILE,
@@ -258,10 +259,14 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file of a run but its document, by path inside the run."""
+    """SHA-256 of every file of a run but its document, by path inside the run.
+
+    What was noted of a run that is expected does not become a part of it.
+    """
     digests = {}
+    others = (directory / RUN_FILE, directory / EXPECTED_FILE)
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and path != directory / RUN_FILE:
+        if path.is_file() and path not in others:
             with path.open("rb") as file:
                 digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
     return digests
