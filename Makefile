@@ -6,10 +6,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
-# uv installs the same versions in a few seconds of CPU time, where pip takes a minute.
+# uv installs the same versions in a few seconds of CPU time, where pip takes a minute. It does not
+# read pip's configuration: where that alone names an index, uv fails and pip is asked.
 UV ?= $(shell command -v uv)
-INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,\
-	$(BIN)/python -m pip --quiet --disable-pip-version-check install) -c constraints.txt
+install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python -c constraints.txt $(1) ||) \
+	$(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt $(1)
 BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
@@ -73,10 +74,10 @@ PROJECTS := pyproject.toml agent/pyproject.toml constraints.txt
 # those of the wheels for Python 3.11 on x86-64, without what a cache holds already.
 $(VENV)/.bench: $(VENV)/bin/python $(PROJECTS)
 	@echo "installing packages into $(VENV): a download of about 180 MB the first time"
-	$(INSTALL) -e ./agent -e '.[all]'
+	$(call install,-e ./agent -e '.[all]')
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python $(PROJECTS)
 	@echo "installing packages into $(VENV): a download of about 310 MB the first time"
-	$(INSTALL) -e ./agent -e '.[dev]'
+	$(call install,-e ./agent -e '.[dev]')
 	@touch $@ $(VENV)/.bench
