@@ -17,6 +17,7 @@
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
+    │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -86,6 +87,7 @@ class ErrorCode(IntEnum):
     GOVERNOR_REFUSED = 13
     INPUTS_REFUSED = 14
     INFERENCE_FAILED = 15
+    DATASET_REFUSED = 16
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -205,6 +207,12 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
+
+
+class DatasetRefused(ModelRefused):
+    """The samples of a data set, or the outputs for them, do not fit the model."""
+
+    code = ErrorCode.DATASET_REFUSED
 
 
 class InferenceFailed(ModelRefused):
@@ -388,6 +396,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RuntimeUnavailable,
     ModelRefused,
     InputsRefused,
+    DatasetRefused,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

@@ -64,6 +64,7 @@ def test_codes_are_never_renumbered() -> None:
         "GOVERNOR_REFUSED": 13,
         "INPUTS_REFUSED": 14,
         "INFERENCE_FAILED": 15,
+        "DATASET_REFUSED": 16,
     }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import Times
+from edgebench.agent.worker.loop import Times, new_times
 from edgebench.agent.worker.measure import (
     LoopRecord,
     PreparedModel,
@@ -26,10 +26,18 @@ from edgebench.agent.worker.measure import (
     prepare_model,
     typical_ns,
 )
+from edgebench.agent.worker.rehearsal import refuse_full_disk, refuse_outputs, rehearsed
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
-from edgebench.protocol.record import CheckFacts, Phase, RuntimeFacts, WorkerRecord
+from edgebench.protocol.record import (
+    CheckFacts,
+    HarnessFacts,
+    Phase,
+    RuntimeFacts,
+    SyncFacts,
+    WorkerRecord,
+)
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
@@ -69,7 +77,9 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
         return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit} bytes")
     if isinstance(exc, StopRequested):
         return TargetError("stopped before the first query")
-    return NoSpace(f"results not written: {exc}")
+    what = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    where = exc.filename if isinstance(exc, OSError) and exc.filename else Path.cwd()
+    return NoSpace(f"results not written: {what}: {where}")
 
 
 def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
@@ -81,7 +91,10 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
             # Imported here: numpy is part of what the runtime's import takes.
             from edgebench.agent.worker.inputs import refuse_misfit
 
-            refuse_misfit(job.dataset_path, prepared.model.inputs)
+            sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
+            size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
+            refuse_full_disk(directory, size_bytes)
+        _rehearse(job, prepared, directory)
     loop = measure(job, prepared, pipe, directory)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
@@ -91,6 +104,27 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
         record = _with_binding(record, prepared)
         _write_record(directory, record)
         _check(job, prepared, loop, record, directory, pipe)
+
+
+def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
+    """Write what follows the timed loop, and remove it: what cannot be written is refused now."""
+    now = facts.read_moment(Path(job.root))
+    nothing = LoopRecord(
+        warmup=new_times(),
+        timed=new_times(),
+        before=now,
+        after=now,
+        harness=HarnessFacts(p50_ns=0, per_query_ns=0.0),
+        sync=SyncFacts(),
+    )
+    record = rehearsed(
+        f"{job.spec.runtime} does not describe the model or its outputs",
+        lambda: _record(job, prepared, nothing, ()),
+    )
+    _write_queries(directory / QUERIES_FILE, [nothing.timed])
+    _write_record(directory, record)
+    for name in (QUERIES_FILE, WORKER_RECORD_FILE):
+        (directory / name).unlink()
 
 
 def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:

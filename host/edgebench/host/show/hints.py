@@ -40,6 +40,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
     ),
     (
+        e.DatasetRefused,
+        "give x the shape and the real values that the model takes, fewer samples if the outputs "
+        "are large; or measure without it: edgebench bench MODEL",
+    ),
+    (
         e.InferenceFailed,
         "give it inputs that it can take: edgebench bench MODEL --shape NAME=1x128, or --inputs "
         "FILE.npz; or try other runtimes: --runtime all",
