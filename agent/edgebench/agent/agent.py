@@ -118,6 +118,7 @@ class Agent:
             simulated=self.simulated is not None,
             meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
+            models_room_bytes=self.models.room_bytes(),
         )
 
     def addresses(self) -> tuple[str, ...]:

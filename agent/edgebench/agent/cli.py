@@ -28,7 +28,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
-from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
+from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -170,6 +170,7 @@ def _state(options: argparse.Namespace) -> Path:
     state: Path = (options.state or Path(paths.agent_state)).absolute()
     if options.simulate is not None and state == Path(user_paths(os.environ).agent_state):
         raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
+    refuse_long(state)
     return state
 
 
@@ -180,9 +181,11 @@ def _serve(options: argparse.Namespace) -> None:
     raise_when_interrupted()
     wiring = _wiring(options)
     _warn(wiring)
+    config = (options.config or Path(_paths(options).agent_config)).absolute()
+    refuse_long(config)
     run_daemon(
         AgentSettings(
-            config=(options.config or Path(_paths(options).agent_config)).absolute(),
+            config=config,
             state=_state(options),
             name=options.name,
             listen=None if options.local else _parse_listen(options.listen),

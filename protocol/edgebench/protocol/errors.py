@@ -9,6 +9,7 @@
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── FileChanged              a file is not what it was a moment ago
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
@@ -27,6 +28,7 @@
     │   ├── NotPermitted             the system keeps the user from an instrument
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
+    │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
@@ -156,6 +158,10 @@ class ColumnsUnknown(FileRefused):
     """The columns of a table are not known by their names; the text lists them."""
 
 
+class FileChanged(UsageError):
+    """A file was changed between two steps that need the same content."""
+
+
 class InputsRefused(UsageError):
     """Shapes or inputs that were chosen do not fit the model."""
 
@@ -268,6 +274,10 @@ class NoSpace(TargetError):
     """The device's disk is full, or a quota is reached."""
 
     code = ErrorCode.NO_SPACE
+
+
+class TooLarge(NoSpace):
+    """A file is larger than what the device can take, even if it removes all other models."""
 
 
 class PythonMissing(TargetError):

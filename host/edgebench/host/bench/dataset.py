@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Dataset:
     name: str
     path: Path
     sha256: str
+    size_bytes: int
     metric: str
     labels: dict[str, NDArray[Any]]
     """`y`, and `x` where the metric needs it: what is kept beside a run."""
@@ -49,7 +51,7 @@ def open_dataset(text: str) -> Dataset:
     Raises:
         UsageError: there is no such file, or it is not a data set.
     """
-    if text == BUILT_IN and not Path(text).exists():
+    if text == BUILT_IN and not os.path.exists(text):
         return _open(_write_builtin(), BUILT_IN)
     return _open(Path(text), Path(text).name)
 
@@ -61,7 +63,7 @@ def _open(path: Path, name: str) -> Dataset:
     metric = _metric(arrays, labels, path)
     _refuse_labels(labels, metric, path)
     kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
-    return Dataset(name, path, file.sha256, metric, kept)
+    return Dataset(name, path, file.sha256, file.size_bytes, metric, kept)
 
 
 def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:

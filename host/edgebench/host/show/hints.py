@@ -33,6 +33,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "record the device's own supply from before the run until after it, and say how fast: "
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
+    (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
@@ -68,6 +69,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (e.LeaseHeld, "wait for it, or end it: edgebench-agent stop (on the device)"),
+    (
+        e.TooLarge,
+        "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
+        "BYTES (on the device)",
+    ),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
     (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
