@@ -33,7 +33,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -298,11 +298,19 @@ def renew(places: Places) -> StepReport:
     return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
 
 
-def install(places: Places, words: list[str], is_offline: bool) -> StepReport:
-    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index."""
+def install(
+    places: Places, words: list[str], is_offline: bool, wheels: list[dict[str, Any]]
+) -> StepReport:
+    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index.
+
+    Only on exactly those wheels: pip prefers any newer one that lies beside them, and pip itself is
+    run from one.
+    """
+    if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
+        return StepReport(problem)
     pip = [str(places.python), "-m", "pip"]
-    if wheels := sorted(places.wheels.glob("pip-*.whl")):
-        pip = [str(places.python), str(wheels[-1] / "pip")]
+    if bundles := sorted(places.wheels.glob("pip-*.whl")):
+        pip = [str(places.python), str(bundles[-1] / "pip")]
     elif (bundled := _run([str(places.python), "-m", "ensurepip"])).error is not None:
         return bundled
     command = [*pip, "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
@@ -374,6 +382,21 @@ def remove(places: Places) -> UninstallReport:
         with suppress(OSError):  # somebody else keeps something there by now
             os.rmdir(path)
     return UninstallReport(was_there=True, kept=tuple(kept))
+
+
+def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
+    """The first wheel here that is not as it was sent; None when all are."""
+    here = {wheel.name: wheel for wheel in held}
+    there = {wheel.name: wheel for wheel in sent}
+    for name in sorted({*here, *there}):
+        if name not in here:
+            return f"wheel {name} was sent and is not there"
+        if name not in there:
+            return f"wheel {name} is there and was not sent"
+        if here[name] != there[name]:
+            found, expected = here[name].sha256[:12], there[name].sha256[:12]
+            return f"wheel {name} was changed: its sha256 is {found}…, sent was {expected}…"
+    return None
 
 
 def _agents(places: Places) -> Iterator[int]:
