@@ -386,6 +386,33 @@ def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:
     assert (said.code, said.out) == (2, "")
 
 
+EVIL = "\x1b[2J\x9b31m\rerror: forged\u202etxt\u2066\u200b"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "content"),
+    [
+        ("meters import {0}", "log.csv", f"{EVIL};b{EVIL}\n1;2\n3;4\n"),
+        ("meters import {0}", f"{EVIL}.csv", f"{EVIL}\n1\n"),
+        ("bench {0}", f"{EVIL}.pt", "x"),
+        ("bench digits_int8.tflite --accuracy {0}", f"{EVIL}.npz", "x"),
+        ("bench digits_int8.tflite --inputs {0}", f"{EVIL}.npz", "x"),
+        ("show {0}", EVIL, ""),
+        ("bench digits_int8.tflite --on {0}", EVIL, ""),
+        ("bench digits_int8.tflite --meter scpi:{0}", EVIL, ""),
+    ],
+)
+def test_what_is_quoted_cannot_reach_the_terminal(
+    edgebench: Run, tmp_path: Path, words: str, name: str, content: str
+) -> None:
+    """A column of a file clears the screen, or forges a line."""
+    path = tmp_path / name
+    path.write_text(content)
+    said = edgebench(*(word.format(path) for word in words.split()))
+    assert said.code != 0
+    assert all(map(str.isprintable, (said.out + said.err).split("\n"))), said
+
+
 LONG_NAME = "x" * 300
 LONG_PATH = "/".join(["y" * 200] * 25)
 

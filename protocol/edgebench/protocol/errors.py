@@ -54,8 +54,9 @@
         ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
 
-The text of an error is one line: what failed, the value, the limit. What to do next is written
-by the command-line layer, not here. Errors that cross the wire carry an `ErrorCode`.
+The text of an error is one printable line, whatever it quotes: what failed, the value, the limit.
+What to do next is written by the command-line layer, not here. Errors that cross the wire carry an
+`ErrorCode`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, IntEnum
 
-from edgebench.protocol.text import one_line
+from edgebench.protocol.text import one_line, printable
 
 MAX_TEXT = 1000
 """Characters of an error's text that are taken from the other side."""
@@ -110,6 +111,10 @@ class EdgebenchError(Exception):
 
     code = ErrorCode.INTERNAL
     retryable = False
+
+    def __init__(self, text: str = "") -> None:
+        # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
+        super().__init__(printable(text.replace("\n", " ")))
 
 
 class UsageError(EdgebenchError):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.outputs import METRICS, NEED_BOTH_LABELS
 from edgebench.host.arrays import read_array_file
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
 """Squares of larger ones overflow."""
@@ -53,7 +54,7 @@ def open_dataset(text: str) -> Dataset:
     """
     if text == BUILT_IN and not os.path.exists(text):
         return _open(_write_builtin(), BUILT_IN)
-    return _open(Path(text), Path(text).name)
+    return _open(Path(text), printable(Path(text).name))
 
 
 def _open(path: Path, name: str) -> Dataset:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import refuse_long, user_paths
@@ -72,7 +72,7 @@ class HostFiles:
             StoreError: the list is not readable.
         """
         try:
-            return from_plain(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
+            return from_outside(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, RemoteProtocolError) as exc:
