@@ -52,6 +52,8 @@ class AgentSettings:
     wiring: Wiring = field(default_factory=Wiring)
     simulate: str | None = None
     """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
+    log: Path | None = None
+    """File of its log, which is bounded; None: standard error."""
 
 
 def _simulated(settings: AgentSettings) -> Simulation | None:

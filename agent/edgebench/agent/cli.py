@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from edgebench.agent.log import log_to_stderr
 from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.command_line import CommandParser
 from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
@@ -59,7 +60,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as exc:  # the help is printed, or what is wrong
         return int(exc.code or 0)
     level = logging.DEBUG if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(level)
     # It warns with a traceback of every interface without multicast; that is normal.
     logging.getLogger("zeroconf").setLevel(logging.DEBUG if options.verbose else logging.ERROR)
     try:
@@ -149,6 +150,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
     )
+    serve.add_argument(
+        "--log", type=Path, metavar="FILE",
+        help="write everything that it says to this file, of at most 1 MiB, and three older ones "
+        "(default: standard error)",
+    )  # fmt: skip
     serve.set_defaults(command=_serve)
 
 
@@ -194,6 +200,7 @@ def _serve(options: argparse.Namespace) -> None:
             models_quota_bytes=options.models_quota,
             wiring=wiring,
             simulate=options.simulate,
+            log=options.log.absolute() if options.log else None,
         )
     )
 

@@ -332,9 +332,10 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
     wired = [word for meter in meters for word in ("--meter", meter)]
     wired += ["--sync-line", sync_line] if sync_line else []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the agent inherits it
-    with places.log.open("w") as log:
+    with places.log.open("a") as log:
+        begin = log.tell()
         process = subprocess.Popen(
-            [str(places.agent), "serve", *words, *wired],
+            [str(places.agent), "serve", "--log", str(places.log), *words, *wired],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -344,13 +345,19 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
     places.pid.write_text(f"{process.pid}\n")
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
-        log_text = places.log.read_text(errors="replace")
+        log_text = _said_since(places.log, begin)
         if re.search("^ready ", log_text, re.MULTILINE):
             return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
     process.kill()
     places.pid.unlink()
-    return StepReport(_last_line(places.log.read_text(errors="replace")) or "no output")
+    return StepReport(_last_line(_said_since(places.log, begin)) or "no output")
+
+
+def _said_since(log: Path, begin: int) -> str:
+    """What was written to a log behind its first `begin` bytes; all of one that began anew."""
+    data = log.read_bytes()
+    return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
 
 def stop(places: Places) -> StepReport:
@@ -376,7 +383,8 @@ def remove(places: Places) -> UninstallReport:
     for tree in (places.venv, places.wheels, *places.agents_own):
         if tree.exists() and str(tree) not in kept:
             shutil.rmtree(tree)
-    for file in (places.log, places.pid, places.record):
+    logs = places.data.glob(f"{places.log.name}*")  # the older ones, too
+    for file in (*logs, places.pid, places.record):
         file.unlink(missing_ok=True)
     for path in sorted(created, key=len, reverse=True):
         with suppress(OSError):  # somebody else keeps something there by now
