@@ -10,9 +10,12 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
-BENCHMARKS := push harness_overhead binding_cost observer_effect ab_calibration coverage meter_decode \
-	meter_streams meter_hour energy_truth energy_simulated startup idle_agent
+BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage \
+	meter_decode meter_streams meter_hour energy_truth energy_simulated startup idle_agent
 BENCHMARK_OPTIONS ?= --short
+
+# Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: bench benchmarks test check lint lint-style lint-mypy lint-pyright format clean
 

@@ -250,6 +250,7 @@ def test_status_tells_how_the_agent_is(running: AgentProcess) -> None:
     assert f"pid {running.pid}," in lines["agent"]
     assert lines["port"] == str(running.port)
     assert (lines["lease"], lines["running"], lines["hosts"]) == ("free", "nothing", "none paired")
+    assert lines.get("user", "").startswith("root: ") is (os.geteuid() == 0)
 
 
 def test_status_as_json_is_one_document(running: AgentProcess) -> None:

@@ -18,6 +18,7 @@ from support.records import latencies, put_into_store, run_record, worker_record
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.store.incomplete import ExpectedRun, write_expectation
 from edgebench.host.store.layout import Store
 
 
@@ -41,7 +42,34 @@ def test_empty_store_has_no_runs_and_says_where_it_is(edgebench: Run, host: Host
     said = edgebench("runs")
     assert (said.code, said.err) == (0, "")
     assert said.out == f"no runs in {host.folder / 'data' / 'edgebench'}\n"
-    assert json.loads(edgebench("runs", "--json").out) == {"runs": []}
+    assert json.loads(edgebench("runs", "--json").out) == {"runs": [], "incomplete": []}
+
+
+def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) -> None:
+    """What a killed agent left is shown nowhere, or goes without a word."""
+    store, run_id = host.lab.store, "20261122-100000-000aaaaa"
+    with store.expecting(run_id) as directory:
+        write_expectation(directory, ExpectedRun("id", "board", "tls", "m.tflite", is_lost=True))
+        (directory / "raw" / "queries.bin").write_bytes(b"1")
+    which = f"run {run_id} of m.tflite on board is lost: the device does not have it"
+    lines = edgebench("runs").out.splitlines()
+    assert lines[1:] == [
+        f"{which}; kept here: queries.bin",
+        f"in {store.unfinished}; to remove: edgebench runs --remove-lost",
+    ]
+    plain = {
+        "run_id": run_id,
+        "state": "lost",
+        "device": "board",
+        "model": "m.tflite",
+        "directory": str(directory),
+        "recording_s": None,
+        "files": ["queries.bin"],
+    }
+    assert json.loads(edgebench("runs", "--json").out) == {"runs": [], "incomplete": [plain]}
+    assert json.loads(edgebench("runs", "--remove-lost", "--json").out) == {"removed": [plain]}
+    said = edgebench("runs", "--remove-lost")
+    assert (said.code, said.out) == (0, f"no lost runs in {store.root}\n")
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support import onnx_bytes, tflite_bytes
@@ -18,10 +10,9 @@ from support.tools import need_runtime
 
 from edgebench.agent.runtimes.c_calls import NotExported, c_call
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
-from edgebench.agent.worker import binding
 from edgebench.agent.worker.binding import measure_binding
 from edgebench.protocol.record import BindingFacts, TensorSpec
-from edgebench.protocol.runtime import LoadedModel, Runtime
+from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 
 NOT_EXPORTED = {"litert"}
 """Runtimes whose libraries hide the functions that their bindings call."""
@@ -109,91 +100,15 @@ def test_library_without_a_trivial_model_is_told() -> None:
     assert facts == BindingFacts(reason="no trivial model in the formats of this runtime")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTRAP])
-def test_crash_ends_nothing_but_the_child(number: signal.Signals) -> None:
-    """A wrong guess at a declaration takes the run with it."""
-
-    def crash() -> BindingFacts:
-        os.kill(os.getpid(), number)
-        return BindingFacts(1, 1)
-
-    facts = binding._in_a_child(crash)
-    assert facts.reason == f"the trivial model ended its process with status {-number}"
-
-
-def test_hang_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that another thread held at the fork stops the run for ever."""
-
-    def hang() -> BindingFacts:
-        time.sleep(60)
-        return BindingFacts(1, 1)
-
-    monkeypatch.setattr(binding, "TIMEOUT_S", 1)
-    begin_s = time.monotonic()
-    facts = binding._in_a_child(hang)
-    assert time.monotonic() - begin_s < 30
-    assert facts.reason == f"the trivial model ended its process with status {-signal.SIGALRM}"
-
-
 def test_exception_is_told_and_not_raised() -> None:
     """A library that refuses the trivial model fails the run."""
 
-    def fail() -> BindingFacts:
-        raise RuntimeError("no")
+    class Refusing:
+        name = "other"
+        formats = ("tflite",)
 
-    facts = binding._in_a_child(fail)
-    assert facts.reason == "the trivial model fails: RuntimeError"
+        def load(self, path: str, options: LoadOptions) -> LoadedModel:
+            raise RuntimeError("no")
 
-
-def test_no_process_is_told(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
-    """A device without memory for a second process fails the run."""
-
-    def refuse() -> int:
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(os, "fork", refuse)
-    facts = measure_binding(runtime, ())
-    assert facts.reason == "no process to measure it in: Cannot allocate memory"
-
-
-ORPHAN = """
-import os, pathlib, sys, time
-from edgebench.agent.worker.binding import _in_a_child
-
-def hang():
-    part = pathlib.Path(sys.argv[1] + ".part")
-    part.write_text(str(os.getpid()))
-    part.rename(sys.argv[1])
-    time.sleep(60)
-
-_in_a_child(hang)
-"""
-
-
-def test_child_dies_with_the_worker(tmp_path: Path) -> None:
-    """A worker that was killed leaves a process behind, which holds the daemon's pipe open."""
-    noted = tmp_path / "pid"
-    worker = subprocess.Popen([sys.executable, "-c", ORPHAN, str(noted)])
-    wait_for(noted.exists)
-    child = int(noted.read_text())
-    begin_s = time.monotonic()
-    worker.kill()
-    worker.wait()
-    wait_for(lambda: not is_alive(child))
-    assert time.monotonic() - begin_s < binding.TIMEOUT_S - 1
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until this is so, for half a minute at most."""
-    deadline_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that nobody waits for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    facts = measure_binding(Refusing(), ())  # type: ignore[arg-type]
+    assert facts == BindingFacts(reason="the trivial model fails: RuntimeError")

@@ -110,6 +110,26 @@ def test_every_scenario_ends_with_its_rows(
     assert run.document["spec"]["scenario"] == scenario
 
 
+@pytest.mark.parametrize("scenario", ["single_stream", "offline"])
+def test_run_that_reaches_its_maximum_duration_says_so(paired: Host, scenario: str) -> None:
+    """A slow model holds the device until it has answered every query, or nobody says why not."""
+    [run] = bench(
+        *(paired, "digits_int8.tflite", "litert"),
+        scenario=scenario,
+        duration_s=0.2,
+        max_duration_s=0.3,
+        min_query_count=100_000,
+        is_checked=False,
+    )
+    assert run.verdict == "invalid"
+    outcome, detail = rules(run)["enough_queries"]
+    assert outcome == "fail"
+    assert detail.endswith("at least 100000: the run ended at its maximum of 0.3 s")
+    assert rules(run)["complete"][0] == rules(run)["enough_time"][0] == "pass"
+    timed = run.queries[~run.queries["warmup"]]
+    assert 0.29e9 < timed["end_ns"].iloc[-1] - timed["start_ns"].iloc[0] < 2e9
+
+
 def test_same_seed_gives_the_same_samples_and_schedule(paired: Host) -> None:
     """A run cannot be repeated."""
     runs = [

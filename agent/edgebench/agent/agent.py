@@ -139,6 +139,7 @@ class Agent:
         if self._present[holder] <= 0:
             del self._present[holder]
             self.lease.abandon(holder)
+        self.lease.wake()  # it may have been waiting
 
     def require_trust(self) -> Trust:
         """The pins, if this agent has a TLS door.
@@ -177,6 +178,7 @@ class Agent:
             paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
             meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
+            is_root=os.geteuid() == 0,
         )
 
 

@@ -274,6 +274,8 @@ def _status(options: argparse.Namespace) -> None:
         lease = f"held by {status.lease_holder}, {until}"
     print(f"device   {status.device.name} ({status.device.id}), {status.device.os}")
     print(f"agent    {status.software}, pid {status.pid}, up {status.uptime_s:.0f} s")
+    if status.is_root:
+        print("user     root: governors can be set; models run without root's rights")
     print(f"port     {status.port or 'none: this machine only'}")
     print(f"lease    {lease}")
     print(f"running  {status.running or 'nothing'}")

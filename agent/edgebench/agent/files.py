@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,15 @@ def keep_end(path: Path, size: int) -> None:
         file.seek(length - size)
         tail = file.read(size)
     path.write_bytes(tail)
+
+
+def keep_regular(directory: Path) -> None:
+    """Remove what is no regular file: a link would be followed, a pipe be waited for."""
+    for entry in os.scandir(directory):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif not entry.is_file(follow_symlinks=False):
+            os.unlink(entry.path)
 
 
 def sync_file(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,6 +11,8 @@ from edgebench.protocol.errors import LeaseHeld, UsageError
 
 MAX_TTL_S = 120.0
 """Longest time for which a dead host blocks the device after its run has ended."""
+MAX_WAIT_S = 60.0
+"""Longest time for which a host may wait in one request; for longer, it asks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Holder:
     name: str
     ttl_s: float
     expires_s: float
+    since_s: float
+    """Time at which the host took the lease; renewals do not change it."""
 
 
 class Lease:
@@ -32,6 +38,7 @@ class Lease:
         self._now_s = now_s
         self._holder: Holder | None = None
         self._is_pinned = False
+        self._changed = asyncio.Event()
 
     @property
     def holder(self) -> Holder | None:
@@ -50,8 +57,54 @@ class Lease:
         if not 0 < ttl_s <= MAX_TTL_S:
             raise UsageError(f"lease of {ttl_s} s, limit {MAX_TTL_S:.0f} s")
         self._refuse_others(identity)
-        self._holder = Holder(identity, name, ttl_s, self._now_s() + ttl_s)
+        now_s = self._now_s()
+        since_s = self._holder.since_s if self._holder else now_s
+        self._holder = Holder(identity, name, ttl_s, now_s + ttl_s, since_s)
         return ttl_s
+
+    async def acquire_within(
+        self,
+        identity: str,
+        name: str,
+        ttl_s: float,
+        *,
+        wait_s: float,
+        is_wanted: Callable[[], bool],
+    ) -> float:
+        """Take or renew the lease as soon as it is free; seconds until it expires.
+
+        Args:
+            identity: The host.
+            name: Its name, for the others.
+            ttl_s: As for `acquire`.
+            wait_s: Longest wait.
+            is_wanted: Whether the host is still there; looked at whenever the lease changes.
+
+        Raises:
+            UsageError: a time is out of bounds.
+            LeaseHeld: somebody else still has it after the wait.
+        """
+        if not 0 <= wait_s <= MAX_WAIT_S:
+            raise UsageError(f"wait of {wait_s} s for the lease, limit {MAX_WAIT_S:.0f} s")
+        deadline_s = self._now_s() + wait_s
+        while True:
+            try:
+                return self.acquire(identity, name, ttl_s)
+            except LeaseHeld:
+                left_s = deadline_s - self._now_s()
+                if left_s <= 0:
+                    raise
+                expires_in_s = self.expires_in_s()
+                until_s = left_s if expires_in_s is None else min(left_s, expires_in_s)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), until_s)
+                if not is_wanted():
+                    raise
+
+    def wake(self) -> None:
+        """Let the hosts that wait look again, the first that came first."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def require(self, identity: str) -> None:
         """Check that this host holds the lease.
@@ -67,6 +120,7 @@ class Lease:
         """Give the lease back; without effect for a host that does not hold it."""
         if self._holder and self._holder.identity == identity and not self._is_pinned:
             self._holder = None
+            self.wake()
 
     def touch(self, identity: str) -> None:
         """Renew the lease of a holder that has sent a message."""
@@ -78,6 +132,7 @@ class Lease:
         """Free the lease of a holder that is gone, now or when its run has ended."""
         if self._holder and self._holder.identity == identity:
             self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
+            self.wake()
 
     def pin(self) -> None:
         """Hold the lease while a run is in progress, whatever the clock says."""
@@ -88,6 +143,7 @@ class Lease:
         self._is_pinned = False
         if self._holder:
             self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
+        self.wake()
 
     def expires_in_s(self) -> float | None:
         """Seconds until the lease expires; None when it is free, or held by a run."""
@@ -102,4 +158,14 @@ class Lease:
             return
         left = self.expires_in_s()
         until = "until its run ends" if left is None else f"for {left:.0f} s more"
-        raise LeaseHeld(f"device is in use by {holder.name}, {until}")
+        ago = _ago(self._now_s() - holder.since_s)
+        raise LeaseHeld(f"device is in use by {holder.name}, {until}; taken {ago}")
+
+
+def _ago(elapsed_s: float) -> str:
+    """Time since something, to a second or to a minute.
+
+    >>> _ago(12.3), _ago(754.0)
+    ('12 s ago', '13 min ago')
+    """
+    return f"{elapsed_s:.0f} s ago" if elapsed_s < 120 else f"{elapsed_s / 60:.0f} min ago"

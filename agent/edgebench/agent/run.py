@@ -190,6 +190,9 @@ class Runner:
             root=str(self._root),
             speed_path=str(self._simulated.speed_path) if self._simulated else None,
             sync_line=self._wiring.sync_line,
+            devices=tuple(
+                path for accelerator in self._profile.accelerator for path in accelerator.devices
+            ),
         )
 
     async def _finish(self, run: ActiveRun) -> None:
@@ -320,6 +323,7 @@ class Runner:
             metered=run.metering.facts,
             emulated=is_emulated(),
             simulated=self._simulated is not None,
+            confinement=run.worker.confinement,
         )
 
     def _spool_run(self, directory: Path, record: RunRecord) -> None:

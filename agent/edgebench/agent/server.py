@@ -172,12 +172,13 @@ class ConnectionHandler:
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
+        self._gone: asyncio.Future[None]
 
     async def serve(self) -> None:
         """Handle messages until the other side is gone."""
         # A handler may still be at work when the host is gone: do not wait for it.
-        gone = asyncio.ensure_future(self._connection.wait_closed())
-        gone.add_done_callback(lambda _: self._agent.leave(self._holder))
+        self._gone = asyncio.ensure_future(self._connection.wait_closed())
+        self._gone.add_done_callback(lambda _: self._agent.leave(self._holder))
         try:
             async for data in self._connection:
                 await self._answer(data)
@@ -249,7 +250,13 @@ class ConnectionHandler:
         await self._send(frame.number, m.ProbeReply(received_ns, monotonic_ns()))
 
     async def _acquire(self, frame: Frame, ask: m.Acquire) -> None:
-        left_s = self._agent.lease.acquire(self._holder, self._host_name, ask.ttl_s)
+        left_s = await self._agent.lease.acquire_within(
+            self._holder,
+            self._host_name,
+            ask.ttl_s,
+            wait_s=ask.wait_s,
+            is_wanted=lambda: not self._gone.done(),
+        )
         await self._send(frame.number, m.Granted(left_s))
 
     async def _release(self, frame: Frame, _: m.Release) -> None:

@@ -129,6 +129,9 @@ class Accelerator:
     """Name under /sys/class/devfreq."""
     freq_unit: Literal["Hz", "kHz"] = "Hz"
     needs_root: bool = False
+    devices: tuple[str, ...] = ()
+    """Files and directories under /dev that its driver opens, as `/dev/dri` or `/dev/nvhost-*`: a
+    worker may use these. Those that a PC may have are known without a profile (`confine.paths`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,10 @@ OnBytes = Callable[[int, int], None]
 class Client:
     """A conversation with one agent."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, via: str = "") -> None:
         self._link = link
+        self.via = via
+        """Name of the transport; the agent keeps apart who comes by which."""
         self._number = 0
         self._followed = 0
         self._notices: deque[Frame] = deque()
@@ -88,13 +90,13 @@ class Client:
         """Description of the device, its conditions now, and its runtimes."""
         return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
 
-    def acquire(self) -> None:
-        """Take the lease, or renew it.
+    def acquire(self, wait_s: float = 0.0) -> None:
+        """Take the lease, or renew it; an agent that can wait does so for as long.
 
         Raises:
             LeaseHeld: another host has it.
         """
-        self.ask(m.Acquire(LEASE_TTL_S), m.Granted)
+        self.ask(m.Acquire(LEASE_TTL_S, wait_s), m.Granted, ANSWER_TIMEOUT_S + wait_s)
 
     def release(self) -> None:
         """Give the lease back."""
@@ -166,6 +168,14 @@ class Client:
     def request_cancel(self, run_id: str) -> None:
         """Ask the device to stop a run; whoever follows it sees it end."""
         self._send(m.RunCancel(run_id))
+
+    def cancel(self, run_id: str) -> None:
+        """Stop a run, of which nobody here is told the end; returns when its worker has ended.
+
+        Raises:
+            UsageError: it is not in progress.
+        """
+        self.ask(m.RunCancel(run_id), m.Done)
 
     def list_runs(self) -> m.RunListing:
         """List this host's runs on the device."""

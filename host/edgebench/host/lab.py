@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.collect import collect_waiting
+from edgebench.host.bench.collect import collect_waiting, find_lost
+from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
@@ -168,6 +169,7 @@ class Lab:
         idle_duration_s: float | None = None,
         trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
+        wait_s: float = 0.0,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
     ) -> list[StoredRun]:
@@ -194,6 +196,7 @@ class Lab:
             idle_duration_s: Idle time before and after each run; None: as the meter needs it.
             trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
+            wait_s: Longest wait for a device on which another command measures; 0: none.
             watcher: Hears of every step; a failure is raised when there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
@@ -216,6 +219,7 @@ class Lab:
             idle_duration_s=idle_duration_s,
             trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
+            wait_s=wait_s,
             **changes,
         )
         return self.measure(request, watcher)
@@ -238,6 +242,7 @@ class Lab:
         idle_duration_s: float | None = None,
         trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
+        wait_s: float = 0.0,
         watcher: Watcher | None = None,
         **changes: Unpack[SpecChanges],
     ) -> tuple[list[RunComparison], list[StoredRun]]:
@@ -259,6 +264,7 @@ class Lab:
             idle_duration_s: As for `bench`.
             trace_rate_hz: As for `bench`.
             ambient_c: As for `bench`.
+            wait_s: As for `bench`.
             watcher: As for `bench`.
             **changes: Fields of `RunSpec`.
 
@@ -284,6 +290,7 @@ class Lab:
             idle_duration_s=idle_duration_s,
             trace_rate_hz=trace_rate_hz,
             ambient_c=ambient_c,
+            wait_s=wait_s,
             against=against,
             **changes,
         )
@@ -312,15 +319,29 @@ class Lab:
             for device in request.devices:
                 with self.connect(device) as client:
                     # The lease first: another process of ours may be fetching its run just now.
-                    client.acquire()
+                    take_lease(client, device, request.wait_s, watcher)
                     for run in collect_waiting(client, self.store, watcher.doubted):
                         watcher.collected(run)
+                    for lost in find_lost(client, self.store):
+                        watcher.lost(lost)
                     try:
                         runs += run_all(client, self.store, request, meter, watcher)
                     finally:
                         with suppress(EdgebenchError):  # the lease of a lost link expires
                             client.release()
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def stop(self, device: str = LOCAL_NAME) -> str | None:
+        """Stop this user's run on a device; its id, or None if nothing runs there.
+
+        The next `bench` on that device stores what it measured.
+
+        Raises:
+            LeaseHeld: somebody else measures there.
+            EdgebenchError: the device cannot be reached, or the run does not end.
+        """
+        with self.connect(device) as client:
+            return stop_run(client)
 
     def compare(
         self,

@@ -135,6 +135,22 @@ class Packets:
                 )
 
 
+def recorded_s(path: Path) -> float:
+    """Time from the first packet of a recording to the last one, by their heads alone.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    first_ns = last_ns = 0
+    with path.open("rb", buffering=_BUFFER_BYTES) as file:
+        size = path.stat().st_size
+        file.readline(_HEADER_MAX_BYTES)
+        while (head := _head_of(file.read(_HEAD_BYTES))) and file.tell() + head.length <= size:
+            first_ns, last_ns = first_ns or head.first_rx_ns, head.last_rx_ns
+            file.seek(head.length, 1)
+    return (last_ns - first_ns) / 1e9
+
+
 def read_packets(path: Path) -> Packets:
     """Packets of this file."""
     return Packets(path)

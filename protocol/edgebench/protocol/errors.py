@@ -274,6 +274,11 @@ class LeaseHeld(TargetError):
     code = ErrorCode.LEASE_HELD
     retryable = True
 
+    def __init__(self, text: str, *, stoppable_on: str | None = None) -> None:
+        super().__init__(text)
+        self.stoppable_on = stoppable_on
+        """Device whose run in progress belongs to the caller, who may stop it."""
+
 
 class NoSpace(TargetError):
     """The device's disk is full, or a quota is reached."""

@@ -87,6 +87,8 @@ class Acquire:
     """Ask for the lease, or renew the one already held; it ends `ttl_s` after the last renewal."""
 
     ttl_s: float
+    wait_s: float = 0.0
+    """Time to wait for a lease that somebody else holds; older agents refuse at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +329,8 @@ class Status:
     meters: tuple[str, ...] = ()
     """Meters that it serves."""
     sync_line: str | None = None
+    is_root: bool = False
+    """Whether it runs as root."""
 
 
 Message = Union[

@@ -398,6 +398,33 @@ class MeterFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Safeguard:
+    """One mechanism that confines the worker."""
+
+    is_applied: bool
+    detail: str = ""
+    """What was applied; or why it was not, and what the worker can do therefore. One line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What kept the model in its worker, as far as the device's kernel offered it."""
+
+    is_root: bool
+    """Whether the agent, and so the worker, ran as root."""
+    privileges: Safeguard
+    """No new ones by programs."""
+    capabilities: Safeguard
+    """None of root's."""
+    calls: Safeguard
+    """System calls: no sockets, programs, processes."""
+    files: Safeguard
+    network: Safeguard
+    threads: Safeguard
+    """Limit of their number."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """Everything an agent keeps of a run beside its traces."""
 
@@ -424,3 +451,5 @@ class RunRecord:
     """Facts of the meter beside the device, if the run asked for one."""
     emulated: bool = False
     simulated: bool = False
+    confinement: Confinement | None = None
+    """Confinement of the worker; None where it did not get so far, and from older agents."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -159,6 +159,9 @@ class RunSpec:
     """… and at least this many queries (offline: samples) …"""
     max_query_count: int = 1_000_000
     """… and never more than this many inferences (48 bytes of memory each on the device)."""
+    max_duration_s: float | None = None
+    """The timed loop ends at the first query that is complete after this time, even if there are
+    fewer queries than that; None: no limit. An agent of an earlier version ignores it."""
     warmup_query_count: int = 10
     """Inferences before the timed loop; both this and the duration must be met."""
     warmup_duration_s: float = 1.0
@@ -246,6 +249,11 @@ class RunSpec:
         _require(
             1 <= self.min_query_count <= self.max_query_count,
             f"min queries must be 1..{self.max_query_count}, got {self.min_query_count}",
+        )
+        _require(
+            self.max_duration_s is None or self.duration_s <= self.max_duration_s < math.inf,
+            f"max duration must be at least the duration, {self.duration_s:g} s, "
+            f"got {self.max_duration_s}",
         )
         _require(
             0 <= self.warmup_query_count <= MAX_WARMUP_QUERIES,
@@ -375,9 +383,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_query_count": 100,
         "max_query_count": 4_000_000,
         "sample_count": 1024,
+        "max_duration_s": None,  # its rules ask for the count, however long it takes
     },
 }
 """Field values of `RunSpec` by preset name."""
+
+LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
+"""Maximum duration under a preset, unless the duration makes it longer. Within half an hour, models
+of up to 1.75 s give the 1024 queries of the default preset; within a minute, as long as a person
+waits, those of up to 0.47 s the 128 of the quick one."""
+MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
+"""Maximum duration over the duration."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     # The least that supports the p99 of the scenario's rule, and MLPerf's count for offline.
@@ -386,6 +402,18 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
     (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
 }
 """What a preset says about one scenario in particular."""
+
+
+def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
+    """The specification with another duration, and a maximum that is longer or shorter with it.
+
+    >>> with_duration(RunSpec("litert", duration_s=10.0, max_duration_s=60.0), 2.0).max_duration_s
+    12.0
+    """
+    longest_s = spec.max_duration_s
+    if longest_s is not None:
+        longest_s = max(duration_s, longest_s * duration_s / spec.duration_s)
+    return replace(spec, duration_s=duration_s, max_duration_s=longest_s)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
@@ -413,6 +441,7 @@ class SpecChanges(TypedDict, total=False):
     duration_s: float | None
     min_query_count: int | None
     max_query_count: int | None
+    max_duration_s: float | None
     warmup_query_count: int | None
     warmup_duration_s: float | None
     samples_per_query: int | None
@@ -457,6 +486,9 @@ def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges
     # What MLPerf fixes and somebody changed is no longer MLPerf's.
     is_changed = any(given.get(name, value) != value for name, value in fixed.items())
     name = f"{preset}{CHANGED}" if is_changed and preset == MLPERF_PRESET else preset
+    if preset in LEAST_MAX_DURATION_S:
+        longest_s = MAX_DURATION_RATIO[preset] * given.get("duration_s", fixed["duration_s"])
+        fixed["max_duration_s"] = max(LEAST_MAX_DURATION_S[preset], longest_s)
     return RunSpec(runtime=runtime, preset=name, **(fixed | given))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from edgebench.agent.lease import MAX_TTL_S, Lease
+from edgebench.agent.lease import MAX_TTL_S, MAX_WAIT_S, Lease
 from edgebench.protocol.errors import LeaseHeld, UsageError
 
 
@@ -169,3 +171,49 @@ def test_refused_renewal_changes_nothing(lease: Lease, clock: Clock) -> None:
         with pytest.raises(UsageError):
             lease.acquire(**arguments)
     assert lease.expires_in_s() == 5.0
+
+
+def test_hosts_that_wait_get_the_lease_in_the_order_in_which_they_came() -> None:
+    """The first of two that wait is passed over for the whole night."""
+    lease = Lease(time.monotonic)
+    got: list[str] = []
+
+    async def wait_for_it(name: str, *, wait_s: float, is_wanted: bool = True) -> None:
+        await lease.acquire_within(name, name, 5.0, wait_s=wait_s, is_wanted=lambda: is_wanted)
+        got.append(name)
+        lease.release(name)
+
+    async def scene() -> None:
+        lease.acquire("a", "Ada", 5.0)
+        gone = asyncio.create_task(wait_for_it("gone", wait_s=5.0, is_wanted=False))
+        both = [asyncio.create_task(wait_for_it(name, wait_s=5.0)) for name in ("b", "c")]
+        with pytest.raises(LeaseHeld, match="in use by Ada"):
+            await wait_for_it("d", wait_s=0.01)
+        lease.pin()
+        lease.release("a")
+        await asyncio.sleep(0)
+        assert got == [], "its run goes on"
+        lease.abandon("a")
+        lease.unpin()
+        with pytest.raises(LeaseHeld):
+            await gone
+        await asyncio.gather(*both)
+
+    asyncio.run(scene())
+    assert got == ["b", "c"]
+
+
+def test_lease_that_expires_wakes_whoever_waits() -> None:
+    """A host that was cut off is waited for until the very end."""
+    lease = Lease(time.monotonic)
+    lease.acquire("a", "Ada", 0.05)
+    begin_s = time.monotonic()
+    asyncio.run(lease.acquire_within("b", "Bob", 5.0, wait_s=30.0, is_wanted=lambda: True))
+    assert time.monotonic() - begin_s < 10
+
+
+@pytest.mark.parametrize("wait_s", [-1.0, MAX_WAIT_S + 1, float("nan")])
+def test_wait_of_impossible_length_is_refused(lease: Lease, wait_s: float) -> None:
+    """A host occupies a connection for ever."""
+    with pytest.raises(UsageError, match="limit 60 s"):
+        asyncio.run(lease.acquire_within("a", "A", 5.0, wait_s=wait_s, is_wanted=lambda: True))

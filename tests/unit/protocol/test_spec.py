@@ -58,6 +58,9 @@ SERVER: dict[str, Any] = {
         {"sample_count": MAX_SAMPLES + 1},
         {"cpus": (-1,)},
         {"cpus": (0, MAX_CPUS)},
+        {"duration_s": 5.0, "max_duration_s": 4.9},
+        {"max_duration_s": math.inf},
+        {"max_duration_s": math.nan},
         {"target_percentile": 0.0},
         {"target_percentile": 1.0},
         {"target_percentile": math.nan},
@@ -93,6 +96,7 @@ def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
     "field",
     [
         {"duration_s": 1e-9},
+        {"duration_s": 5.0, "max_duration_s": 5.0},
         {"min_query_count": 1, "max_query_count": 1},
         {"warmup_query_count": 2**40},
         {"warmup_query_count": 0, "warmup_duration_s": 0.0},
@@ -161,6 +165,28 @@ def test_default_preset_is_the_mobile_benchmark_minimum() -> None:
     """The default measures too little: 1024 queries and 60 s are the rule that users expect."""
     spec = from_preset(DEFAULT_PRESET, runtime="onnx")
     assert (spec.min_query_count, spec.duration_s) == (1024, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "longest_s"),
+    [
+        ("default", {}, 1800.0),
+        ("default", {"duration_s": 120.0}, 3600.0),
+        ("quick", {}, 60.0),
+        ("quick", {"duration_s": 1.0}, 60.0),
+        ("quick", {"duration_s": 20.0}, 120.0),
+        ("quick", {"max_duration_s": 30.0}, 30.0),
+        ("mlperf", {}, None),
+        ("mlperf", {"max_duration_s": 700.0}, 700.0),
+    ],
+)
+def test_maximum_duration_follows_from_preset_and_duration(
+    preset: str, changes: Any, longest_s: float | None
+) -> None:
+    """A first look at a slow model takes four minutes, or MLPerf's count is cut short."""
+    found = from_preset(preset, **changes)
+    assert found.max_duration_s == longest_s
+    assert found.preset == ("mlperf, changed" if preset == "mlperf" and changes else preset)
 
 
 @given(duration_s=st.none() | st.floats(0.001, 1e6), seed=st.none() | st.integers(0, 2**63 - 1))

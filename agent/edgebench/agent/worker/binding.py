@@ -10,39 +10,36 @@ take turns.
 The difference is a lower bound. After a real model, whose data and code fill the caches, a binding
 takes longer, and so does a C function between lines of Python (docs/performance.md).
 
-All of this happens in a child process after the timed loop: it takes no memory of the worker, whose
-memory is a result, and a library that crashes, hangs or prints ends nothing but the child.
+The worker does this last, when everything else is on the disk: what the trivial model takes is no
+part of the worker's memory, which is a result, and a library that crashes or hangs costs only these
+figures. A child process would do that, too, but a confined worker starts none.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import statistics
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from edgebench.agent.runtimes.c_calls import NotExported, c_call, nothing
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
-from edgebench.agent.worker.limits import die_with
 from edgebench.agent.worker.loop import Calls, run_closed
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.record import BindingFacts, TensorSpec
 from edgebench.protocol.runtime import LoadOptions, Runtime
 
 ROUNDS = 5
 ROUND_INVOCATIONS = 400
-"""Invocations of each side in a round. Measured: all take 15 ms, and the child 30 to 65."""
+"""Invocations of each side in a round. Measured: all take 15 ms, with loading 30 to 150."""
 TIMEOUT_S = 3
-"""Seconds after which the kernel ends the child; 45 times the 65 ms above, for slow boards."""
+"""Seconds after which the kernel ends a worker that is still at it; 20 times the 150 ms above, for
+slow boards."""
 _THREADS = 1
 """Threads of the trivial model: one addition has nothing to share."""
 _TEXT = "object"
 
 
 def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingFacts:
-    """Measure in a child process; never raises, and whatever fails is the reason in the facts.
+    """Measure in this process; never raises, and whatever fails is the reason in the facts.
 
     Args:
         runtime: Driver of the model under test.
@@ -51,47 +48,9 @@ def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingF
     if any(spec.dtype == _TEXT for spec in tensors):
         return BindingFacts(reason="not measured for models with text")
     try:
-        return _in_a_child(lambda: _measure(runtime))
-    except OSError as exc:
-        return BindingFacts(reason=f"no process to measure it in: {exc.strerror}")
-
-
-def _in_a_child(measure: Callable[[], BindingFacts]) -> BindingFacts:
-    reading, writing = os.pipe()
-    parent_pid = os.getpid()
-    with warnings.catch_warnings():
-        # Python warns of locks that other threads hold; the child ends in time all the same.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        _answer(measure, writing, parent_pid)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        answer = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    try:
-        return from_plain(json.loads(answer), BindingFacts)
-    except ValueError:
-        return BindingFacts(reason=f"the trivial model ended its process with status {status}")
-
-
-def _answer(measure: Callable[[], BindingFacts], pipe: int, parent_pid: int) -> None:
-    """Life of the child; it never returns, not even by an exception."""
-    try:
-        die_with(parent_pid)
-        for number in (signal.SIGTERM, signal.SIGALRM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.alarm(TIMEOUT_S)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
-        try:
-            facts = measure()
-        except Exception as exc:  # libraries raise what they like
-            facts = BindingFacts(reason=f"the trivial model fails: {type(exc).__name__}")
-        os.write(pipe, json.dumps(to_plain(facts)).encode())
-    finally:
-        os._exit(0)
+        return _measure(runtime)
+    except Exception as exc:  # libraries raise what they like
+        return BindingFacts(reason=f"the trivial model fails: {type(exc).__name__}")
 
 
 def _measure(runtime: Runtime) -> BindingFacts:
@@ -102,7 +61,7 @@ def _measure(runtime: Runtime) -> BindingFacts:
     )
     if not content:
         return BindingFacts(reason="no trivial model in the formats of this runtime")
-    # A file without a name: nothing is left of it, however the child ends.
+    # A file without a name: nothing is left of it, however the worker ends.
     file = os.memfd_create("trivial")
     os.write(file, content)
     path = f"/proc/self/fd/{file}"

@@ -12,8 +12,11 @@ from edgebench.protocol.record import ModelFacts, Phase
 from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
-WAITING = {"waiting": True}
-"""First line of a worker: it has started, and does nothing until the daemon lets it go."""
+WAITING = "waiting"
+"""Key of the first line of a worker: it has started, is confined in the way that this line tells,
+and does nothing until the daemon lets it go."""
+COMPLETE = "complete"
+"""Key of the line after which a worker's record stands, however the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Job:
     """File that tells how fast a simulated device is; None for a real one."""
     sync_line: str | None = None
     """Wire to a meter's digital input, if there is one."""
+    devices: tuple[str, ...] = ()
+    """Files of accelerators under /dev that the worker may open."""
 
 
 class Pipe:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
+from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
@@ -21,6 +25,8 @@ LOADGEN_BYTES_PER_QUERY = 400
 TRACE_BYTES_PER_QUERY = 100
 """Memory of the times: in blocks of 24 bytes first, then in columns of 48."""
 LOG_BYTES = 64 * 2**20
+DISK_FILES = 8
+"""Largest files that a worker may write: log, times, outputs and LoadGen's log once, some twice."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
@@ -43,12 +49,28 @@ def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) ->
     RLIMIT_DATA counts private writable memory only, so libraries that reserve address space
     without using it are not hurt as they would be by RLIMIT_AS.
     """
-    trace_bytes = max_query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
     _limit(resource.RLIMIT_DATA, memory_bytes)
-    _limit(resource.RLIMIT_FSIZE, LOG_BYTES + trace_bytes)
+    _limit(resource.RLIMIT_FSIZE, largest_file_bytes(max_query_count))
     _limit(resource.RLIMIT_CORE, 0)
     die_with(daemon_pid)
     _prefer_as_victim()
+
+
+def largest_file_bytes(max_query_count: int) -> int:
+    """Largest file that a worker may write."""
+    return LOG_BYTES + max_query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
+
+
+def written_bytes(pid: int, directory: Path) -> int:
+    """What a worker has written: as the kernel counts it, deleted files too, or as it lies there.
+
+    Not every kernel counts, and none counts a file system in memory.
+    """
+    counted = re.search(r"^write_bytes: (\d+)$", read_text(Path(f"/proc/{pid}/io")), re.MULTILINE)
+    with suppress(OSError):
+        present = sum(file.stat(follow_symlinks=False).st_size for file in os.scandir(directory))
+        return max(present, int(counted[1]) if counted else 0)
+    return 0
 
 
 def die_with(parent_pid: int) -> None:

@@ -61,20 +61,27 @@ class _Test:
         self._is_over = Event()
         self._is_parked = Event()
 
-    def run(self, start: Callable[[], None]) -> None:
+    def run(self, start: Callable[[], None], timeout_s: float | None) -> None:
         """Start LoadGen and wait for it; a stop ends the wait and the queries.
+
+        Args:
+            start: Runs the test.
+            timeout_s: Time after which the queries end as well; None: when LoadGen ends them.
 
         Raises:
             Exception: LoadGen or the model raised it.
         """
         Thread(target=self._run, args=(start,), daemon=True).start()
+        is_stopped = False
         try:
             with STOP.armed():
-                self._is_over.wait()
+                is_over = self._is_over.wait(timeout_s)
         except StopRequested:
+            is_over, is_stopped = False, True
+        if not is_over:
             self._is_ended = True
             self._is_parked.wait(PARK_TIMEOUT_S)
-            self.times = replace(_whole_rows(self.times), is_interrupted=True)
+            self.times = replace(_whole_rows(self.times), is_interrupted=is_stopped)
         if self.error is not None:
             raise self.error
 
@@ -151,7 +158,8 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
         library.DestroyQSL(samples)
         library.DestroySUT(system)
 
-    test.run(start)
+    # LoadGen looks at its maximum duration between two queries; offline, there is only one.
+    test.run(start, spec.max_duration_s if spec.scenario.traits.is_one_query else None)
     group = samples_per_query(spec)
     return _first_rows(test.times, len(test.times) - len(test.times) % group)
 
@@ -180,6 +188,8 @@ def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
     made.mode = library.TestMode.PerformanceOnly
     made.min_duration_ms = int(spec.duration_s * 1000)
     made.min_query_count = spec.min_query_count
+    if spec.max_duration_s is not None and not spec.scenario.traits.is_one_query:
+        made.max_duration_ms = int(spec.max_duration_s * 1000)
     group = samples_per_query(spec)
     most = max(spec.max_query_count // group, spec.min_query_count)
     # Not more queries than the run may have: at 10 µs each, ten minutes would take 38 GB.

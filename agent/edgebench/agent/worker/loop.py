@@ -36,6 +36,8 @@ Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0
 
 LEAD_NS, LIST_NS = 1_000_000, 200
 """Time to write a schedule down: at least, and per arrival. Measured: 50 ns each."""
+NO_LIMIT_NS = 2**63 - 1
+"""Maximum duration of a loop that has none."""
 
 Call = Callable[[], Any]
 
@@ -73,11 +75,13 @@ class _Block:
     ready_ns: array[int]
     done_ns: array[int]
     end_ns: array[int]
+    first: int
+    """Place of its first sample in the order."""
     begin_ns: int = 0
 
     @classmethod
-    def of(cls, size: int) -> _Block:
-        return cls(_zeros(size), _zeros(size), _zeros(size))
+    def of(cls, size: int, first: int = 0) -> _Block:
+        return cls(_zeros(size), _zeros(size), _zeros(size), first)
 
     def whole_count(self, group: int) -> int:
         """Inferences in complete queries."""
@@ -97,10 +101,14 @@ def run_closed(
     duration_ns: int,
     min_count: int,
     max_count: int,
+    max_duration_ns: int = NO_LIMIT_NS,
     group: int = 1,
     is_one_query: bool = False,
 ) -> Times:
-    """Issue inferences one after another until time and count are both met, or `max_count` is.
+    """Issue inferences one after another until time and count are both met, or either maximum is.
+
+    The count is met after the time in blocks of their own, no longer than what is missing: so a
+    block ends when it is full or at one deadline, and the loop in it looks at nothing else.
 
     Args:
         calls: The inference.
@@ -108,36 +116,49 @@ def run_closed(
         duration_ns: Least duration.
         min_count: Least inferences.
         max_count: Most inferences.
+        max_duration_ns: Time after which no further query is issued, not below the duration.
         group: Inferences in one query; only whole queries are issued.
         is_one_query: All of them are one query, due when the first one starts.
     """
     prepared = [calls.set_inputs[sample] for sample in order]
     size = _whole(min(BLOCK_INFERENCES, len(order)), group)
     max_count = _whole(max_count, group)
+    min_count = min(max_count, _whole(min_count + group - 1, group))
     blocks: list[_Block] = []
     count, is_stopped = 0, False
     with _no_collection():
-        deadline_ns = perf_counter_ns() + duration_ns
-        while (left := max_count - count) > 0 and not is_stopped:
-            block = _Block.of(min(size, left))
-            setters = prepared[: len(block.end_ns)]
+        begin_ns = last_ns = perf_counter_ns()
+        deadline_ns, limit_ns = begin_ns + duration_ns, begin_ns + max_duration_ns
+        while not is_stopped and last_ns < limit_ns:
+            is_timed = last_ns < deadline_ns
+            left = (max_count if is_timed else min_count) - count
+            if left <= 0:
+                break
+            first = count % size
+            block = _Block.of(min(size - first, left), first)
+            setters = prepared[first : first + len(block.end_ns)]
             blocks.append(block)
             try:
                 with STOP.armed():
-                    _run_block(calls, setters, block, max(0, min_count - count), deadline_ns, group)
+                    until_ns = deadline_ns if is_timed else limit_ns
+                    _run_block(calls, setters, block, until_ns, group)
             except StopRequested:
                 is_stopped = True
-            done = block.whole_count(group)
-            count += done
-            if done and count >= min_count and block.end_ns[done - 1] >= deadline_ns:
-                break
+            if done := block.whole_count(group):
+                count, last_ns = count + done, block.end_ns[done - 1]
     times = _joined(blocks, order, group, is_stopped=is_stopped)
     if is_one_query and len(times):
         times.scheduled_ns[:] = array("q", [times.start_ns[0]]) * len(times)
     return times
 
 
-def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> Times:
+def run_scheduled(
+    calls: Calls,
+    order: Sequence[int],
+    due_ns: Sequence[int],
+    *,
+    max_duration_ns: int = NO_LIMIT_NS,
+) -> Times:
     """Issue one inference at each arrival of a schedule, or as soon after it as possible.
 
     A device that falls behind is not spared the queries that arrive meanwhile: the latency of each
@@ -147,6 +168,7 @@ def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> 
         calls: The inference.
         order: Order of the samples; repeated when it ends.
         due_ns: Arrivals after the start, nanoseconds, ascending.
+        max_duration_ns: Time after the start after which no further query is issued.
     """
     count = len(due_ns)
     samples = array("q", islice(cycle(order), count))
@@ -159,7 +181,7 @@ def run_scheduled(calls: Calls, order: Sequence[int], due_ns: Sequence[int]) -> 
         due = [origin_ns + after for after in due_ns]
         try:
             with STOP.armed():
-                _run_arrivals(calls, prepared, due, starts, block)
+                _run_arrivals(calls, prepared, due, starts, block, origin_ns + max_duration_ns)
         except StopRequested:
             is_interrupted = True
     done = _complete_count(block.end_ns)
@@ -178,11 +200,10 @@ def _run_block(
     calls: Calls,
     setters: Sequence[Call],
     block: _Block,
-    need: int,
     deadline_ns: int,
     group: int,
 ) -> None:
-    """Fill the block, or end early once `need` inferences are done and the deadline has passed."""
+    """Fill the block, or end early at the first query that is complete after the deadline."""
     clock, invoke, read_outputs = perf_counter_ns, calls.invoke, calls.read_outputs
     ready_ns, done_ns, end_ns = block.ready_ns, block.done_ns, block.end_ns
     last = group - 1
@@ -197,7 +218,7 @@ def _run_block(
         ready_ns[index] = ready
         done_ns[index] = done
         end_ns[index] = end
-        if end >= deadline_ns and index + 1 >= need and index % group == last:
+        if end >= deadline_ns and index % group == last:
             return
 
 
@@ -207,8 +228,9 @@ def _run_arrivals(
     due: Sequence[int],
     starts: array[int],
     block: _Block,
+    limit_ns: int,
 ) -> None:
-    """Fill the block, each inference at its arrival.
+    """Fill the block, each inference at its arrival, or end early after the limit.
 
     The body is that of `_run_block`: shared code would be a call inside the spans.
     """
@@ -226,6 +248,8 @@ def _run_arrivals(
         ready_ns[index] = ready
         done_ns[index] = done
         end_ns[index] = end
+        if end >= limit_ns:
+            return
 
 
 def wait_until(due_ns: int) -> int:
@@ -256,7 +280,7 @@ def _joined(
 ) -> Times:
     """The complete queries of all blocks."""
     times = replace(new_times(), is_interrupted=is_stopped)
-    samples = array("q", order[: max((len(block.end_ns) for block in blocks), default=0)])
+    samples = array("q", order[: max((b.first + len(b.end_ns) for b in blocks), default=0)])
     for block in blocks:
         if count := block.whole_count(group):
             starts = array("q", [block.begin_ns])
@@ -266,7 +290,7 @@ def _joined(
             times.invoke_start_ns.extend(block.ready_ns[:count])
             times.invoke_end_ns.extend(block.done_ns[:count])
             times.end_ns.extend(block.end_ns[:count])
-            times.sample.extend(samples[:count])
+            times.sample.extend(samples[block.first : block.first + count])
     return times
 
 

@@ -15,8 +15,9 @@ from array import array
 from dataclasses import replace
 from pathlib import Path
 
+from edgebench.agent.confine import confine
 from edgebench.agent.worker import facts
-from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job, Pipe
+from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
 from edgebench.agent.worker.loop import Times, new_times
 from edgebench.agent.worker.measure import (
@@ -26,11 +27,13 @@ from edgebench.agent.worker.measure import (
     prepare_model,
     typical_ns,
 )
+from edgebench.agent.worker.permissions import permissions_of
 from edgebench.agent.worker.rehearsal import refuse_full_disk, refuse_outputs, rehearsed
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
 from edgebench.protocol.record import (
+    BindingFacts,
     CheckFacts,
     HarnessFacts,
     Phase,
@@ -42,6 +45,8 @@ from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, for whoever watches the run; they have a budget of their own."""
+_UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
+"""Cost of the binding in a record that is written before it is known."""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,9 +61,12 @@ def main(arguments: list[str]) -> int:
             max_query_count=job.spec.max_query_count,
             daemon_pid=job.daemon_pid,
         )
-        pipe.send(**WAITING)
+        # Both before anything of the model is known: scheduling needs rights that go with it.
+        refused = facts.apply_scheduling(job.spec)
+        confinement = confine(permissions_of(job, directory))
+        pipe.send(**{WAITING: to_plain(confinement)})
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
-        _execute(job, directory, pipe)
+        _execute(job, directory, pipe, refused)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in our store, which means nothing to a user.
@@ -82,9 +90,8 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
     return NoSpace(f"results not written: {what}: {where}")
 
 
-def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
+def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) -> None:
     pipe.phase(Phase.LOADING)
-    refused = facts.apply_scheduling(job.spec)
     with STOP.armed():
         prepared = prepare_model(job)
         if job.dataset_path:
@@ -100,10 +107,12 @@ def _execute(job: Job, directory: Path, pipe: Pipe) -> None:
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
     record = _record(job, prepared, loop, refused)
     _write_record(directory, record)
-    if not loop.is_interrupted:
-        record = _with_binding(record, prepared)
-        _write_record(directory, record)
-        _check(job, prepared, loop, record, directory, pipe)
+    if loop.is_interrupted:
+        return
+    record = _with_checks(job, prepared, loop, record, directory, pipe)
+    _write_record(directory, record)
+    pipe.send(**{COMPLETE: True})
+    _write_record(directory, _with_binding(record, prepared))
 
 
 def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
@@ -128,10 +137,13 @@ def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
 
 
 def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
-    """The record with the cost of the binding: after the loop, which it must not disturb."""
-    from edgebench.agent.worker.binding import measure_binding
+    """The record with the cost of the binding, whose measurement may be the end of the worker."""
+    from edgebench.agent.worker.binding import TIMEOUT_S, measure_binding
 
+    STOP.dismiss()
+    signal.alarm(TIMEOUT_S)
     binding = measure_binding(prepared.runtime, (*record.inputs, *record.outputs))
+    signal.alarm(0)
     return replace(record, harness=replace(record.harness, binding=binding))
 
 
@@ -153,7 +165,7 @@ def _record(
         outputs=model.outputs,
         cold_start=prepared.cold_start,
         memory=prepared.memory,
-        harness=loop.harness,
+        harness=loop.harness if loop.is_interrupted else replace(loop.harness, binding=_UNKNOWN),
         output=output_facts(prepared.first_outputs),
         warmup_query_count=len(loop.warmup),
         query_count=len(loop.warmup) + len(loop.timed),
@@ -168,14 +180,15 @@ def _record(
     )
 
 
-def _check(
+def _with_checks(
     job: Job,
     prepared: PreparedModel,
     loop: LoopRecord,
     record: WorkerRecord,
     directory: Path,
     pipe: Pipe,
-) -> None:
+) -> WorkerRecord:
+    """The record with the checks of the outputs."""
     from edgebench.agent.worker.checks import Subject, run_checks
 
     query_ns = typical_ns(loop.timed) or prepared.cold_start.first_inference_ns
@@ -197,7 +210,7 @@ def _check(
     except StopRequested:
         # The measurement is complete all the same.
         output, check = record.output, CheckFacts(reference_error="stopped before it was done")
-    _write_record(directory, replace(record, output=output, check=check))
+    return replace(record, output=output, check=check)
 
 
 def _write_queries(path: Path, parts: list[Times]) -> None:

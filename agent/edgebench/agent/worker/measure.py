@@ -219,12 +219,13 @@ def _measure_harness() -> HarnessFacts:
 
 
 def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
-    count = spec.min_query_count * samples_per_query(spec)
-    at_once_s = _expected_s(query_ns, spec.duration_s, count)
     if spec.scenario.traits.is_scheduled and spec.target_qps is not None:
         arrival_count = max(spec.min_query_count, spec.target_qps * spec.duration_s)
-        return max(arrival_count / spec.target_qps, arrival_count * query_ns / NS_PER_S)
-    return at_once_s
+        expected_s = max(arrival_count / spec.target_qps, arrival_count * query_ns / NS_PER_S)
+    else:
+        count = spec.min_query_count * samples_per_query(spec)
+        expected_s = _expected_s(query_ns, spec.duration_s, count)
+    return expected_s if spec.max_duration_s is None else min(expected_s, spec.max_duration_s)
 
 
 def _expected_inferences(spec: RunSpec, query_ns: int, expected_s: float) -> int:

@@ -15,18 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.files import disk_errors, last_line
+from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.job import WAITING, WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.limits import DISK_FILES, largest_file_bytes, written_bytes
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
+    ModelRefused,
     RemoteProtocolError,
     WorkerDied,
     WorkerTimeout,
     error_from_code,
 )
-from edgebench.protocol.record import Phase, WorkerRecord
+from edgebench.protocol.record import Confinement, Phase, WorkerRecord
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
@@ -35,10 +37,14 @@ TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
 """Timeout of the checks: reference kernels are slow, and a data set may be large."""
+COMPLETE_TIMEOUT_S = 20.0
+"""Timeout of what a worker does after its record stands, which its kernel ends long before."""
 STOP_GRACE_S = 20.0
 """Time to stop in: a stop takes effect when the current inference has ended."""
 SETTLE_TIMEOUT_S = 30.0
 """Time for the start of the interpreter, which takes a second or two on a small board."""
+DISK_PERIOD_S = 1.0
+"""Time between two looks at what the worker has written; a look takes 30 µs."""
 MAX_LINE_BYTES = 16 * 1024
 _CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
 """Lines in the log of TensorFlow, glog and ONNX Runtime that do not explain a failure."""
@@ -74,7 +80,14 @@ class WorkerProcess:
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
         """A line that was read before `follow`."""
+        self._job: Job
+        self.confinement: Confinement | None = None
+        """Confinement, as the worker told it before it knew the model; None until then."""
         self.is_stopping = False
+        self._is_complete = False
+        """Whether its record stands, however it ends."""
+        self._is_swept = False
+        """Whether its session was ended after the process had."""
 
     @property
     def pid(self) -> int:
@@ -83,6 +96,7 @@ class WorkerProcess:
 
     async def start(self, job: Job) -> None:
         """Start the process, which then waits for `go`."""
+        self._job = job
         with disk_errors("worker not started", self.directory):
             (self.directory / "job.json").write_text(json.dumps(to_plain(job)))
             log = (self.directory / WORKER_LOG_FILE).open("wb")
@@ -101,6 +115,8 @@ class WorkerProcess:
                 stderr=log,
                 pass_fds=[write_end],
                 cwd=self.directory,
+                # Where a library needs a file for a moment, it finds a place that it may write to.
+                env=os.environ | {"TMPDIR": str(self.directory)},
                 start_new_session=True,
             )
         finally:
@@ -135,6 +151,22 @@ class WorkerProcess:
             WorkerDied: it ended without a reason or a record.
             EdgebenchError: the failure that the worker itself reported.
         """
+        watching = asyncio.create_task(self._watch_disk())
+        try:
+            return await self._follow(on_phase)
+        finally:
+            watching.cancel()
+
+    async def _watch_disk(self) -> None:
+        """End a worker that writes more than any run does."""
+        limit = DISK_FILES * largest_file_bytes(self._job.spec.max_query_count)
+        while not self.has_ended:
+            await asyncio.sleep(DISK_PERIOD_S)
+            if written_bytes(self.pid, self.directory) > limit:
+                self._failure = ModelRefused(f"the model wrote more than {limit} bytes to the disk")
+                self._end_session()
+
+    async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
         timeout_s = self._limits.load_timeout_s
         try:
             while line := await asyncio.wait_for(self._read_line(), timeout_s):
@@ -143,14 +175,24 @@ class WorkerProcess:
                     self._phase = began.phase
                     timeout_s = self._timeout_s(began)
                     on_phase(began)
+                elif self._is_complete:
+                    timeout_s = COMPLETE_TIMEOUT_S
             code = await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
             doing = _DOING[self._phase]
             code = await self._end_overdue()
+            if self._is_complete:
+                return self._read_record()
             if self._phase is Phase.CHECKING:
                 return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
             if code != 0:
                 raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
+        finally:
+            self._end_session()
+            with disk_errors("run not spooled", self.directory):
+                keep_regular(self.directory)
+        if self._is_complete:
+            return self._read_record()
         if self._phase is Phase.CHECKING and (self._failure or code != 0):
             return self._unchecked(str(self._failure or self._obituary(code)))
         if self._failure:
@@ -189,10 +231,17 @@ class WorkerProcess:
         return -signal.SIGKILL
 
     async def kill(self) -> None:
-        """End the worker now."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """End the worker now, with every process that it may have started."""
+        self._end_session()
         await self._process.wait()
+
+    def _end_session(self) -> None:
+        # It leads a session of its own. Where no filter keeps it from starting processes, they may
+        # be there when it has ended; later its number may be another's.
+        if not self._is_swept:
+            self._is_swept = self.has_ended
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _read_line(self) -> bytes:
         if self._held is not None:
@@ -206,7 +255,11 @@ class WorkerProcess:
     def _take(self, line: bytes) -> PhaseStart | None:
         try:
             fields: dict[str, Any] = json.loads(line)
-            if fields == WAITING:
+            if WAITING in fields and self.confinement is None:
+                self.confinement = from_plain(fields[WAITING], Confinement)
+                return None
+            if COMPLETE in fields:
+                self._is_complete = True
                 return None
             if "failed" in fields:
                 text = library_line(fields["failed"])
@@ -214,7 +267,7 @@ class WorkerProcess:
                 return None
             expected_s = fields["expected_s"]
             return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RemoteProtocolError):
             self._failure = WorkerDied("worker said something unreadable")
             return None
 

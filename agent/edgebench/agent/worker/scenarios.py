@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgebench.agent.worker.loop import Calls, Times, run_closed, run_scheduled
+from edgebench.agent.worker.loop import NO_LIMIT_NS, Calls, Times, run_closed, run_scheduled
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
@@ -48,7 +48,7 @@ def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
 def arrivals(spec: RunSpec) -> list[int]:
     """Arrivals of a Poisson process, nanoseconds after the start; a function of the seed.
 
-    There are enough for both the duration and the count.
+    There are enough for both the duration and the count, but none after the maximum duration.
 
     Raises:
         UsageError: the run has no rate.
@@ -66,6 +66,9 @@ def arrivals(spec: RunSpec) -> list[int]:
         last = float(moments[-1])
     in_time = int(np.searchsorted(moments, spec.duration_s * NS_PER_S)) + 1
     count = min(max(in_time, spec.min_query_count), limit)
+    if spec.max_duration_s is not None:
+        in_limit = int(np.searchsorted(moments, spec.max_duration_s * NS_PER_S))
+        count = min(count, max(1, in_limit))
     return [int(moment) for moment in moments[:count]]
 
 
@@ -76,6 +79,7 @@ def _closed(calls: Calls, spec: RunSpec, *, group: int, is_one_query: bool) -> T
         duration_ns=int(spec.duration_s * NS_PER_S),
         min_count=spec.min_query_count * group,
         max_count=spec.max_query_count,
+        max_duration_ns=_max_duration_ns(spec),
         group=group,
         is_one_query=is_one_query,
     )
@@ -94,7 +98,16 @@ def _offline(calls: Calls, spec: RunSpec) -> Times:
 
 
 def _server(calls: Calls, spec: RunSpec) -> Times:
-    return run_scheduled(calls, sample_order(spec, len(calls.set_inputs)), arrivals(spec))
+    return run_scheduled(
+        calls,
+        sample_order(spec, len(calls.set_inputs)),
+        arrivals(spec),
+        max_duration_ns=_max_duration_ns(spec),
+    )
+
+
+def _max_duration_ns(spec: RunSpec) -> int:
+    return NO_LIMIT_NS if spec.max_duration_s is None else int(spec.max_duration_s * NS_PER_S)
 
 
 _SCENARIOS: dict[Scenario, Issue] = {

@@ -27,6 +27,11 @@ class StopSwitch:
         """Listen to SIGTERM."""
         signal.signal(signal.SIGTERM, self._request)
 
+    def dismiss(self) -> None:
+        """Forget a request, and ignore others: what remains takes a moment."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._is_requested = False
+
     @contextmanager
     def armed(self) -> Iterator[None]:
         """A block that a stop may interrupt.

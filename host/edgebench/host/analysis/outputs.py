@@ -150,15 +150,17 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
 
     Source of the interval: Clopper & Pearson, Biometrika 26 (1934).
     """
-    from scipy.stats import binomtest
+    from scipy.special import betaincinv
 
     if real.shape[1] < 2:
         raise MeasurementError("top1 needs an output with a number for each class, it has one")
     if int(np.max(labels)) >= real.shape[1]:
         raise MeasurementError(f"label {np.max(labels)} is none of {real.shape[1]} classes")
+    count, tail = len(labels), (1 - LEVEL) / 2
     correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
-    interval = binomtest(correct, len(labels)).proportion_ci(LEVEL, method="exact")
-    return correct / len(labels), (float(interval.low), float(interval.high))
+    low = float(betaincinv(correct, count - correct + 1, tail)) if correct else 0.0
+    high = float(betaincinv(correct + 1, count - correct, 1 - tail)) if correct < count else 1.0
+    return correct / count, (low, high)
 
 
 def _auc(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
@@ -181,7 +183,8 @@ def _auc_of(score: Values, labels: NDArray[Any]) -> Judged:
 
     Source: Hanley & McNeil, Radiology 143 (1982), equations 1 and 2.
     """
-    from scipy.stats import norm, rankdata
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
 
     is_positive = np.asarray(labels) > 0
     positive, negative = int(is_positive.sum()), int((~is_positive).sum())
@@ -193,19 +196,19 @@ def _auc_of(score: Values, labels: NDArray[Any]) -> Judged:
     variance = (
         area * (1 - area) + (positive - 1) * (q1 - area**2) + (negative - 1) * (q2 - area**2)
     ) / (positive * negative)
-    half = float(norm.ppf((1 + LEVEL) / 2)) * max(variance, 0.0) ** 0.5
+    half = float(ndtri((1 + LEVEL) / 2)) * max(variance, 0.0) ** 0.5
     return area, (max(0.0, area - half), min(1.0, area + half))
 
 
 def _mean_abs_error(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
     """Mean distance of the first output from the label; t interval."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     errors = np.abs(real[:, 0] - np.asarray(labels, np.float64))
     mean = float(errors.mean())
     if len(errors) < 2:
         return mean, None
-    half = float(t.ppf((1 + LEVEL) / 2, len(errors) - 1)) * float(errors.std(ddof=1))
+    half = float(stdtrit(len(errors) - 1, (1 + LEVEL) / 2)) * float(errors.std(ddof=1))
     half /= len(errors) ** 0.5
     return mean, (mean - half, mean + half)
 

@@ -203,6 +203,7 @@ def _conditions(
         before=worker.before,
         after=worker.after,
         scheduling=worker.scheduling,
+        confinement=record.confinement,
         background_busy_ratio=background_busy_ratio(worker, record.spec.threads),
         sample_count=worker.sample_count,
         expected=record.expected,

@@ -21,6 +21,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
 from edgebench.host.analysis.verdict.table import RULES
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import METRICS, Metric
@@ -113,9 +114,7 @@ def _ranks(count: int) -> tuple[int, float, float]:
 
     With its coverage, and that of the next pair inside. Rank 1 where no pair covers so much.
     """
-    from scipy.stats import binom
-
-    rank = max(1, int(binom.ppf((1 - LEVEL) / 2, count, 0.5)))
+    rank = max(1, binomial_quantile((1 - LEVEL) / 2, count, 0.5))
     while rank > 1 and _coverage(count, rank) < LEVEL:
         rank -= 1
     while _coverage(count, rank + 1) >= LEVEL:
@@ -125,9 +124,7 @@ def _ranks(count: int) -> tuple[int, float, float]:
 
 def _coverage(count: int, rank: int) -> float:
     """Chance that the median lies between the values of this rank from below and from above."""
-    from scipy.stats import binom
-
-    return 1 - 2 * float(binom.cdf(rank - 1, count, 0.5))
+    return 1 - 2 * binomial_cdf(rank - 1, count, 0.5)
 
 
 def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:

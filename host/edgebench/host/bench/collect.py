@@ -22,6 +22,7 @@ from edgebench.host.store.files import (
     write_events,
     write_run,
 )
+from edgebench.host.store.incomplete import IncompleteRun, mark_lost
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import remove_power
 from edgebench.host.store.recording import open_recording, write_power
@@ -32,6 +33,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     TransportError,
 )
+from edgebench.protocol.messages import MAX_LISTED_RUNS
 from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.traces import METER_FILE
 
@@ -90,6 +92,27 @@ def collect_waiting(
         if run is not None:
             runs.append(run)
     return runs
+
+
+def find_lost(client: Client, store: Store) -> list[IncompleteRun]:
+    """Runs that were started on this device, and that it does not have any more.
+
+    The lease must be ours: then no other command starts one meanwhile.
+
+    Raises:
+        TransportError: the link failed.
+        StoreError: the store cannot be read or written.
+    """
+    listing = client.list_runs()
+    if len(listing.finished) >= MAX_LISTED_RUNS:
+        return []  # it may have more
+    on_device = {*listing.finished, listing.running}
+    return mark_lost(
+        store,
+        device_id=client.device.id,
+        via=client.via,
+        on_device={run_id for run_id in on_device if run_id is not None},
+    )
 
 
 def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:

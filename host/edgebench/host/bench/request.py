@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
 from edgebench.host.bench.inputs import InputFile, open_inputs
+from edgebench.host.bench.lease import check_wait
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
@@ -32,6 +33,7 @@ from edgebench.protocol.spec import (
     RunSpec,
     SpecChanges,
     from_preset,
+    with_duration,
 )
 
 if TYPE_CHECKING:
@@ -97,8 +99,11 @@ class BenchRequest:
     """Inputs that every model runs on; None: they are drawn by the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
+    wait_s: float = 0.0
+    """Longest wait for a device on which another command measures; 0: none."""
 
     def __post_init__(self) -> None:
+        check_wait(self.wait_s)
         if isinstance(self.devices, str):
             raise UsageError(f"devices must be a list of names, got {self.devices!r}")
         ambient_c = self.ambient_c
@@ -143,6 +148,7 @@ def new_request(
     trace_rate_hz: float | None = None,
     ambient_c: float | None = None,
     against: ComparisonRequest | None = None,
+    wait_s: float = 0.0,
     **changes: Unpack[SpecChanges],
 ) -> BenchRequest:
     """The request that these words make; the built-in models when none is named.
@@ -196,6 +202,7 @@ def new_request(
         instrument=instrument,
         accuracy=asked,
         against=against,
+        wait_s=wait_s,
     )
 
 
@@ -249,7 +256,6 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
             instead=f"--duration {MIN_JUDGED_S * run_count:g}s, or --runs {max(1, run_limit)}",
         )
     return replace(
-        spec,
-        duration_s=duration_s,
+        with_duration(spec, duration_s),
         min_query_count=math.ceil(spec.min_query_count / run_count),
     )

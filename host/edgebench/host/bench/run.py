@@ -22,6 +22,7 @@ from edgebench.host.result.facts import HostFacts, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_clock, write_facts
+from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.meters.base import Meter, MeterSession
 from edgebench.protocol.clock import ClockProbe
@@ -104,7 +105,10 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     with store.expecting(run_id) as directory:
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
+        device = client.device
+        write_expectation(directory, ExpectedRun(device.id, device.name, client.via, model.name))
     with ExitStack() as stack:
+        stack.enter_context(claimed(directory))
         with _forgotten_if_refused(store, run_id):
             spool = directory / RAW_DIRECTORY / METER_FILE
             session = _begin(stack, meter, spool) if meter else None

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from edgebench.host.bench.model import Model
 from edgebench.host.result.run import Run
+from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
 
 
@@ -22,6 +23,12 @@ class Place:
 
 class Watcher:
     """Somebody who is told how measurements go; this one does not look."""
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Another command measures on a device, which is waited for up to so long."""
+
+    def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        """It still does."""
 
     def absent(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on this device."""
@@ -53,6 +60,9 @@ class Watcher:
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
+
+    def lost(self, run: IncompleteRun) -> None:
+        """A run that was started earlier is not on its device any more."""
 
     def finished(self, run: Run) -> None:
         """A run is stored."""

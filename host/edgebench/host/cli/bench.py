@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DEVICE",
         help="paired device; may be repeated (default: local)",
     )
+    wait = "if another command measures on the device, wait for up to this long (default: 0s)"
+    made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("runtime and process").add_argument)
@@ -81,6 +83,11 @@ def _add_inputs(add: Add) -> None:
 
 def _add_length(add: Add) -> None:
     add("--duration", type=seconds, metavar="60s", help="measure for at least this long in all")
+    longest = (
+        "end after this long in all, even with fewer queries than asked for (default: 10m, or "
+    )
+    longest += "10 times the duration; with --quick 1m, or 6 times; with --preset mlperf no limit)"
+    add("--max-duration", type=seconds, metavar="20m", help=longest)
     sustained = "measure sustained performance for this long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)
     add("--min-queries", type=whole, metavar="N", help="measure at least this many queries in all")
@@ -231,6 +238,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         trace_rate_hz=options.trace_rate,
         ambient_c=options.ambient,
         against=against,
+        wait_s=options.wait,
         **_changes(options),
     )
 
@@ -339,6 +347,7 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         is_checked=False if options.no_check else None,
         duration_s=options.duration,
         min_query_count=options.min_queries,
+        max_duration_s=options.max_duration,
         warmup_query_count=options.warmup,
         threads=options.threads,
         delegate=options.delegate,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
     "devices": "list the devices, usable or not",
+    "stop": "stop your run on a device, which a killed command or another terminal started",
     "pair": "pair with a device's agent",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
@@ -38,6 +39,7 @@ COMMANDS = {
 _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
+    "stop": ("edgebench.host.lab",),
     "pair": ("edgebench.host.lab",),
     "deploy": ("edgebench.host.lab",),
     "runs": ("edgebench.host.store.index", "edgebench.host.show.tables"),

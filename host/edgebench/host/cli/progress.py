@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -15,11 +16,13 @@ from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.incomplete import incomplete_line
 from edgebench.host.show.tables import REFUSED, console, verdict_lines
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
+from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.record import Phase
 from edgebench.protocol.text import printable
 
@@ -36,6 +39,8 @@ _PHASES = {
 }
 REFRESH_HZ = 2
 """Rate of drawing, slow on purpose: on a local device it is load beside the timed loop."""
+REPORT_S = 10.0
+"""Interval of the lines that stand for the bar where there is no terminal."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
 """Width of the narrowest terminal with a bar; on a narrower one the line would break."""
@@ -67,10 +72,9 @@ class PhaseTime(ProgressColumn):
 
 
 class ProgressWatcher(Watcher):
-    """Shows each run's phases: a bar on a terminal, one line a run elsewhere.
+    """Shows each run's phases: a bar on a terminal, elsewhere a line now and then.
 
-    The bar moves by the clock of the host: nothing is sent to the device while its timed loop
-    runs.
+    Both go by the clock of the host: nothing is sent to the device while its timed loop runs.
     """
 
     def __init__(self) -> None:
@@ -97,15 +101,41 @@ class ProgressWatcher(Watcher):
         self._phase = ""
         self._title = ""
         self._is_hashing = False
+        self._shown = ""
+        self._is_over = threading.Event()
+        self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
         self.failures: list[tuple[str, EdgebenchError]] = []
         self.runs: list[Run] = []
 
     def __enter__(self) -> ProgressWatcher:
         self._bar.start()
+        if not self._console.is_terminal:
+            self._reports.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._bar.stop()
+
+    def _report_often(self) -> None:
+        while not self._is_over.wait(REPORT_S):
+            self.report()
+
+    def report(self) -> None:
+        """Say which phase the run is in, since when, and how long it should take."""
+        for task in self._bar.tasks:  # the one of the run in progress, if there is one
+            what = task.fields["what"] or "preparing"
+            took = PhaseTime().render(task).plain
+            self._say(f"run: {self._title}: {what}{f', {took}' if took else ''}")
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Say who holds a device, and how long it is waited for."""
+        self._say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+
+    def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        """Say that it is still waited for."""
+        limit = format_duration(wait_s)
+        self._say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
 
     def absent(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
@@ -122,17 +152,18 @@ class ProgressWatcher(Watcher):
             self._say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.
         is_whole = len(self._title) <= self._name_width
-        shown = (
+        self._shown = (
             self._title if is_whole else printable(f"{which}{device}: {model.name} on {runtime}")
         )
-        self._task = self._bar.add_task(shown, total=None, what="", is_timed=True)
+        self._draw("", None)
 
     def progress(self, progress: m.Progress) -> None:
         """The run entered a phase."""
         if self._task is None:
             return
         self._phase = _PHASES[progress.phase]
-        self._bar.reset(self._task, total=progress.expected_s, what=self._phase, is_timed=True)
+        self._clear()
+        self._draw(self._phase, progress.expected_s)
 
     def telemetry(self, telemetry: m.Telemetry) -> None:
         """The device reported its temperature and clock."""
@@ -168,6 +199,12 @@ class ProgressWatcher(Watcher):
         """A run that had finished earlier cannot be stored; it stays on the device."""
         self._say(f"warning: run {run_id} stays on the device: {error}")
 
+    def lost(self, run: IncompleteRun) -> None:
+        """A run that was started earlier is not on its device any more."""
+        self._say(f"warning: {incomplete_line(run)}")
+        if not run.is_empty:
+            self._say("hint: see what is kept of it, and how to remove it: edgebench runs")
+
     def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
@@ -187,6 +224,10 @@ class ProgressWatcher(Watcher):
         for one in sets:
             for line in verdict_lines(one):
                 self._say(line)
+
+    def _draw(self, what: str, expected_s: float | None) -> None:
+        """Begin a row: one that is reset keeps the length of the phase before."""
+        self._task = self._bar.add_task(self._shown, total=expected_s, what=what, is_timed=True)
 
     def _clear(self) -> None:
         if self._task is not None:

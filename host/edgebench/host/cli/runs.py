@@ -4,35 +4,91 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import printable
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.store.incomplete import IncompleteRun
+    from edgebench.host.store.layout import Store
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("runs", "List the stored runs, oldest first.")
+    remove = "remove what is kept of runs that were lost with their agent"
+    made.add_argument("--remove-lost", action="store_true", help=remove)
     add_store(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """List them."""
+    """List them, or remove the lost ones."""
     from edgebench.host.show.tables import UNWATCHED, console, runs_table
+    from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
 
     store = Store(options.store)
-    rows = list_runs(store)
+    if options.remove_lost:
+        return _remove_lost(store, as_json=options.json)
+    rows, incomplete = list_runs(store), incomplete_runs(store)
     if options.json:
-        print(json.dumps({"runs": [asdict(row) for row in rows]}, indent=1))
-    elif rows:
+        document = {
+            "runs": [asdict(row) for row in rows],
+            "incomplete": [_plain(one) for one in incomplete],
+        }
+        print(json.dumps(document, indent=1))
+        return ExitCode.DONE
+    if rows:
         out = console()
         out.print(runs_table(rows, out.width))
         if any(row.unwatched for row in rows):
             print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
     else:
         print(f"no runs in {store.root}")
+    _print_incomplete(incomplete)
     return ExitCode.DONE
+
+
+def _print_incomplete(incomplete: Sequence[IncompleteRun]) -> None:
+    from edgebench.host.show.incomplete import incomplete_line
+    from edgebench.host.store.incomplete import IncompleteState
+
+    for one in incomplete:
+        print(printable(incomplete_line(one)))
+    if lost := [one for one in incomplete if one.state is IncompleteState.LOST]:
+        print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
+
+
+def _remove_lost(store: Store, *, as_json: bool) -> ExitCode:
+    from edgebench.host.show.incomplete import contents
+    from edgebench.host.store.incomplete import remove_lost
+
+    removed = remove_lost(store)
+    if as_json:
+        print(json.dumps({"removed": [_plain(one) for one in removed]}, indent=1))
+        return ExitCode.DONE
+    for one in removed:
+        print(printable(f"removed: run {one.run_id}: {contents(one)}"))
+    if not removed:
+        print(f"no lost runs in {store.root}")
+    return ExitCode.DONE
+
+
+def _plain(run: IncompleteRun) -> dict[str, object]:
+    expectation = run.expectation
+    return {
+        "run_id": run.run_id,
+        "state": run.state.value,
+        "device": expectation.device if expectation else None,
+        "model": expectation.model if expectation else None,
+        "directory": str(run.directory),
+        "recording_s": run.recording_s,
+        "files": list(run.files),
+    }

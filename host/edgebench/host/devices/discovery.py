@@ -86,7 +86,7 @@ def open_device(
     device = _by_name(files.devices(), name)
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return Client(transport.connect(device.endpoint))
+        return Client(transport.connect(device.endpoint), device.via)
     except EdgebenchError:
         # Its address may have changed since it was paired: see where it announces itself now.
         announcements = transport.discover(timeout_s)
@@ -95,7 +95,7 @@ def open_device(
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
         current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint))
+        client = Client(transport.connect(current.endpoint), device.via)
         files.remember(current)
         return client
 

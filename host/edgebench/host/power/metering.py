@@ -20,7 +20,7 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed, UsageError
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import RunSpec, with_duration
 
 AGENT_PREFIX = "agent:"
 """Prefix of a meter that the device's own agent serves."""
@@ -66,11 +66,11 @@ class OtherInstrument:
             is_averaging=True,
             clock_domain="other",
         )
+        duration_s = _duration_s(capability, spec, is_duration_fixed=is_duration_fixed)
         return replace(
-            spec,
+            with_duration(spec, duration_s),
             idle_duration_s=_idle_s(capability, self.idle_duration_s),
             load_code_chip_s=_chip_s(capability),
-            duration_s=_duration_s(capability, spec, is_duration_fixed=is_duration_fixed),
         )
 
 
@@ -208,11 +208,10 @@ class OpenMeter:
             capability = self.header.capability
             duration_s = _duration_s(capability, spec, is_duration_fixed=is_duration_fixed)
         return replace(
-            spec,
+            with_duration(spec, duration_s),
             meter=self.served_name,
             idle_duration_s=self._idle_s(),
             load_code_chip_s=self._chip_s() if self._is_code_wanted() else None,
-            duration_s=duration_s,
         )
 
     def _idle_s(self) -> float:

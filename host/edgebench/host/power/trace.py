@@ -23,6 +23,7 @@ from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.analysis.energy.windows import idle_windows
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
+from edgebench.host.store.arrow import to_numpy
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
 from edgebench.host.store.power_file import PowerFile, read_power_facts
@@ -129,7 +130,7 @@ def placed(
 def _resolution_w(directory: Path) -> float:
     """Step of the powers: the smallest difference between two of the first ones."""
     with pq.ParquetFile(directory / POWER_FILE) as file:
-        power_w = file.read_row_group(0, ["watts_w"])["watts_w"].to_numpy()
+        power_w = to_numpy(file.read_row_group(0, ["watts_w"])["watts_w"])
     steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
     # Products of rounded numbers differ in their last digits by less than any step.
     steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]

@@ -25,6 +25,7 @@ from edgebench.host.result.verdict import Verdict
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.record import (
+    Confinement,
     MeterFacts,
     ModelFacts,
     Moment,
@@ -157,6 +158,8 @@ class Conditions:
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""
     after: Moment | None
     scheduling: Scheduling
+    confinement: Confinement | None = None
+    """What kept the model in its process; None where the agent did not tell."""
     background_busy_ratio: float | None
     sample_count: int
     expected: Expectation = field(default_factory=Expectation)

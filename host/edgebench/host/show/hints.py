@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from edgebench.protocol import errors as e
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -68,7 +70,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "if just this is to be compared: edgebench compare … --against … {error.allow}",
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
-    (e.LeaseHeld, "wait for it, or end it: edgebench-agent stop (on the device)"),
+    (
+        e.LeaseHeld,
+        "wait for it: edgebench bench MODEL --wait 10m; or end its run: edgebench-agent stop (on "
+        "the device)",
+    ),
     (
         e.TooLarge,
         "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
@@ -131,6 +137,11 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command, which may have its action: `meters record`."""
     if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
         return _ALLOWING[error.permission]
+    if isinstance(error, e.LeaseHeld) and error.stoppable_on:
+        return (
+            "wait for it: edgebench bench MODEL --wait 10m; or end your run there: edgebench stop "
+            f"--on {shlex.quote(error.stoppable_on)}"
+        )
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if type(error) is e.UsageError and command:

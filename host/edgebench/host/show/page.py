@@ -29,6 +29,7 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
+from edgebench.protocol.record import Confinement
 from edgebench.protocol.spec import RunSpec
 
 SHOWN_INPUTS = 4
@@ -108,6 +109,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("inputs", _inputs(run.conditions)),
         ("process", f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"),
     ]
+    if run.conditions.confinement is not None:
+        facts.append(("confinement", confinement_line(run.conditions.confinement)))
     if not run.verdict.is_refused:
         facts += _numbers(run.metrics)
     facts += [
@@ -119,6 +122,24 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     if run.conditions.ambient_c is not None:
         facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
     return facts
+
+
+def confinement_line(confinement: Confinement) -> str:
+    """What the model's process could not do, and what it could for want of a mechanism."""
+    parts = {
+        "programs and sockets": confinement.calls,
+        "files": confinement.files,
+        "the network": confinement.network,
+        "rights of root": confinement.capabilities,
+        "new rights": confinement.privileges,
+        "threads without end": confinement.threads,
+    }
+    kept = [name for name, one in parts.items() if one.is_applied]
+    missing = [f"{name}: {one.detail}" for name, one in parts.items() if not one.is_applied]
+    line = f"kept from {', '.join(kept)}" if kept else "none"
+    if missing:
+        line += f"; not from {'; '.join(missing)}"
+    return f"{line}; the agent ran as root" if confinement.is_root else line
 
 
 def _load(load_1m: float | None) -> str:
@@ -163,6 +184,8 @@ def _scenario(spec: RunSpec) -> str:
         f"preset {spec.preset}",
         f"at least {spec.duration_s:g} s and {spec.min_query_count} queries",
     ]
+    if spec.max_duration_s is not None:
+        parts.append(f"at most {spec.max_duration_s:g} s")
     settings = spec.scenario.traits.settings
     parts += [f"{name.replace('_', ' ')} {getattr(spec, name):g}" for name in settings]
     if spec.target_latency_s is not None:

@@ -71,7 +71,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "the device is real",
         "simulated": "the device is simulated, and so are its times",
     },
-    "enough_queries": {"": "{value:.0f} {counted}, at least {limit:.0f}"},
+    "enough_queries": {
+        "": "{value:.0f} {counted}, at least {limit:.0f}",
+        "max_duration": "{value:.0f} {counted}, at least {limit:.0f}: the run ended at its maximum "
+        "of {max_duration_s:g} s",
+    },
     "enough_time": {
         "": "{value:.3f} s, at least {limit:g} s",
         "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgebench.host.store.arrow import to_numpy
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.host.store.recording import DecodedSamples, decode, open_recording
@@ -78,7 +79,7 @@ def _is_same_table(one: Any, other: Any) -> bool:
                 return False
             continue
         tolerance = SINGLE_TOLERANCE if column.type == pa.float32() else RATIO_TOLERANCE
-        a, b = (np.asarray(values.to_numpy(), np.float64) for values in (mine, theirs))
+        a, b = (np.asarray(to_numpy(values), np.float64) for values in (mine, theirs))
         if not np.allclose(a, b, rtol=tolerance, atol=0.0, equal_nan=True):
             return False
     return True

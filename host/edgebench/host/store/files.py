@@ -21,9 +21,11 @@ from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts, migrated_record
 from edgebench.host.result.run import Run
+from edgebench.host.store.arrow import table_of, texts_to_arrow, to_arrow, to_numpy
 from edgebench.host.store.layout import (
     CLOCK_FILE,
     EVENTS_FILE,
+    EXPECTED_FILE,
     HOST_FACTS_FILE,
     LABELS_FILE,
     POWER_FILE,
@@ -49,6 +51,7 @@ _SPAN_COLUMNS = {
     "invoke_end_ns": "end_ns",
 }
 """Columns that a trace of version 1 does not have, by those that stand for them."""
+_CLOCK_COLUMNS = ("t0", "t1", "t2", "t3", "group")
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 
 
@@ -89,7 +92,7 @@ def write_queries(path: Path, queries: Queries, batch: int) -> None:
     index = np.arange(count, dtype=np.int64)
     is_warmup = index < queries.warmup_count
     times = {name: getattr(queries, name) for name in _TIME_COLUMNS}
-    table = pa.table(
+    table = table_of(
         {
             "index": index,
             "query": np.where(is_warmup, -1, (index - queries.warmup_count) // batch),
@@ -122,8 +125,8 @@ def read_queries(directory: Path) -> Queries:
         if "scheduled_ns" not in table.column_names:  # version 1 had a start and an end
             for name, source in _SPAN_COLUMNS.items():
                 table = table.append_column(name, table[source])
-        columns = [table[name].to_numpy().astype(np.int64) for name in (*_TIME_COLUMNS, "sample")]
-        warmup = table["warmup"].to_numpy()
+        columns = [to_numpy(table[name]).astype(np.int64) for name in (*_TIME_COLUMNS, "sample")]
+        warmup = to_numpy(table["warmup"])
     except KeyError as exc:
         raise RunDamaged(f"{directory / QUERIES_FILE}: no column {exc}") from exc
     return _queries(columns, int(np.count_nonzero(warmup)))
@@ -167,10 +170,10 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
         return TelemetryTrace({}, facts.constants, absent)
     table = read_table(path)
     try:
-        time_ns = table["time_ns"].to_numpy().astype(np.int64)
+        time_ns = to_numpy(table["time_ns"]).astype(np.int64)
         names = table["sensor"].combine_chunks().dictionary_encode()
-        value = table["value"].to_numpy().astype(np.float64)
-        index = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        value = to_numpy(table["value"]).astype(np.float64)
+        index = to_numpy(names.indices).astype(np.int64)
         series = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
     except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as exc:
         raise RunDamaged(f"telemetry is damaged: {one_line(exc)}") from exc
@@ -222,20 +225,19 @@ def read_table(path: Path) -> Any:
         RunDamaged: the file is not readable.
     """
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            return file.read()
     except FileNotFoundError as exc:
         raise RunDamaged(f"trace not readable: no such file: {path}") from exc
     except (OSError, pa.ArrowException) as exc:
-        # Pyarrow's text has the path as well.
-        text = str(exc).replace(f"Could not open Parquet input source '{path}': ", "")
-        raise RunDamaged(f"trace not readable: {one_line(text)}: {path}") from exc
+        raise RunDamaged(f"trace not readable: {one_line(exc)}: {path}") from exc
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
     """Write clock.parquet: one row per probe, with the group that it was taken in."""
     rows = [asdict(probe) | {"group": i} for i, group in enumerate(groups) for probe in group]
-    schema = pa.schema([(name, pa.int64()) for name in ("t0", "t1", "t2", "t3", "group")])
-    pq.write_table(pa.Table.from_pylist(rows, schema), directory / CLOCK_FILE)
+    columns = {name: np.array([row[name] for row in rows], np.int64) for name in _CLOCK_COLUMNS}
+    pq.write_table(table_of(columns), directory / CLOCK_FILE)
 
 
 def read_clock(directory: Path) -> list[list[ClockProbe]]:
@@ -244,7 +246,7 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
         return []
     groups: dict[int, list[ClockProbe]] = {}
     for row in read_table(directory / CLOCK_FILE).to_pylist():
-        if row.keys() != {"t0", "t1", "t2", "t3", "group"} or None in row.values():
+        if row.keys() != set(_CLOCK_COLUMNS) or None in row.values():
             raise RunDamaged(f"clock probes are damaged: {directory / CLOCK_FILE}")
         groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
     return list(groups.values())
@@ -257,10 +259,14 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file of a run but its document, by path inside the run."""
+    """SHA-256 of every file of a run but its document, by path inside the run.
+
+    What was noted of a run that is expected does not become a part of it.
+    """
     digests = {}
+    others = (directory / RUN_FILE, directory / EXPECTED_FILE)
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and path != directory / RUN_FILE:
+        if path.is_file() and path not in others:
             with path.open("rb") as file:
                 digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
     return digests
@@ -278,12 +284,12 @@ def _unpack_telemetry(directory: Path, names: Sequence[str]) -> None:
         if sensor.size and not 0 <= sensor.min() <= sensor.max() < len(names):
             raise ValueError(f"sensor {sensor.max()} of {len(names)}")
         named = pa.DictionaryArray.from_arrays(
-            sensor.astype(np.int32), pa.array(names, pa.string())
+            to_arrow(sensor.astype(np.int32)), texts_to_arrow(names)
         )
         named.validate(full=True)
     except (ValueError, pa.ArrowException) as exc:
         raise RunDamaged(f"telemetry is damaged: {exc}") from exc
-    table = pa.table({"time_ns": time_ns, "sensor": named, "value": value})
+    table = table_of({"time_ns": time_ns, "sensor": named, "value": value})
     pq.write_table(table, directory / TELEMETRY_FILE, compression=_COMPRESSION)
 
 

@@ -2,7 +2,8 @@
 
     <store>/runs/<run-id>/        run.json and the traces; appears by one rename
     <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way
-                                  in; may be left by a host that was killed
+                                  in; may be left by a host or an agent that was killed
+                                  (`incomplete`)
     <store>/index.sqlite          a cache over the directories
 
 The agent's own record of the run stays beside the document, under raw/, so that every number can
@@ -35,6 +36,10 @@ POWER_FILE = "power.parquet"
 CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
+EXPECTED_FILE = "expected.json"
+"""File under incoming/ with the device that a run was started on; see `incomplete`."""
+HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
+"""Files under raw/ that the host writes before a run starts."""
 STORE_VARIABLE = "EDGEBENCH_STORE"
 
 
@@ -55,6 +60,11 @@ class Store:
     def runs(self) -> Path:
         """Directory of whole runs."""
         return self.root / "runs"
+
+    @property
+    def unfinished(self) -> Path:
+        """Directory of runs that are not whole yet."""
+        return self.root / "incoming"
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first: they begin with the time."""
@@ -139,10 +149,10 @@ class Store:
 
     def forget_expected(self, run_id: str) -> None:
         """Remove what is known of a run that never started."""
-        shutil.rmtree(self.root / "incoming" / _checked(run_id), ignore_errors=True)
+        shutil.rmtree(self.unfinished / _checked(run_id), ignore_errors=True)
 
     def _incoming(self, run_id: str) -> Path:
-        path = self.root / "incoming" / _checked(run_id)
+        path = self.unfinished / _checked(run_id)
         (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
         return path
 
@@ -160,6 +170,7 @@ class Store:
             path = self._incoming(run_id)
             self.runs.mkdir(parents=True, exist_ok=True)
             yield path
+            (path / EXPECTED_FILE).unlink(missing_ok=True)
             _sync_tree(path)
             # An earlier host may have stored it, and been killed before it said so.
             if self.directory(run_id).exists() or not (path / RUN_FILE).exists():

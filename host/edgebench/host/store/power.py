@@ -29,6 +29,7 @@ from edgebench.host.analysis.energy.integrate import (
     line_of_instants,
     line_of_means,
 )
+from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport, SampleBlock
@@ -196,7 +197,7 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
     time_ns = np.concatenate([block.time_ns for block in blocks])
     columns = {
         "time_ns": time_ns,
-        "channel": pa.array([channel] * len(time_ns), pa.string()),
+        "channel": pa.repeat(channel, len(time_ns)),
         "watts_w": np.concatenate([block.power_w for block in blocks]),
         "flags": np.concatenate([block.flags for block in blocks]),
     }
@@ -213,17 +214,17 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
         columns[name] = (
             pa.nulls(len(time_ns), kind)
             if any(part is None for part in parts)
-            else pa.array(np.concatenate(parts), kind, safe=False)
+            else to_arrow(np.concatenate(parts)).cast(kind, safe=False)
         )
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _row_group(channel: str, table: Any, is_averaging: bool) -> RowGroup:
     line = line_of(table, is_averaging)
-    flags = int(np.bitwise_or.reduce(table["flags"].to_numpy()))
+    flags = int(np.bitwise_or.reduce(to_numpy(table["flags"])))
     group = RowGroup(channel=channel, row_count=len(table), flags=flags)
     if count := len(missing_ns(table, is_averaging)):
-        time_ns = table["time_ns"].to_numpy()
+        time_ns = to_numpy(table["time_ns"])
         rows_ns = int(time_ns[0]), int(time_ns[-1])
         group = replace(group, missing_count=count, rows_ns=rows_ns)
     if not len(line.time_ns):
@@ -250,8 +251,8 @@ def between_samples_j(table: Any, is_averaging: bool) -> float:
     """Standard uncertainty by what the power did between instants; a duplicate is no second one."""
     if is_averaging:
         return 0.0
-    is_duplicate = table["flags"].to_numpy() & np.uint8(Flag.DUPLICATE)
-    first = table.filter(pa.array(is_duplicate == 0)) if is_duplicate.any() else table
+    is_duplicate = to_numpy(table["flags"]) & np.uint8(Flag.DUPLICATE)
+    first = table.filter(to_arrow(is_duplicate == 0)) if is_duplicate.any() else table
     return between_j(line_of(first, is_averaging))
 
 
@@ -259,7 +260,7 @@ def spikes_j(table: Any) -> float:
     """Energy that the driver's own filter removed; its samples are evenly spaced."""
     if len(table) < 2 or table["spike_w"].null_count:
         return 0.0
-    time_ns, spike_w = table["time_ns"].to_numpy(), table["spike_w"].to_numpy()
+    time_ns, spike_w = to_numpy(table["time_ns"]), to_numpy(table["spike_w"])
     period_s = float(time_ns[-1] - time_ns[0]) / 1e9 / (len(table) - 1)
     return float(np.nansum(spike_w, dtype=np.float64)) * period_s
 
@@ -269,10 +270,10 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
     A counter's next reading covers all the time since the last good one: that row is not missing.
     """
-    time_ns = table["time_ns"].to_numpy()
-    is_missing = np.isnan(table["watts_w"].to_numpy())
+    time_ns = to_numpy(table["time_ns"])
+    is_missing = np.isnan(to_numpy(table["watts_w"]))
     if is_averaging and is_missing.any():
-        begin_ns = table["begin_ns"].to_numpy()
+        begin_ns = to_numpy(table["begin_ns"])
         known_ns = np.where(is_missing, np.iinfo(np.int64).max, begin_ns)
         following_ns = np.minimum.accumulate(known_ns[::-1])[::-1]
         is_missing &= following_ns > begin_ns
@@ -282,7 +283,7 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 def mean_volts_v(table: Any) -> float | None:
     """Mean of the measured voltage; None where there is none."""
-    volts_v = table["volts_v"].drop_null().to_numpy()
+    volts_v = to_numpy(table["volts_v"].drop_null())
     volts_v = volts_v[~np.isnan(volts_v)]
     return float(volts_v.mean(dtype=np.float64)) if len(volts_v) else None
 
@@ -293,7 +294,7 @@ def shares_of(
     """Energy and time by range between two times; a piece of the line has its end's range."""
     if not len(table) or table["range"].null_count:
         return ()
-    ranges = table["range"].to_numpy()[~np.isnan(table["watts_w"].to_numpy())].astype(np.int64)
+    ranges = to_numpy(table["range"])[~np.isnan(to_numpy(table["watts_w"]))].astype(np.int64)
     ranges = np.repeat(ranges, 2)[1:] if is_averaging else ranges[1:]
     passed_s = np.diff(np.clip(line.time_ns, begin_ns, end_ns)) / 1e9
     energy_j = passed_s * (line.power_w[1:] + line.power_w[:-1]) / 2
@@ -305,8 +306,8 @@ def shares_of(
 
 def line_of(table: Any, is_averaging: bool) -> PowerLine:
     """Power over time, by the rows that have a number."""
-    time_ns = table["time_ns"].to_numpy()
-    power_w = table["watts_w"].to_numpy()
+    time_ns = to_numpy(table["time_ns"])
+    power_w = to_numpy(table["watts_w"])
     if is_averaging:
-        return line_of_means(table["begin_ns"].to_numpy(), time_ns, power_w)
+        return line_of_means(to_numpy(table["begin_ns"]), time_ns, power_w)
     return line_of_instants(time_ns, power_w)

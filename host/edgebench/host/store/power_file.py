@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerLine
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
+from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import (
     KEY,
@@ -249,7 +250,7 @@ class PowerFile:
                 if is_apart or not group.flags & Flag.SATURATED:
                     continue
                 table = read(number, ["time_ns", "flags"])
-                time_ns, flags = table["time_ns"].to_numpy(), table["flags"].to_numpy()
+                time_ns, flags = to_numpy(table["time_ns"]), to_numpy(table["flags"])
                 is_inside = (time_ns >= begin_ns) & (time_ns <= end_ns)
                 count += int(np.count_nonzero(flags[is_inside] & np.uint8(Flag.SATURATED)))
         return count
@@ -280,7 +281,7 @@ def _note_falls(
     falls: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
 ) -> tuple[int, int]:
     """Add the falling edges of a row group by input; return its last sample, for the next."""
-    time_ns, digital = table["time_ns"].to_numpy(), table["digital"].to_numpy()
+    time_ns, digital = to_numpy(table["time_ns"]), to_numpy(table["digital"])
     if last is not None:
         time_ns = np.concatenate([[last[0]], time_ns])
         digital = np.concatenate([np.array([last[1]], np.uint8), digital])
@@ -295,8 +296,8 @@ def _note_falls(
 def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGroup:
     """Row group that is cut to a window."""
     line = line_of(table, is_averaging)
-    time_ns = table["time_ns"].to_numpy()
-    inside = table.filter(pa.array((time_ns >= begin_ns) & (time_ns <= end_ns)))
+    time_ns = to_numpy(table["time_ns"])
+    inside = table.filter(to_arrow((time_ns >= begin_ns) & (time_ns <= end_ns)))
     cut = line.cut(begin_ns, end_ns)
     return RowGroup(
         channel="",

@@ -20,7 +20,7 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, Scenario
 
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 from edgebench.agent.worker.loadgen import run_loadgen
 from edgebench.agent.worker.loop import Calls
 from edgebench.agent.worker.stop import STOP
@@ -37,6 +37,8 @@ def invoke():
         raise RuntimeError("index out of range")
     if count == at and event == "stop":
         os.kill(os.getpid(), signal.SIGTERM)
+    if event == "slow":
+        time.sleep(0.01)
 
 scenario = Scenario(fields.pop("scenario"))
 spec = RunSpec("x", scenario=scenario, engine=Engine.LOADGEN, **fields)
@@ -100,6 +102,17 @@ def test_stop_keeps_whole_queries(tmp_path: Path, scenario: Scenario) -> None:
     assert 24 <= found["rows"] <= found["count"]
     assert found["rows"] % SCENARIOS[scenario].get("samples_per_query", 1) == 0
     assert found["last"] > 0
+
+
+@pytest.mark.parametrize("scenario", list(Scenario))
+def test_maximum_duration_ends_the_test_too(tmp_path: Path, scenario: Scenario) -> None:
+    """LoadGen goes on until a slow model has answered every query that was asked for."""
+    found = run(
+        *(tmp_path, scenario, "slow"), duration_s=0.1, max_duration_s=0.3, min_query_count=2000
+    )
+    assert not found["stopped"]
+    assert 4 <= found["rows"] < 1000
+    assert found["rows"] % SCENARIOS[scenario].get("samples_per_query", 1) == 0
 
 
 def test_loadgen_that_is_not_there_is_named_with_its_package(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from edgebench.agent.worker import loop
 from edgebench.agent.worker.loop import (
     BLOCK_INFERENCES,
+    NO_LIMIT_NS,
     SPIN_NS,
     Calls,
     Times,
@@ -83,6 +84,7 @@ def run(
     duration_ns: int,
     min_count: int,
     max_count: int,
+    max_duration_ns: int = NO_LIMIT_NS,
     block: int = 4,
     group: int = 1,
 ) -> Times:
@@ -99,6 +101,7 @@ def run(
             duration_ns=duration_ns,
             min_count=min_count,
             max_count=max_count,
+            max_duration_ns=max_duration_ns,
             group=group,
         )
 
@@ -145,6 +148,41 @@ def test_loop_ends_when_time_and_count_are_met_or_at_the_maximum(
     assert [end - begin for begin, end in spans] == [takes_ns + 1] * len(times)
 
 
+@given(
+    takes_ns=st.integers(0, 50),
+    duration_ns=st.integers(0, 300),
+    longer_ns=st.integers(1, 300),
+    low=st.integers(1, 40),
+    block=st.integers(1, 9),
+    group=st.integers(1, 4),
+)
+def test_loop_ends_at_its_maximum_duration_with_whole_queries(
+    takes_ns: int, duration_ns: int, longer_ns: int, low: int, block: int, group: int
+) -> None:
+    """A slow model holds the device for an hour, or a fast one is cut short."""
+    clock = Clock()
+    model = Model(clock, takes_ns)
+    begin_ns = clock.now_ns + 1
+    times = run(
+        clock,
+        model,
+        duration_ns=duration_ns,
+        min_count=low * group,
+        max_count=1000 * group,
+        max_duration_ns=duration_ns + longer_ns,
+        block=block,
+        group=group,
+    )
+    assert len(times) == model.calls
+    assert len(times) % group == 0
+    assert not times.is_interrupted
+    assert_in_order(times)
+    limit_ns = begin_ns + duration_ns + longer_ns
+    assert len(times) >= low * group or times.end_ns[-1] >= limit_ns
+    if len(times) > group:
+        assert times.end_ns[-1 - group] < limit_ns, "no query is issued after the limit"
+
+
 def columns(times: Times) -> list[array[int]]:
     """The times of all inferences."""
     return [times.start_ns, times.invoke_start_ns, times.invoke_end_ns, times.end_ns]
@@ -186,6 +224,20 @@ def test_end_of_one_inference_is_the_start_of_the_next() -> None:
         is_new_block = index % 4 == 0
         gap_ns = times.start_ns[index] - times.end_ns[index - 1]
         assert (gap_ns == 0) != is_new_block
+
+
+def test_count_that_the_time_left_open_goes_on_with_the_next_sample() -> None:
+    """Slow models see the first samples twice, in each run in another place."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "perf_counter_ns", clock)
+        patch.setattr(loop, "BLOCK_INFERENCES", 8)
+        calls = Calls([nothing] * 8, Model(clock, 10), nothing)
+        times = run_closed(calls, range(8), duration_ns=33, min_count=12, max_count=20)
+    assert list(times.sample) == [*range(8), *range(4)]
+    gaps_ns = [start - end for start, end in zip(times.start_ns[1:], times.end_ns, strict=False)]
+    # A new block after the third inference, in which the time ends, and where the order does.
+    assert [number for number, gap_ns in enumerate(gaps_ns, 1) if gap_ns] == [3, 8]
 
 
 def test_offline_samples_are_all_due_at_the_start() -> None:
@@ -324,6 +376,19 @@ def test_queries_that_arrive_during_a_stall_count_from_their_arrival(
     # The stall is worked off in the order of arrival: each is 10 ms less late than the one before.
     assert over[0] >= 100_000_000
     assert over == sorted(over, reverse=True)
+
+
+def test_server_that_falls_behind_ends_at_its_maximum_duration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device that takes a second per query works off an hour of arrivals."""
+    clock = Clock()
+    model = Model(clock, 1000)
+    monkeypatch.setattr(loop, "perf_counter_ns", clock)
+    due_ns = [number * 10 for number in range(60)]
+    times = run_scheduled(Calls([nothing], model, nothing), [0], due_ns, max_duration_ns=5000)
+    assert len(times) == model.calls == len(times.start_ns) == 5
+    assert not times.is_interrupted
 
 
 def test_query_is_never_issued_before_it_is_due() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.tools import need_runtime
 
 from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.measure import prepare_model
+from edgebench.agent.worker.measure import _expected_scenario_s, prepare_model
 from edgebench.protocol.errors import InputsRefused
 from edgebench.protocol.record import ModelFacts
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import RunSpec, Scenario
 
 NAME = "serving_default_args_0"
 """Input of the built-in model: int8, 1x8x8x1, 0 to 1.0625."""
@@ -59,3 +60,19 @@ def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> 
     assert prepare_model(job()).inputs_clipped_ratio is None
     with pytest.raises(InputsRefused, match=r"holds 0 to 1\.06\d* and clips 1\.25% of its values"):
         prepare_model(job(inputs_with(tmp_path, 2.0, 8)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected_s"),
+    [
+        ({}, 50.0),
+        ({"max_duration_s": 12.0}, 12.0),
+        ({"max_duration_s": 80.0}, 50.0),
+        ({"scenario": Scenario.SERVER, "target_qps": 1.0}, 100.0),
+        ({"scenario": Scenario.SERVER, "target_qps": 1.0, "max_duration_s": 12.0}, 12.0),
+    ],
+)
+def test_expected_time_knows_the_maximum(fields: dict[str, Any], expected_s: float) -> None:
+    """A person is told to wait for an hour, for a run that ends after a minute."""
+    spec = RunSpec("litert", duration_s=2.0, min_query_count=100, **fields)
+    assert _expected_scenario_s(spec, 500_000_000) == expected_s

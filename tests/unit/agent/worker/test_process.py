@@ -12,13 +12,14 @@ from typing import cast
 import numpy as np
 import pytest
 from support.digits import FOLDER
+from support.hostile_runtime import TRIVIAL_VARIABLE, install
 from support.tools import need_runtime
 
 from edgebench.agent.worker import process
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess
 from edgebench.protocol.errors import ModelRefused, WorkerDied
-from edgebench.protocol.record import ModelFacts, Phase, WorkerRecord
+from edgebench.protocol.record import BindingFacts, ModelFacts, Phase, WorkerRecord
 from edgebench.protocol.spec import Limits, RunSpec
 from edgebench.protocol.traces import (
     ANSWERS_FILE,
@@ -99,6 +100,28 @@ def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
     assert found.check.reference is None
     assert found.check.reference_error == "stopped before it was done"
     assert found.query_count >= 21
+    # The trivial model has a loop of its own, which a stop that is remembered would end.
+    assert found.harness.binding is not None
+    assert found.harness.binding.p50_ns is not None
+
+
+@pytest.mark.parametrize("end", ["die", "hang"])
+def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A wrong guess at the declaration of a C function takes the run, or its checks, with it."""
+    monkeypatch.setattr(process, "COMPLETE_TIMEOUT_S", 0.3)
+    for name, value in (install(tmp_path / "driver") | {TRIVIAL_VARIABLE: end}).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "run").mkdir()
+    job = replace(
+        job, spec=replace(SPEC, runtime="fragile", dataset_sha256=None), dataset_path=None
+    )
+    record = asyncio.run(settled(tmp_path / "run", job))
+    assert record.query_count >= 21
+    assert record.check.reference is not None
+    assert record.check.reference_error is None
+    assert record.harness.binding == BindingFacts(reason="the worker ended before it was measured")
 
 
 async def settled(directory: Path, job: Job) -> WorkerRecord:

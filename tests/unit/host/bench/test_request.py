@@ -25,6 +25,7 @@ def test_runs_share_the_time_and_the_queries() -> None:
     made = request(preset="quick")
     assert made.run_count == 5
     assert (made.spec.duration_s, made.spec.min_query_count) == (2.0, 26)
+    assert made.spec.max_duration_s == 12.0
     made = request(runs=3, duration_s=60.0, min_query_count=1000)
     assert (made.spec.duration_s, made.spec.min_query_count) == (20.0, 334)
     assert request(runs=1).spec.duration_s == 60.0

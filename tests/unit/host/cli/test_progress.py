@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,50 @@ def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> No
     assert lines
     assert all("2/6 " in line and "jetson-2" in line for line in lines)
     assert all("71.2 °C, 1.50 GHz" in line for line in lines[-1:])
+
+
+def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None:
+    """A benchmark of an hour in CI looks as if it hung."""
+    watcher, out = watch(is_terminal=False)
+    watcher.report()
+    watcher.run("board", MODEL, "litert", Place(2, 6))
+    watcher.report()
+    watcher.pushed(1000, 24_376)
+    watcher.report()
+    watcher.progress(Progress("run-1", Phase.MEASURING, 60.0))
+    watcher.telemetry(Telemetry("run-1", 0, temp_c=71.25))
+    watcher.report()
+    watcher.progress(Progress("run-1", Phase.CHECKING))
+    watcher.report()
+    watcher.finished(RUN)
+    watcher.report()
+    begun, *reports, done = out.getvalue().splitlines()
+    assert begun == "run: 2/6 digits.tflite on litert, board"
+    assert reports == [
+        f"{begun}: preparing, 0:00:00",
+        f"{begun}: sending 1000 B of 23.8 KiB",
+        f"{begun}: measuring, 71.2 °C, 0:00:00 of 0:01:00",
+        f"{begun}: checking, 0:00:00",
+    ]
+    assert done.startswith("done: 2/6 digits.tflite")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """A terminal shows the bar and the lines, or a log file goes on after the command."""
+    monkeypatch.setattr(progress, "REPORT_S", 0.001)
+    watcher, out = watch(is_terminal=is_terminal, width=200)
+    reported = threading.Event()
+    monkeypatch.setattr(watcher, "report", reported.set)
+    with watcher:
+        watcher.run("board", MODEL, "litert", Place(1, 1))
+        assert reported.wait(0.2 if is_terminal else 30.0) != is_terminal
+    if not is_terminal:
+        watcher._reports.join(30.0)
+    assert not watcher._reports.is_alive()
+    assert "digits.tflite" in out.getvalue()
 
 
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
 from edgebench.host.analysis.latency.dependence import cautious_count
 from edgebench.host.analysis.latency.stability import rarer_level
 from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval, LatencySummary
@@ -199,12 +200,10 @@ def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
 
     Source: Hahn & Meeker, Statistical Intervals (1991), 5.2.
     """
-    from scipy.stats import binom
-
     tail = (1 - LEVEL) / 2
-    # ppf gives min{k: F(k) >= q}; ranks are one higher.
-    upper = int(binom.ppf(1 - tail, count, p)) + 1
-    lower = int(binom.ppf(tail, count, p))
-    if binom.cdf(lower, count, p) <= tail:
+    # The quantile is min{k: F(k) >= q}; ranks are one higher.
+    upper = binomial_quantile(1 - tail, count, p) + 1
+    lower = binomial_quantile(tail, count, p)
+    if binomial_cdf(lower, count, p) <= tail:
         lower += 1
     return (lower, upper) if lower >= 1 and upper <= count else None

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter1d
 
 from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
@@ -133,6 +132,9 @@ def find_codes(
     Raises:
         MeasurementError: there is no such place.
     """
+    # Imported here: few runs have a code.
+    from scipy.ndimage import maximum_filter1d
+
     if len(codes) != CODES_OF_RUN:
         raise MeasurementError(f"the run played {len(codes)} load codes, {CODES_OF_RUN} are needed")
     search = CodeSearch.of(codes[0], cumulative, span_ns)

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.signal import lfilter
 
 from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
@@ -82,6 +80,10 @@ def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: 
         ratio: Time constant of the filter, in chips.
         sample: Interval of the samples, in chips.
     """
+    # Imported here: their import takes a second of CPU, and few runs have a code.
+    from scipy.optimize import minimize_scalar
+    from scipy.signal import lfilter
+
     fine = np.repeat(is_busy, FINE)
     if ratio:
         kept = float(np.exp(-1 / (FINE * ratio)))

@@ -1,0 +1,84 @@
+"""The system calls that confine a process, and that Python has no functions for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from edgebench.agent.confine.syscalls import LANDLOCK_ADD, LANDLOCK_CREATE, LANDLOCK_RESTRICT
+
+_CAPABILITY_VERSION = 0x20080522
+"""`_LINUX_CAPABILITY_VERSION_3`, capget(2): sets of 64 bits."""
+
+
+class Kernel:
+    """The kernel of this machine; a test replaces what another kernel may lack.
+
+    Every method raises OSError where the kernel refuses or has no such call.
+    """
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+
+    def prctl(self, option: int, *arguments: int | ctypes.Array[ctypes.c_char]) -> int:
+        """Change a property of this process.
+
+        Source: prctl(2).
+        """
+        return self._checked(self._library.prctl(option, *map(_long, arguments)))
+
+    def unshare(self, flags: int) -> None:
+        """Enter namespaces of its own.
+
+        Source: unshare(2).
+        """
+        self._checked(self._library.unshare(flags))
+
+    def drop_capabilities(self, kept: int, effective: int) -> None:
+        """Keep at most these capabilities, of which those take effect.
+
+        Source: capset(2).
+        """
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+        words: list[int] = []
+        for shift in (0, 32):
+            words += [(effective >> shift) & 0xFFFFFFFF, (kept >> shift) & 0xFFFFFFFF, 0]
+        self._checked(self._library.capset(header, (ctypes.c_uint32 * 6)(*words)))
+
+    def landlock_abi(self) -> int:
+        """Version of Landlock, from 1.
+
+        Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
+        """
+        return self._syscall(LANDLOCK_CREATE, None, 0, 1)
+
+    def landlock_create(self, attributes: bytes) -> int:
+        """A new ruleset: its descriptor."""
+        return self._syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
+
+    def landlock_add(self, ruleset: int, path_rule: bytes) -> None:
+        """Add a rule for a path and what is beneath it."""
+        self._syscall(LANDLOCK_ADD, ruleset, 1, path_rule, 0)
+
+    def landlock_restrict(self, ruleset: int) -> None:
+        """Restrict this thread, and those that it starts from now on."""
+        self._syscall(LANDLOCK_RESTRICT, ruleset, 0)
+
+    def seccomp(self, number: int, flags: int, program: ctypes.Array[ctypes.c_char]) -> None:
+        """Install a filter of system calls, by the number that this call has here."""
+        self._syscall(number, 1, flags, program)
+
+    def _syscall(self, number: int, *arguments: Any) -> int:
+        return self._checked(self._library.syscall(ctypes.c_long(number), *map(_long, arguments)))
+
+    def _checked(self, result: int) -> int:
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return result
+
+
+def _long(value: Any) -> Any:
+    """A variable argument in a whole register: the upper half of an int would be undefined."""
+    return ctypes.c_long(value) if isinstance(value, int) else value

@@ -1,0 +1,83 @@
+"""Which files a worker may open: Landlock, which needs no rights to be applied.
+
+Everything that the kernel's version of Landlock knows is refused first, and then allowed beneath
+single paths. What Landlock does not know (the rights of files, their names as links) the filter of
+system calls refuses.
+
+Source: Documentation/userspace-api/landlock.rst; include/uapi/linux/landlock.h.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from edgebench.agent.confine.kernel import Kernel
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REMOVE_FILE, _MAKE_REGULAR = 1 << 5, 1 << 8
+_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_ALL_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""Accesses to files that a version can refuse, by the version that began with them."""
+_TCP_SINCE, _TCP = 4, 0b11
+"""To bind and to connect."""
+_SCOPES_SINCE, _SCOPES = 6, 0b11
+"""Abstract unix sockets, and signals, to processes that are not confined with this one."""
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_READ = _READ_FILE | _READ_DIR
+_WRITE = _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_REGULAR
+"""Regular files only: a link, a socket or a directory among results would mislead the daemon."""
+_DEVICE = _READ | _WRITE_FILE | _IOCTL_DEVICE
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedPaths:
+    """The files that a worker may open; a path that is not there is no error."""
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    """Files, and directories in which files may be made."""
+    devices: tuple[str, ...] = ()
+    """Devices, and directories of devices, that may be read, written and controlled; patterns of
+    glob(3) stand for all that match."""
+
+
+def restrict(kernel: Kernel, allowed: AllowedPaths) -> int:
+    """Restrict this thread, and those that it starts, to these files; the version of Landlock.
+
+    Needs `no_new_privs`.
+
+    Raises:
+        OSError: the kernel has no Landlock, or it is switched off.
+    """
+    abi = kernel.landlock_abi()
+    handled = max(mask for since, mask in _ALL_FILES.items() if since <= abi)
+    attributes = struct.pack("=Q", handled)
+    if abi >= _TCP_SINCE:
+        attributes += struct.pack("=Q", _TCP)
+    if abi >= _SCOPES_SINCE:
+        attributes += struct.pack("=Q", _SCOPES)
+    ruleset = kernel.landlock_create(attributes)
+    try:
+        _allow(kernel, ruleset, allowed.readable, _READ & handled)
+        _allow(kernel, ruleset, allowed.writable, _WRITE & handled)
+        _allow(kernel, ruleset, allowed.devices, _DEVICE & handled)
+        kernel.landlock_restrict(ruleset)
+    finally:
+        os.close(ruleset)
+    return abi
+
+
+def _allow(kernel: Kernel, ruleset: int, paths: Iterable[str], access: int) -> None:
+    for path in paths:
+        with suppress(OSError):  # not there, or not for this user: then it needs no rule
+            # Stays open. A rule holds the inode, but /proc makes a new one after its entry was
+            # dropped from the kernel's cache; an open descriptor keeps the entry.
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            granted = access if is_directory else access & _OF_A_FILE
+            kernel.landlock_add(ruleset, struct.pack("=Qi", granted, descriptor))

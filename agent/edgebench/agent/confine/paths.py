@@ -1,0 +1,92 @@
+"""The files that any worker needs: its interpreter, libraries, and the kernel's account of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import read_text
+
+READABLE_VARIABLE = "EDGEBENCH_READABLE"
+"""Variable of the agent with more directories that workers may read, as in PATH.
+
+For libraries in places that nobody here thought of; its owner sets it, no host can."""
+_LIBRARIES = (
+    *("/usr", "/lib", "/lib32", "/lib64"),
+    *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
+    *("/system", "/vendor", "/apex"),
+)
+"""Directories of libraries: Linux, package managers with a place of their own, Android."""
+_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
+    *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
+)
+"""Files of /etc that libraries read: where libraries are, names of users, drivers of GPUs."""
+_PROC = (
+    *("self", "cpuinfo", "meminfo", "stat", "vmstat", "version", "loadavg", "uptime"),
+    *("filesystems", "devices", "modules", "pressure", "sys", "driver/nvidia"),
+)
+"""Files of /proc, without those of other processes."""
+PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices that lead nowhere."""
+ACCELERATOR_DEVICES = (
+    # Linux Documentation/gpu/drm-uapi.rst, Documentation/accel/introduction.rst.
+    *("/dev/dri", "/dev/accel"),
+    # ROCm documentation, "Running ROCm Docker containers".
+    "/dev/kfd",
+    # NVIDIA/libnvidia-container, src/nvc_info.c.
+    *("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset"),
+    # hailo-ai/hailort-drivers, linux/pcie; Linux 6.1 drivers/staging/gasket/apex_driver.c.
+    *("/dev/hailo[0-9]*", "/dev/apex_[0-9]*"),
+    # Accelerators on a stick: libusb opens the devices of usbfs.
+    "/dev/bus/usb",
+)
+"""Devices of accelerators that any machine may have, for runs that ask for a delegate."""
+
+
+def readable_paths() -> tuple[str, ...]:
+    """Files and directories that the interpreter and its libraries read."""
+    python = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *sys.path)
+    named = (os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", READABLE_VARIABLE))
+    libraries = [path for paths in named for path in paths.split(":")] + _loader_directories()
+    return (
+        *_LIBRARIES,
+        *_without_homes((*python, *libraries)),
+        *(f"/etc/{name}" for name in _ETC),
+        *(f"/proc/{name}" for name in _PROC),
+        "/sys",
+    )
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    """Directories of these files, with what lies beside them, but those that hold keys."""
+    return _without_homes(str(Path(file).resolve().parent) for file in files)
+
+
+def _loader_directories() -> list[str]:
+    """Directories where the system's loader looks for libraries, as /opt/vendor/lib.
+
+    Source: ldconfig(8).
+    """
+    files = [Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")]
+    lines = [line.strip() for file in files for line in read_text(file).splitlines()]
+    return [line for line in lines if line.startswith("/")]
+
+
+def _without_homes(paths: Iterable[str]) -> list[str]:
+    """These directories but those that hold the home of a user, with the keys in it.
+
+    A path of the interpreter may be as wide as that: PYTHONPATH=/home/pi.
+    """
+    homes = {Path(home).resolve() for home in (os.environ.get("HOME"), "/root", "/home") if home}
+    kept: list[str] = []
+    for path in filter(None, paths):
+        real = Path(path).resolve()
+        is_home = os.path.exists(real / ".ssh") or any(
+            real in (home, *home.parents) for home in homes
+        )
+        if not is_home:
+            kept.append(str(real))
+    return list(dict.fromkeys(kept))

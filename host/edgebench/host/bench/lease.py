@@ -1,0 +1,90 @@
+"""The right to measure on a device: taken, waited for, or freed by stopping a run of ours."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.client import Client
+from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
+
+SAY_EVERY_S = 10.0
+"""Interval of the reports while a device is waited for, and the wait that one request asks for.
+
+Each is a message to a device that measures: no more than the connection's own pings."""
+STOP_TIMEOUT_S = 60.0
+"""Longest time for a stopped run to be written; its worker is killed after 20 s."""
+STOP_POLL_S = 0.1
+
+
+def check_wait(wait_s: float) -> None:
+    """Check a limit on waiting.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    if not 0 <= wait_s < math.inf:
+        raise UsageError(f"wait must be >= 0 s, got {wait_s:g}")
+
+
+def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> None:
+    """Take the lease of a device; if another command holds it, wait.
+
+    Args:
+        client: The connection to the device.
+        device: Name by which the user knows it.
+        wait_s: Longest wait; 0: none.
+        watcher: Hears once who holds the device, then for how long it has been waited for.
+
+    Raises:
+        LeaseHeld: it is still held after the wait.
+    """
+    begin_s = time.monotonic()
+    refusal = _refusal(client, device, 0.0)
+    if refusal is not None and wait_s > 0:
+        watcher.held(device, refusal, wait_s)
+    while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
+        asked_s, interval_s = time.monotonic(), min(SAY_EVERY_S, left_s)
+        refusal = _refusal(client, device, interval_s)
+        if refusal is not None:
+            # An older agent refuses at once.
+            time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
+            watcher.waiting(device, time.monotonic() - begin_s, wait_s)
+    if refusal is not None:
+        raise refusal
+
+
+def _refusal(client: Client, device: str, wait_s: float) -> LeaseHeld | None:
+    """Why the lease could not be taken; None once it is ours."""
+    try:
+        client.acquire(wait_s)
+    except LeaseHeld as exc:
+        is_ours = client.list_runs().running is not None
+        return LeaseHeld(str(exc), stoppable_on=device if is_ours else None)
+    return None
+
+
+def stop_run(client: Client) -> str | None:
+    """Stop this user's run in progress; its id, or None if nothing runs there.
+
+    What it measured stays on the device until a command stores it.
+
+    Raises:
+        LeaseHeld: somebody else measures there.
+        LinkTimeout: the run does not end.
+    """
+    run_id = client.list_runs().running
+    if run_id is None:
+        client.acquire()  # is refused if somebody else holds it
+        client.release()
+        return None
+    with suppress(UsageError):  # it has just ended by itself
+        client.cancel(run_id)
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+    while client.list_runs().running == run_id:
+        if time.monotonic() > deadline_s:
+            raise LinkTimeout(f"run {run_id} has not ended within {STOP_TIMEOUT_S:g} s")
+        time.sleep(STOP_POLL_S)
+    return run_id

@@ -1,0 +1,38 @@
+"""`edgebench stop`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+
+from edgebench.host.cli.options import add_json, new_parser
+from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import printable
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "stop",
+        "Stop your run on a device, whether the command that started it still runs or was killed.",
+    )
+    made.add_argument("--on", default="local", metavar="DEVICE", help="device (default: local)")
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Stop the run; that nothing runs is no failure."""
+    from edgebench.host.lab import Lab
+
+    stopped = Lab().stop(options.on)
+    device = printable(options.on)
+    if options.json:
+        print(json.dumps({"device": options.on, "stopped": stopped}, indent=1))
+    elif stopped is None:
+        print(f"no run of yours is in progress on {device}")
+    else:
+        print(f"stopped: run {printable(stopped)} on {device}; it keeps what was measured")
+        print(f"next: edgebench bench MODEL --on {shlex.quote(device)} (stores it first)")
+    return ExitCode.DONE

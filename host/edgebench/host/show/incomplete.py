@@ -1,0 +1,30 @@
+"""Runs that were started and are not stored, one line each."""
+
+from __future__ import annotations
+
+from edgebench.host.show.units import format_duration
+from edgebench.host.store.incomplete import IncompleteRun, IncompleteState
+
+
+def incomplete_line(run: IncompleteRun) -> str:
+    """Which run it is, where it is, and what is here of it."""
+    which = f"run {run.run_id}"
+    if run.expectation is not None:
+        which += f" of {run.expectation.model} on {run.expectation.device}"
+    if run.state is IncompleteState.IN_PROGRESS:
+        return f"{which} is in progress"
+    if run.state is IncompleteState.LOST:
+        kept = contents(run)
+        return f"{which} is lost: the device does not have it; kept here: {kept}"
+    return f"{which} is not fetched; the next bench on that device fetches it, or reports it lost"
+
+
+def contents(run: IncompleteRun) -> str:
+    """What is here of a run.
+
+    A recording alone has no energy: the times of the inferences went with the agent.
+    """
+    parts = list(run.files)
+    if run.recording_s is not None:
+        parts.insert(0, f"recording of {format_duration(run.recording_s)} of power")
+    return ", ".join(parts) or "nothing"

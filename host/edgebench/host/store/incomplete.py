@@ -1,0 +1,192 @@
+"""Runs that were started and are not stored: in progress, still on their device, or lost.
+
+A run's directory under incoming/ says on which device it was started. Once that device has told
+that it does not have the run any more, the directory is marked as lost: its agent was killed, or
+another store fetched the run. The process that makes a run locks the directory for as long.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store
+from edgebench.meters.spool import recorded_s
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import RemoteProtocolError, StoreError
+from edgebench.protocol.record import RUN_ID
+from edgebench.protocol.traces import METER_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRun:
+    """What is known of a run before it starts."""
+
+    device_id: str
+    device: str
+    """Name that the device has itself."""
+    via: str
+    """Transport to the device: its agent tells apart who came by which."""
+    model: str
+    is_lost: bool = False
+    """The device does not have the run."""
+
+
+class IncompleteState(str, Enum):
+    """Where a run is that is not stored."""
+
+    IN_PROGRESS = "in progress"
+    """A process of this machine makes it now."""
+    NOT_FETCHED = "not fetched"
+    """The device has it, or was not asked since."""
+    LOST = "lost"
+    """The device does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteRun:
+    """A run that is not stored, and what is here of it."""
+
+    run_id: str
+    state: IncompleteState
+    expectation: ExpectedRun | None
+    """None where it cannot be read."""
+    directory: Path
+    recording_s: float | None
+    """Time that the recording of a meter spans; None without a recording."""
+    files: tuple[str, ...]
+    """Other files, which were fetched from the device."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the run itself is here."""
+        return self.recording_s is None and not self.files
+
+
+def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
+    """Say what is expected in a directory of incoming/.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = directory / f".{EXPECTED_FILE}"
+    beside.write_text(json.dumps(to_plain(expectation)))
+    beside.replace(directory / EXPECTED_FILE)
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Lock the directory of a run that this process makes; the kernel frees it with the process."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def incomplete_runs(store: Store) -> list[IncompleteRun]:
+    """Runs that were started and are not stored, oldest first.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        names = sorted(os.listdir(store.unfinished))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        raise StoreError(f"store not readable: {exc.strerror}: {store.unfinished}") from exc
+    return [_looked_at(store.unfinished / name) for name in names if RUN_ID.fullmatch(name)]
+
+
+def _looked_at(directory: Path) -> IncompleteRun:
+    expectation = None
+    with suppress(OSError, ValueError, RemoteProtocolError):
+        expectation = from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
+    raw = directory / RAW_DIRECTORY
+    recording_s, files = None, []
+    with suppress(OSError):  # it may be stored just now
+        files = sorted(path.name for path in raw.iterdir() if path.name not in HOST_FILES)
+        if METER_FILE in files:
+            recording_s = recorded_s(raw / METER_FILE)
+            files.remove(METER_FILE)
+    state = IncompleteState.NOT_FETCHED
+    if _is_claimed(directory):
+        state = IncompleteState.IN_PROGRESS
+    elif expectation is not None and expectation.is_lost:
+        state = IncompleteState.LOST
+    return IncompleteRun(directory.name, state, expectation, directory, recording_s, tuple(files))
+
+
+def _is_claimed(directory: Path) -> bool:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def mark_lost(
+    store: Store, *, device_id: str, via: str, on_device: Collection[str]
+) -> list[IncompleteRun]:
+    """Mark the runs that a device was to have, and does not; those of which nothing is here go.
+
+    Args:
+        store: The store.
+        device_id: Id of the device.
+        via: Transport to it.
+        on_device: Runs that it has for whoever comes by that transport.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    lost: list[IncompleteRun] = []
+    for run in incomplete_runs(store):
+        expectation = run.expectation
+        if run.state is not IncompleteState.NOT_FETCHED or expectation is None:
+            continue
+        is_its = (expectation.device_id, expectation.via) == (device_id, via)
+        if not is_its or run.run_id in on_device:
+            continue
+        known = replace(expectation, is_lost=True)
+        if run.is_empty:
+            store.forget_expected(run.run_id)
+        else:
+            try:
+                write_expectation(run.directory, known)
+            except OSError as exc:
+                raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
+        lost.append(replace(run, state=IncompleteState.LOST, expectation=known))
+    return lost
+
+
+def remove_lost(store: Store) -> list[IncompleteRun]:
+    """Remove what is here of the lost runs; what was removed.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    lost = [run for run in incomplete_runs(store) if run.state is IncompleteState.LOST]
+    for run in lost:
+        try:
+            shutil.rmtree(run.directory)
+        except OSError as exc:
+            raise StoreError(f"run not removed: {exc.strerror}: {run.directory}") from exc
+    return lost

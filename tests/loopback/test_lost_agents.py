@@ -1,0 +1,73 @@
+"""An agent dies in a run: what the host kept of it is shown as lost, and goes when told to."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.agents import AgentProcess, Host
+
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.store.incomplete import IncompleteRun, IncompleteState, incomplete_runs
+from edgebench.protocol.errors import LinkLost
+from edgebench.protocol.messages import Progress
+from edgebench.protocol.record import Phase
+from edgebench.protocol.spec import SpecChanges
+
+MODEL = "digits_int8.tflite"
+SHORT: SpecChanges = {"duration_s": 0.2, "min_query_count": 20, "is_checked": False}
+RECORDED_S = 0.4
+
+
+def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """A recording of an hour stays in a directory that nobody looks at, or goes without a word."""
+    store = paired.lab.store
+    states: list[IncompleteState] = []
+    told: list[IncompleteRun] = []
+
+    class Watching(Watcher):
+        """Is told what was lost."""
+
+        def lost(self, run: IncompleteRun) -> None:
+            told.append(run)
+
+    class Killing(Watching):
+        """Kills the agent in the timed loop."""
+
+        def progress(self, progress: Progress) -> None:
+            if progress.phase is Phase.MEASURING:
+                time.sleep(RECORDED_S)  # the length of the recording is what is shown
+                states.extend(run.state for run in incomplete_runs(store))
+                agent.kill()
+
+    with pytest.raises(LinkLost):
+        paired.lab.bench(
+            MODEL,
+            on=["board"],
+            runs=1,
+            meter="synthetic:constant,power=1",
+            idle_duration_s=0.0,
+            watcher=Killing(),
+        )
+    assert states == [IncompleteState.IN_PROGRESS]
+    [left] = incomplete_runs(store)
+    assert left.state is IncompleteState.NOT_FETCHED
+    shown = paired.run("runs").stdout
+    assert f"run {left.run_id} of {MODEL} on board is not fetched; the next bench" in shown
+
+    agent.listen = f"127.0.0.1:{agent.port}"
+    agent.start()
+    paired.lab.bench(MODEL, on=["board"], runs=1, watcher=Watching(), **SHORT)
+    [lost] = told
+    assert (lost.run_id, lost.state) == (left.run_id, IncompleteState.LOST)
+    assert lost.recording_s is not None
+    assert RECORDED_S < lost.recording_s < 30
+    assert incomplete_runs(store) == [lost]
+    removed = paired.run("runs", "--remove-lost")
+    assert removed.returncode == 0, removed.stderr
+    assert removed.stdout.startswith(f"removed: run {left.run_id}: recording of 0:00:0")
+    assert incomplete_runs(store) == []
+    assert list(store.unfinished.iterdir()) == []
+    assert len(store.run_ids()) == 1

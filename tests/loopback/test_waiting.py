@@ -1,0 +1,157 @@
+"""A device that another command holds: waited for, or freed by stopping the run on it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.agents import AgentProcess, Host, wait_until
+from support.watchers import is_measuring
+
+from edgebench.host.bench.lease import take_lease
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.show.hints import hint_for
+from edgebench.protocol.errors import LeaseHeld, UsageError
+from edgebench.protocol.spec import SpecChanges
+
+MODEL = "digits_int8.tflite"
+LONG = ("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s", "--no-check")
+SHORT: SpecChanges = {
+    "duration_s": 0.5,
+    "min_query_count": 20,
+    "warmup_query_count": 1,
+    "is_checked": False,
+}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One agent for all of them: each test ends the runs that it starts."""
+    process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="module")
+def other(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """Another host that is paired with the agent."""
+    made = Host(tmp_path_factory.mktemp("other") / "h")
+    made.lab.pair(agent.pairing_string())
+    return made
+
+
+def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
+    agent: AgentProcess, paired: Host, other: Host
+) -> None:
+    """A laptop that died holds the device for an hour, and only its keyboard could free it."""
+    command = paired.popen(*LONG)
+    wait_until(lambda: is_measuring(agent), "worker measures")
+    command.kill()
+    command.communicate()
+    running = agent.status().running
+    with pytest.raises(
+        LeaseHeld, match=r"in use by .*, until its run ends; taken \d+ s ago"
+    ) as held:
+        paired.lab.bench(MODEL, on=["board"])
+    assert hint_for(held.value).endswith(
+        "--wait 10m; or end your run there: edgebench stop --on board"
+    )
+    with pytest.raises(LeaseHeld) as held:
+        other.lab.stop("board")
+    assert hint_for(held.value).endswith("or end its run: edgebench-agent stop (on the device)")
+    assert agent.status().running == running
+
+    stopped = paired.run("stop", "--on", "board", "--json")
+    assert stopped.returncode == 0, stopped.stderr
+    assert json.loads(stopped.stdout) == {"device": "board", "stopped": running}
+    assert agent.status().running is None
+    paired.lab.bench(MODEL, on=["board"], preset="quick", runs=1, **SHORT)
+    first = paired.lab.run(str(running))
+    assert first.verdict == "invalid"
+    assert len(first.queries) > 20
+    assert agent.status().spooled_count == 0
+
+
+def test_nothing_to_stop_is_no_failure(paired: Host) -> None:
+    """A script that frees a device before it measures fails on every free one."""
+    result = paired.run("stop", "--on", "board")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "no run of yours is in progress on board\n"
+
+
+def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Host) -> None:
+    """Of two nights' benchmarks, the second one is refused; or it looks only every now and then."""
+    said: list[str] = []
+
+    class Watching(Watcher):
+        """Frees the device as soon as it is waited for."""
+
+        def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+            said.append(f"{device} {wait_s:g} {refusal}")
+            threading.Timer(0.1, holder.release).start()
+
+        def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+            said.append("still waiting")
+
+    with other.lab.connect("board") as holder:
+        holder.acquire()
+        runs = paired.lab.bench(
+            MODEL, on=["board"], preset="quick", runs=1, wait_s=600.0, watcher=Watching(), **SHORT
+        )
+    assert len(runs) == 1
+    [line] = said
+    assert line.startswith("board 600 device is in use by ")
+
+
+def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(
+    agent: AgentProcess, paired: Host, other: Host
+) -> None:
+    """A wait that is over, or that nobody wants any more, ends in a traceback or a lease."""
+    with other.lab.connect("board") as holder:
+        holder.acquire()
+        with pytest.raises(LeaseHeld, match="in use by"):
+            paired.lab.bench(MODEL, on=["board"], wait_s=0.1)
+        command = paired.popen(*LONG, "--wait", "10m")
+        assert command.stderr is not None
+        line = command.stderr.readline()
+        assert line.startswith("waiting: board, for up to 0:10:00: device is in use by ")
+        command.send_signal(signal.SIGINT)
+        assert command.communicate(timeout=30) == ("", "interrupted\n")
+        assert command.returncode == 130
+        holder.release()
+        assert agent.status().lease_holder is None, "nobody takes it for a host that has gone"
+
+
+def test_agent_that_cannot_wait_is_asked_again(
+    agent: AgentProcess, paired: Host, other: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an older agent, a wait ends at once."""
+    monkeypatch.setattr("edgebench.host.bench.lease.SAY_EVERY_S", 0.1)
+    seen: list[float] = []
+
+    class Watching(Watcher):
+        """Frees the device at the second report."""
+
+        def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+            seen.append(elapsed_s)
+            if len(seen) == 2:
+                holder.release()
+
+    with other.lab.connect("board") as holder, paired.lab.connect("board") as client:
+        acquire = client.acquire
+        monkeypatch.setattr(client, "acquire", lambda _: acquire())  # older: ignores `wait_s`
+        holder.acquire()
+        take_lease(client, "board", 30.0, Watching())
+        assert agent.status().lease_holder is not None
+        client.release()
+    assert [elapsed_s > 0.1 * number for number, elapsed_s in enumerate(seen, 1)] == [True, True]
+
+
+@pytest.mark.parametrize("wait_s", [-1.0, float("nan"), float("inf")])
+def test_wait_of_no_length_is_refused(paired: Host, wait_s: float) -> None:
+    """A typing mistake waits for ever."""
+    with pytest.raises(UsageError, match="wait must be >= 0 s"):
+        paired.lab.bench(MODEL, on=["board"], wait_s=wait_s)

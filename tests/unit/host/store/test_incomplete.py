@@ -1,0 +1,111 @@
+"""Runs that were started and are not stored."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.show.incomplete import incomplete_line
+from edgebench.host.store.incomplete import (
+    ExpectedRun,
+    IncompleteState,
+    claimed,
+    incomplete_runs,
+    mark_lost,
+    remove_lost,
+    write_expectation,
+)
+from edgebench.host.store.layout import EXPECTED_FILE, RAW_DIRECTORY, Store
+
+RUN_IDS = ("20261122-100000-000aaaaa", "20261122-100001-000bbbbb", "20261122-100002-000ccccc")
+BOARD = ExpectedRun("device-1", "board", "tls", "m.tflite")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store in which three runs are expected; of the first one, a file was fetched."""
+    made = Store(tmp_path / "store")
+    for run_id in RUN_IDS:
+        with made.expecting(run_id) as directory:
+            write_expectation(directory, BOARD)
+            (directory / RAW_DIRECTORY / "host.json").write_text("{}")
+    (made.unfinished / RUN_IDS[0] / RAW_DIRECTORY / "queries.bin").write_bytes(b"1")
+    return made
+
+
+def states(store: Store) -> dict[str, IncompleteState]:
+    """State of each run that is not stored."""
+    return {run.run_id: run.state for run in incomplete_runs(store)}
+
+
+def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
+    """A run that waits on another device, or for another door of this one, is given up."""
+    first, second, third = RUN_IDS
+    expected = dict.fromkeys(RUN_IDS, IncompleteState.NOT_FETCHED)
+    assert states(store) == expected
+    for device_id, via in (("device-2", "tls"), ("device-1", "local")):
+        assert mark_lost(store, device_id=device_id, via=via, on_device=()) == []
+    assert mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS) == []
+    assert states(store) == expected
+    lost = mark_lost(store, device_id="device-1", via="tls", on_device={third})
+    assert [(run.run_id, run.is_empty) for run in lost] == [(first, False), (second, True)]
+    assert incomplete_line(lost[0]) == (
+        f"run {first} of m.tflite on board is lost: the device does not have it; kept here: "
+        "queries.bin"
+    )
+    assert incomplete_line(lost[1]).endswith("kept here: nothing")
+    assert states(store) == {first: IncompleteState.LOST, third: IncompleteState.NOT_FETCHED}
+    assert mark_lost(store, device_id="device-1", via="tls", on_device={third}) == [], "told once"
+
+
+def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> None:
+    """A run goes while its command measures, or while its device still has it."""
+    first, _, third = RUN_IDS
+    with claimed(store.unfinished / first):
+        assert states(store)[first] is IncompleteState.IN_PROGRESS
+        assert mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS[1:]) == []
+    mark_lost(store, device_id="device-1", via="tls", on_device={third})
+    with claimed(store.unfinished / first):
+        assert remove_lost(store) == []
+    assert [run.run_id for run in remove_lost(store)] == [first]
+    assert list(states(store)) == [third]
+
+
+def test_claim_ends_with_its_process(store: Store) -> None:
+    """A command that was killed keeps a run in progress for ever."""
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from edgebench.host.store.incomplete import claimed\n"
+        "with claimed(Path(sys.argv[1])): os.write(1, b'.'); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(store.unfinished / RUN_IDS[0])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"."
+    assert states(store)[RUN_IDS[0]] is IncompleteState.IN_PROGRESS
+    process.kill()
+    process.communicate()
+    assert states(store)[RUN_IDS[0]] is IncompleteState.NOT_FETCHED
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"device_id": 1}'])
+def test_damaged_expectation_is_shown_and_stays(store: Store, damage: str) -> None:
+    """One damaged file hides all others, or a run goes that its device still has."""
+    (store.unfinished / RUN_IDS[0] / EXPECTED_FILE).write_text(damage)
+    (store.unfinished / "no run").mkdir()
+    assert len(mark_lost(store, device_id="device-1", via="tls", on_device=())) == 2
+    [left] = incomplete_runs(store)
+    assert (left.run_id, left.state) == (RUN_IDS[0], IncompleteState.NOT_FETCHED)
+    assert incomplete_line(left).startswith(f"run {RUN_IDS[0]} is not fetched; ")
+
+
+def test_store_without_runs_has_none_that_are_incomplete(tmp_path: Path) -> None:
+    """The first `edgebench runs` ends in a traceback."""
+    assert incomplete_runs(Store(tmp_path / "nothing")) == []
+    assert remove_lost(Store(tmp_path / "nothing")) == []

@@ -1,0 +1,18 @@
+"""What a command that measures does not wait for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_measuring_needs_no_library_of_statistics_or_frames() -> None:
+    """Each command takes a second of CPU more, by a line that nobody noticed."""
+    code = (
+        "import sys, edgebench.host.lab, edgebench.host.cli.bench\nprint('\\n'.join(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"scipy.stats", "scipy.signal", "scipy.optimize", "scipy.ndimage", "pandas"}
+    assert heavy & set(result.stdout.split()) == set()
