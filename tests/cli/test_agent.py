@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.agents import AgentProcess, Host
+from support.agents import AgentProcess, Host, wait_until
 
 from edgebench.agent.agent import AgentSettings
 from edgebench.agent.cli import main
@@ -334,3 +334,19 @@ def test_what_is_not_wired_yet_is_a_warning(
         "warning: meter ppk2:/dev/absent,supply=3.3 is not there yet: no such file: /dev/absent: "
         "runs have no energy",
     ]
+
+
+def test_log_is_a_file_and_who_may_not_start_is_told(tmp_path: Path) -> None:
+    """What went wrong with a deployed agent is nowhere, or an error goes into a log unseen."""
+    log, words = tmp_path / "agent.log", ("--state", str(tmp_path / "s"), "serve", "--local")
+    command = [sys.executable, "-m", "edgebench.agent", *words, "--log", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            wait_until(lambda: log.exists() and "ready " in log.read_text(), "agent serves")
+            second = subprocess.run(command, capture_output=True, text=True)
+        finally:
+            process.terminate()
+        assert process.communicate()[0] == b""
+    assert second.returncode == 1
+    assert second.stderr.startswith("error: another agent is running")
+    assert len(log.read_text().splitlines()) == 1

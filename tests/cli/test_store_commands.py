@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from support.agents import Host
 from support.commands import Measured, Run
 from support.records import latencies, put_into_store, run_record, worker_record
 
+from edgebench.host.devices.files import HostFiles
 from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.store.incomplete import ExpectedRun, write_expectation
@@ -273,3 +276,18 @@ def test_set_is_judged_by_the_rules_of_today(
     said = edgebench("verify", SET_ID, "--rejudge")
     assert (said.code, said.err) == (0, "")
     assert "stored: invalid; today: suspect" in said.out
+
+
+def test_runs_have_the_permissions_of_the_umask_and_keys_have_none(measured: Measured) -> None:
+    """Results that a group shares can be read by one user only, or a private key by all."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    store = measured.host.folder / "data" / "edgebench"
+    for path in (store / "runs").rglob("*"):
+        everything = 0o777 if path.is_dir() else 0o666
+        assert stat.S_IMODE(path.stat().st_mode) == everything & ~mask, path
+    agent = store / "agent"
+    assert stat.S_IMODE(agent.stat().st_mode) == 0o700
+    identity = HostFiles(measured.host.folder / "config" / "edgebench" / "host").identity_path()
+    assert stat.S_IMODE(identity.stat().st_mode) == 0o600
+    assert stat.S_IMODE(identity.parent.stat().st_mode) == 0o700

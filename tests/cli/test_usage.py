@@ -15,6 +15,7 @@ import pytest
 from support.agents import Host
 from support.commands import Run
 
+from edgebench.agent.cli import main as agent_main
 from edgebench.host.cli.main import COMMANDS
 from edgebench.protocol.identity import PairingString
 
@@ -383,3 +384,73 @@ def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:
     """A file called --json is taken for a script's wish."""
     said = edgebench("show", "--", "--json")
     assert (said.code, said.out) == (2, "")
+
+
+EVIL = "\x1b[2J\x9b31m\rerror: forged\u202etxt\u2066\u200b"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "content"),
+    [
+        ("meters import {0}", "log.csv", f"{EVIL};b{EVIL}\n1;2\n3;4\n"),
+        ("meters import {0}", f"{EVIL}.csv", f"{EVIL}\n1\n"),
+        ("bench {0}", f"{EVIL}.pt", "x"),
+        ("bench digits_int8.tflite --accuracy {0}", f"{EVIL}.npz", "x"),
+        ("bench digits_int8.tflite --inputs {0}", f"{EVIL}.npz", "x"),
+        ("show {0}", EVIL, ""),
+        ("bench digits_int8.tflite --on {0}", EVIL, ""),
+        ("bench digits_int8.tflite --meter scpi:{0}", EVIL, ""),
+    ],
+)
+def test_what_is_quoted_cannot_reach_the_terminal(
+    edgebench: Run, tmp_path: Path, words: str, name: str, content: str
+) -> None:
+    """A column of a file clears the screen, or forges a line."""
+    path = tmp_path / name
+    path.write_text(content)
+    said = edgebench(*(word.format(path) for word in words.split()))
+    assert said.code != 0
+    assert all(map(str.isprintable, (said.out + said.err).split("\n"))), said
+
+
+LONG_NAME = "x" * 300
+LONG_PATH = "/".join(["y" * 200] * 25)
+
+
+@pytest.mark.parametrize("name", [LONG_NAME, LONG_PATH], ids=["name", "path"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench {0}.tflite",
+        "bench digits_int8.tflite --inputs {0}",
+        "bench digits_int8.tflite --accuracy {0}",
+        "bench digits_int8.tflite --against {0}.tflite",
+        "bench digits_int8.tflite --store {0}",
+        "runs --store {0}",
+        "verify last --store {0}",
+        "meters import {0}",
+        "meters record synthetic --duration 1s --output {0}",
+        "deploy nobody@127.0.0.1 --wheels {0}",
+    ],
+)
+def test_path_that_is_too_long_is_a_usage_error(edgebench: Run, words: str, name: str) -> None:
+    """It reads as a full disk, or as a traceback."""
+    said = edgebench(*words.format(name).split())
+    assert said.code == 2
+    error, hint = said.err.splitlines()
+    assert "too long" in error or name in error
+    assert hint.startswith("hint: ")
+    assert "df -h" not in hint
+
+
+@pytest.mark.parametrize("option", ["--state", "--config"])
+def test_directory_of_an_agent_that_is_too_long_is_a_usage_error(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """The agent's start reads as a full disk."""
+    for key, value in host.environment.items():
+        monkeypatch.setenv(key, value)
+    assert agent_main([option, f"/tmp/{LONG_NAME}", "serve", "--local"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: name of 300 bytes is too long, limit 255: /tmp/xxx")
+    assert hint == "hint: see what it takes: edgebench-agent serve --help"

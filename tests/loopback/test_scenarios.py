@@ -28,7 +28,7 @@ from support.watchers import At, worker_pid
 from edgebench.host.bench.run import Interrupted
 from edgebench.host.bench.verify import verify
 from edgebench.host.lab import StoredRun
-from edgebench.protocol.errors import ModelRefused, TargetError
+from edgebench.protocol.errors import DatasetRefused, TargetError
 from edgebench.protocol.record import Phase
 
 SHORT: dict[str, Any] = {
@@ -285,7 +285,7 @@ def test_loadgen_issues_the_other_scenarios_too(
 def many_images(tmp_path: Path) -> str:
     """A data set that takes tens of seconds to answer."""
     path = tmp_path / "many.npz"
-    np.savez(path, x=np.zeros((400_000, 8, 8, 1), np.uint8), y=np.zeros(400_000, np.uint8))
+    np.savez(path, x=np.zeros((400_000, 8, 8, 1), bool), y=np.zeros(400_000, np.uint8))
     return str(path)
 
 
@@ -294,7 +294,7 @@ def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
 ) -> None:
     """A data set with other labels costs the measurement, which stays on the board for ever."""
     path = tmp_path / "other.npz"
-    np.savez(path, x=np.zeros((4, 8, 8, 1), np.uint8), y=np.array([0, 1, 2, 1000]))
+    np.savez(path, x=np.zeros((4, 8, 8, 1)), y=np.array([0, 1, 2, 1000]))
     [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
     assert rules(run)["accuracy_floor"] == ("fail", "label 1000 is none of 10 classes")
     assert run.metrics.accuracy is None
@@ -306,9 +306,16 @@ def test_samples_that_do_not_fit_are_refused_before_the_measurement(
 ) -> None:
     """A run of a minute is made, to say at its end that the data set has another shape."""
     path = tmp_path / "other.npz"
-    np.savez(path, x=np.zeros((4, 9, 9, 1), np.uint8), y=np.zeros(4, np.uint8))
-    with pytest.raises(ModelRefused, match=r"shape \[9, 9, 1\], the model takes \[1, 8, 8, 1\]"):
-        bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path), duration_s=60.0)
+    for x, said in (
+        (np.zeros((4, 9, 9, 1)), r"shape \[9, 9, 1\], the model takes \[1, 8, 8, 1\]"),
+        (
+            np.zeros((4, 8, 8, 1), np.int8),
+            r"of the data set are int8, input '.*' takes",
+        ),
+    ):
+        np.savez(path, x=x, y=np.zeros(4, np.uint8))
+        with pytest.raises(DatasetRefused, match=said):
+            bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path), duration_s=60.0)
     assert agent.status().spooled_count == 0
 
 

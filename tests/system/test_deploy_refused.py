@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -99,6 +100,25 @@ def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> No
     assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
     assert told in result.stderr
     assert "hint: install one there, or name it" in result.stderr
+
+
+def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path) -> None:
+    """Whoever can write to the device's directory of wheels has their code installed."""
+    there = site.account.home / ".local" / "share" / "edgebench" / "agent-wheels"
+    python = site.account.home / "python"
+    is_install = """*'"verb": "install"'*"""
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in {is_install}) cd {there}; echo x | tee -a edgebench*.whl;; esac\n'
+        'cd; exec python3 "$@"\n'
+    )
+    python.chmod(0o755)
+    words = ("--wheels", str(wheels), "--runtime", "onnx", "--python", str(python))
+    result = site.deploy(*words)
+    assert result.returncode == 1
+    (error,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
+    said = rf"error: not installed on {site.target}: wheel edgebench\S* was changed: its sha256 is "
+    assert re.match(said, error), error
+    assert not (there.parent / "agent-venv" / "bin" / "edgebench-agent").exists()
 
 
 def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:

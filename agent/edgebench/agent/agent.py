@@ -52,6 +52,8 @@ class AgentSettings:
     wiring: Wiring = field(default_factory=Wiring)
     simulate: str | None = None
     """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
+    log: Path | None = None
+    """File of its log, which is bounded; None: standard error."""
 
 
 def _simulated(settings: AgentSettings) -> Simulation | None:
@@ -118,6 +120,7 @@ class Agent:
             simulated=self.simulated is not None,
             meters=self._wiring.meters,
             sync_line=self._wiring.sync_line,
+            models_room_bytes=self.models.room_bytes(),
         )
 
     def addresses(self) -> tuple[str, ...]:

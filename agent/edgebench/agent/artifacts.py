@@ -194,6 +194,10 @@ class ArtifactStore:
         sizes = [(path.suffix == "", size) for _, size, path in self._entries()]
         return sum(whole for whole, _ in sizes), sum(size for _, size in sizes)
 
+    def room_bytes(self) -> int:
+        """Size of the largest model that fits, if all others are removed for it."""
+        return min(self.quota_bytes, self._free_bytes() + self.usage()[1])
+
     def _make_room(self, sha256: str, size_bytes: int) -> None:
         if size_bytes > self.quota_bytes:
             raise NoSpace(f"model of {size_bytes} bytes, quota {self.quota_bytes} bytes")

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from edgebench.agent.log import log_to_stderr
 from edgebench.agent.simulated import find_simulator
 from edgebench.protocol.command_line import CommandParser
 from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
@@ -29,7 +30,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
-from edgebench.protocol.paths import CONTROL_SOCKET, Paths, user_paths
+from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -60,7 +61,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as exc:  # the help is printed, or what is wrong
         return int(exc.code or 0)
     level = logging.DEBUG if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(level)
     # It warns with a traceback of every interface without multicast; that is normal.
     logging.getLogger("zeroconf").setLevel(logging.DEBUG if options.verbose else logging.ERROR)
     try:
@@ -161,6 +162,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
     )
+    serve.add_argument(
+        "--log", type=Path, metavar="FILE",
+        help="write everything that it says to this file, of at most 1 MiB, and three older ones "
+        "(default: standard error)",
+    )  # fmt: skip
     serve.set_defaults(command=_serve)
 
 
@@ -182,6 +188,7 @@ def _state(options: argparse.Namespace) -> Path:
     state: Path = (options.state or Path(paths.agent_state)).absolute()
     if options.simulate is not None and state == Path(user_paths(os.environ).agent_state):
         raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
+    refuse_long(state)
     return state
 
 
@@ -192,9 +199,11 @@ def _serve(options: argparse.Namespace) -> None:
     raise_when_interrupted()
     wiring = _wiring(options)
     _warn(wiring)
+    config = (options.config or Path(_paths(options).agent_config)).absolute()
+    refuse_long(config)
     run_daemon(
         AgentSettings(
-            config=(options.config or Path(_paths(options).agent_config)).absolute(),
+            config=config,
             state=_state(options),
             name=options.name,
             listen=None if options.local else _parse_listen(options.listen),
@@ -203,6 +212,7 @@ def _serve(options: argparse.Namespace) -> None:
             models_quota_bytes=options.models_quota,
             wiring=wiring,
             simulate=options.simulate,
+            log=options.log.absolute() if options.log else None,
         )
     )
 

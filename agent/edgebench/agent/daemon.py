@@ -21,6 +21,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve, unix_serv
 from edgebench.agent.admission import Admission, bind_listeners
 from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.agent.files import disk_errors, make_private_directory
+from edgebench.agent.log import log_to_file
 from edgebench.agent.server import (
     ConnectionHandler,
     Connections,
@@ -69,6 +70,9 @@ def run_daemon(settings: AgentSettings) -> None:
     with disk_errors("agent not started", settings.state):
         make_private_directory(settings.state)
     with _only_one(settings.state):
+        if settings.log is not None:  # not before: an agent that may not start says so to its user
+            with disk_errors("log not written", settings.log):
+                log_to_file(settings.log)
         asyncio.run(_serve(settings))
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.agent.files import make_private_directory, write_private
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, TargetError, UsageError
 from edgebench.protocol.identity import der_of, fingerprint, new_identity
+from edgebench.protocol.pem import Pem
 
 MAX_PAIRING_S = 600.0
 
@@ -25,7 +26,7 @@ class PairedHost:
 
     fingerprint: str
     name: str
-    certificate_pem: str
+    certificate_pem: Pem
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Trust:
         self._trust(certificate)
         pin = fingerprint(certificate)
         # Only the one certificate that was checked is kept, whatever else the text holds.
-        self._hosts[pin] = PairedHost(pin, name[:64], ssl.DER_cert_to_PEM_cert(certificate))
+        self._hosts[pin] = PairedHost(pin, name[:64], Pem(ssl.DER_cert_to_PEM_cert(certificate)))
         write_private(self._hosts_path, json.dumps(to_plain(self.hosts), indent=1))
         del self._pairings[pairing.identity]
 
@@ -125,7 +126,7 @@ class Trust:
 
 def _load_hosts(path: Path) -> tuple[PairedHost, ...]:
     try:
-        return from_plain(json.loads(path.read_text()), tuple[PairedHost, ...])
+        return from_outside(json.loads(path.read_text()), tuple[PairedHost, ...])
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, RemoteProtocolError) as exc:

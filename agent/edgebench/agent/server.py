@@ -130,7 +130,7 @@ class PinnedConnection(CountedConnection):
         tls = transport.get_extra_info("ssl_object")
         peer = self._trust.peer(tls.getpeercert(binary_form=True)) if tls else None
         if peer is None:
-            logger.warning("refused a stranger from %s", address)
+            logger.warning("refused a stranger from %s", address[0] if address else "nowhere")
             self.transport.abort()
         elif self._connections.paired_count >= MAX_CONNECTIONS:
             logger.warning("refused %s: %d connections are open", peer.name, MAX_CONNECTIONS)

@@ -22,6 +22,7 @@ class ArrayFile:
     arrays: dict[str, NDArray[Any]]
     """Arrays by their names in the file."""
     sha256: str
+    size_bytes: int
 
 
 def read_array_file(path: Path, kind: str) -> ArrayFile:
@@ -41,7 +42,7 @@ def read_array_file(path: Path, kind: str) -> ArrayFile:
         raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {path}") from exc
     except ValueError as exc:
         raise UsageError(f"{kind} is not a .npz file of numbers: {path}") from exc
-    return ArrayFile(arrays, hashlib.sha256(content).hexdigest())
+    return ArrayFile(arrays, hashlib.sha256(content).hexdigest(), len(content))
 
 
 def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, NDArray[Any]]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from edgebench.meters.uncertainty import CurrentLimit, UncertaintyTerm
 from edgebench.protocol.errors import Permission
+from edgebench.protocol.text import printable
 
 Floats = NDArray[np.float64]
 
@@ -60,6 +61,9 @@ class Channel:
     name: str
     boundary: str
     """Boundary of what is measured: package, platform, board, rail, wall, battery."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", printable(self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,11 @@ class MeterInfo:
     raw_metadata: str = ""
     """Metadata as the meter sent it."""
 
+    def __post_init__(self) -> None:
+        # An instrument says what it likes, and whoever changes a plug's name as well.
+        for name in ("vendor", "model", "serial", "firmware"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
+
 
 @dataclass(frozen=True, slots=True)
 class AbsentMeter:
@@ -110,6 +119,9 @@ class AbsentMeter:
     reason: str
     permission: Permission | None = None
     """Permission that the user lacks, where that is why."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,15 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
     return _structured(_converter, value, kind)
 
 
+def from_outside(value: Any, kind: type[_T]) -> _T:
+    """As `from_plain`, with texts made printable: of a file that others, or older versions, wrote.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of the wrong type.
+    """
+    return _structured(_wire_converter, value, kind)
+
+
 def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
     try:
         return converter.structure(value, kind)

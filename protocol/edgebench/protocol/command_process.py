@@ -9,6 +9,7 @@ Entry points import this module, and nothing else before it: what loads earlier 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -49,8 +50,13 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return ExitCode.NOT_READ
     except OSError as exc:
         discard_output()
-        where = exc.filename or "standard output"
+        from edgebench.protocol.text import printable  # nothing loads before Ctrl-C is guarded
+
+        where = printable(exc.filename or "standard output")
         print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
+        if exc.errno == errno.ENAMETOOLONG:
+            print("hint: choose a shorter path: edgebench --help", file=sys.stderr)
+            return ExitCode.USAGE
         print("hint: see whether the disk is full: df -h", file=sys.stderr)
         return ExitCode.FAILED
     return code

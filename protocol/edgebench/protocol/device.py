@@ -90,3 +90,5 @@ class SystemDescription:
     """Meters that the agent serves, as `RunSpec.meter` takes them."""
     sync_line: str | None = None
     """Line to a meter's digital input, if one is wired."""
+    models_room_bytes: int | None = None
+    """Size of the largest model that fits, if all others go; None from older agents."""

@@ -9,6 +9,7 @@
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   ├── FileChanged              a file is not what it was a moment ago
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
@@ -17,6 +18,7 @@
     ├── TargetError              the device: it cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
+    │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -26,6 +28,7 @@
     │   ├── NotPermitted             the system keeps the user from an instrument
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
+    │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
@@ -51,8 +54,9 @@
         ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
 
-The text of an error is one line: what failed, the value, the limit. What to do next is written
-by the command-line layer, not here. Errors that cross the wire carry an `ErrorCode`.
+The text of an error is one printable line, whatever it quotes: what failed, the value, the limit.
+What to do next is written by the command-line layer, not here. Errors that cross the wire carry an
+`ErrorCode`.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, IntEnum
 
-from edgebench.protocol.text import one_line
+from edgebench.protocol.text import one_line, printable
 
 MAX_TEXT = 1000
 """Characters of an error's text that are taken from the other side."""
@@ -86,6 +90,7 @@ class ErrorCode(IntEnum):
     GOVERNOR_REFUSED = 13
     INPUTS_REFUSED = 14
     INFERENCE_FAILED = 15
+    DATASET_REFUSED = 16
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -106,6 +111,10 @@ class EdgebenchError(Exception):
 
     code = ErrorCode.INTERNAL
     retryable = False
+
+    def __init__(self, text: str = "") -> None:
+        # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
+        super().__init__(printable(text.replace("\n", " ")))
 
 
 class UsageError(EdgebenchError):
@@ -152,6 +161,10 @@ class FileRefused(UsageError):
 
 class ColumnsUnknown(FileRefused):
     """The columns of a table are not known by their names; the text lists them."""
+
+
+class FileChanged(UsageError):
+    """A file was changed between two steps that need the same content."""
 
 
 class InputsRefused(UsageError):
@@ -205,6 +218,12 @@ class ModelRefused(TargetError):
     """The model file was refused, by the runtime or by a limit."""
 
     code = ErrorCode.MODEL_REFUSED
+
+
+class DatasetRefused(ModelRefused):
+    """The samples of a data set, or the outputs for them, do not fit the model."""
+
+    code = ErrorCode.DATASET_REFUSED
 
 
 class InferenceFailed(ModelRefused):
@@ -265,6 +284,10 @@ class NoSpace(TargetError):
     """The device's disk is full, or a quota is reached."""
 
     code = ErrorCode.NO_SPACE
+
+
+class TooLarge(NoSpace):
+    """A file is larger than what the device can take, even if it removes all other models."""
 
 
 class PythonMissing(TargetError):
@@ -393,6 +416,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     RuntimeUnavailable,
     ModelRefused,
     InputsRefused,
+    DatasetRefused,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

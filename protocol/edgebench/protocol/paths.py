@@ -5,9 +5,12 @@ Source: https://specifications.freedesktop.org/basedir-spec/latest/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+
+from edgebench.protocol.errors import UsageError
 
 APPLICATION = "edgebench"
 
@@ -43,8 +46,29 @@ class Paths:
         return self.config / "host"
 
 
+MAX_NAME_BYTES = 255
+"""NAME_MAX. Source: linux/limits.h."""
+MAX_DIRECTORY_BYTES = 4095 - 256
+"""PATH_MAX without its NUL, and with room for the names of what is kept in a directory. Source:
+linux/limits.h."""
 CONTROL_SOCKET = "agent.sock"
 """Name of the agent's unix socket inside its state directory."""
+
+
+def refuse_long(path: PurePath) -> PurePath:
+    """The path of a directory that files of ours go into, unless Linux takes no such path.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
+    for size, limit, what in (
+        (longest, MAX_NAME_BYTES, "name"),
+        (len(os.fsencode(path)), MAX_DIRECTORY_BYTES, "path"),
+    ):
+        if size > limit:
+            raise UsageError(f"{what} of {size} bytes is too long, limit {limit}: {path}")
+    return path
 
 
 def user_paths(environment: Mapping[str, str]) -> Paths:

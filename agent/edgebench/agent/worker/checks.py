@@ -82,7 +82,10 @@ def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFac
             lambda: _run_dataset(subject, facts, arrays),
             lambda text: replace(facts, dataset_error=text),
         )
-        _write(directory / ANSWERS_FILE, arrays)
+        facts = _attempt(
+            lambda: _write(directory / ANSWERS_FILE, arrays, facts),
+            lambda text: replace(facts, dataset_sample_count=0, dataset_error=text),
+        )
     used: list[list[Tensor]] = []
     facts = _attempt(
         lambda: _run_samples(subject, facts, used),
@@ -99,7 +102,10 @@ def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFac
         facts = _attempt(
             lambda: _profile(subject, facts), lambda text: replace(facts, profile_error=text)
         )
-    _write(directory / ANSWERS_FILE, arrays)
+    facts = _attempt(
+        lambda: _write(directory / ANSWERS_FILE, arrays, facts),
+        lambda text: replace(facts, sample_count=0, reference=None, reference_error=text),
+    )
     return output, facts
 
 
@@ -112,15 +118,16 @@ def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFact
         return failed(f"{type(exc).__name__}: {library_line(exc)}")
 
 
-def _write(path: Path, arrays: dict[str, Tensor]) -> None:
+def _write(path: Path, arrays: dict[str, Tensor], facts: CheckFacts) -> CheckFacts:
     """Write the file whole or not at all: the worker may die in the middle of it."""
     if not arrays:
-        return
+        return facts
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     part.replace(path)
+    return facts
 
 
 def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor]) -> CheckFacts:

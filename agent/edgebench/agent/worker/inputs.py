@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgebench.agent.runtimes.text import library_line
-from edgebench.protocol.errors import InputsRefused, MeasurementError, ModelRefused
+from edgebench.protocol.errors import (
+    DatasetRefused,
+    InputsRefused,
+    MeasurementError,
+    ModelRefused,
+)
 from edgebench.protocol.record import TensorSpec
 
 if TYPE_CHECKING:
@@ -29,6 +34,9 @@ given ones are measured, as with images of 0 to 255 for an input of 0 to 1.
 A calibration by percentiles clips 0.1 % of its own data at most. Source: Wu et al., Integer
 Quantization for Deep Learning Inference (2020), 3.3 and table 5: percentiles 99.9 to 99.9999.
 """
+_TEXT_TYPES = ("object", "str", "string", "bytes_", "str_")
+_BLOCK_VALUES = 1 << 18
+"""Values of a data set that are looked at in one go; their whole numbers take 2 MiB."""
 
 
 def read_inputs(path: str) -> dict[str, Tensor]:
@@ -106,18 +114,11 @@ def clipped_ratio(
         values = given.get(spec.name, np.empty(0))[:count]
         if spec.scale is None or not values.size or values.dtype == np.dtype(spec.dtype):
             continue
-        bounds = np.iinfo(spec.dtype)
-        # The ends of a range are often a step off: an input of 8 bits and 1/256 has no 1.0.
-        low, high = bounds.min - 1, bounds.max + 1
-        clipped_count = 0
-        for value in values:
-            numbers = _quantised(value, spec)
-            clipped_count += np.count_nonzero((numbers < low) | (numbers > high))
+        clipped_count = sum(_clipped_count(value, spec) for value in values)
         ratio = clipped_count / values.size
         if ratio > CLIPPED_LIMIT_RATIO:
-            first, last = (spec.scale * (n - (spec.zero_point or 0)) for n in (low + 1, high - 1))
             text = (
-                f"input {spec.name!r} holds {first:.4g} to {last:.4g} and clips {ratio:.2%} of its "
+                f"{_range_text(spec)} and clips {ratio:.2%} of its "
                 f"values, {float(values.min()):.4g} to {float(values.max()):.4g}; "
                 f"limit {CLIPPED_LIMIT_RATIO:.0%}"
             )
@@ -144,7 +145,7 @@ def make_inputs(
 
 
 def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> Tensor:
-    if spec.dtype in ("object", "str", "string", "bytes_", "str_"):
+    if spec.dtype in _TEXT_TYPES:
         return np.full(spec.shape, "", dtype=object)
     try:
         dtype = np.dtype("float32" if spec.dtype == "float" else spec.dtype)
@@ -185,22 +186,86 @@ def _given(value: Tensor, spec: TensorSpec) -> Tensor:
         raise InputsRefused(library_line(f"{text}{list(value.shape)}")) from exc
 
 
-def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> None:
-    """Refuse a data set by its header, before the measurement, if its samples do not fit.
+def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
+    """Refuse a data set before the measurement, if its samples do not fit; else their number.
+
+    Its header tells shape and type. Its values are read if the input is quantised: they are real
+    numbers, and what the input clips is not what the accuracy should be of.
 
     Raises:
-        ModelRefused: they do not.
+        DatasetRefused: they do not fit.
         OSError: the file cannot be read.
     """
     if len(specs) != 1:
-        raise ModelRefused(f"a data set has one input, the model has {len(specs)}")
+        raise DatasetRefused(f"a data set has one input, the model has {len(specs)}")
+    (spec,) = specs
     form: Any = np.lib.format
     with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
         is_first = form.read_magic(file) == (1, 0)
         read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0][1:]
-    if not _fits(shape, specs[0].shape):
-        raise ModelRefused(_misfit(shape, specs[0].shape))
+        shape, _, dtype = read(file)
+        if not _fits(shape[1:], spec.shape):
+            raise DatasetRefused(_misfit(shape[1:], spec.shape))
+        _refuse_type(dtype, spec)
+        if spec.scale is not None:
+            _refuse_clipped(_blocks(file, dtype), spec)
+        elif np.dtype(spec.dtype).kind != "f":
+            try:
+                for values in _blocks(file, dtype):
+                    _exact(values, spec)
+            except MeasurementError as exc:
+                raise DatasetRefused(str(exc)) from exc
+    return int(shape[0])
+
+
+def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
+    """Refuse integers of 8 bits where real values are due: such a type is that of quantised ones.
+
+    Wider integers are taken as the numbers that they are.
+    """
+    if spec.dtype in _TEXT_TYPES:
+        raise DatasetRefused(f"samples of the data set are numbers, input {spec.name!r} takes text")
+    is_real = spec.scale is not None or np.dtype(spec.dtype).kind == "f"
+    if is_real and dtype.kind in "iu" and dtype.itemsize == 1:
+        raise DatasetRefused(
+            f"samples of the data set are {dtype.name}, input {spec.name!r} takes real values, as "
+            "float32: (number - zero point) * scale of quantised ones, number * 1.0 of others"
+        )
+
+
+def _blocks(file: IO[bytes], dtype: np.dtype[Any]) -> Iterator[Tensor]:
+    """The values of an array in a file, behind its header, without their shape."""
+    while block := file.read(_BLOCK_VALUES * dtype.itemsize):
+        yield np.frombuffer(block, dtype)
+
+
+def _refuse_clipped(blocks: Iterable[Tensor], spec: TensorSpec) -> None:
+    """Refuse the values of a data set if the input clips many of them."""
+    count = clipped_count = 0
+    low, high = math.inf, -math.inf
+    for values in blocks:
+        count += values.size
+        clipped_count += _clipped_count(values, spec)
+        low, high = min(low, float(values.min())), max(high, float(values.max()))
+    ratio = clipped_count / max(1, count)
+    if ratio > CLIPPED_LIMIT_RATIO:
+        text = f"samples of the data set are {low:.4g} to {high:.4g}; {_range_text(spec)} and "
+        text += f"clips {ratio:.2%} of the values, limit {CLIPPED_LIMIT_RATIO:.0%}"
+        raise DatasetRefused(library_line(text))
+
+
+def _clipped_count(values: Tensor, spec: TensorSpec) -> int:
+    """Number of real values beyond the range of a quantised input."""
+    numbers, bounds = _quantised(values, spec), np.iinfo(spec.dtype)
+    # The ends of a range are often a step off: an input of 8 bits and 1/256 has no 1.0.
+    return int(np.count_nonzero((numbers < bounds.min - 1) | (numbers > bounds.max + 1)))
+
+
+def _range_text(spec: TensorSpec) -> str:
+    bounds = np.iinfo(spec.dtype)
+    assert spec.scale is not None
+    first, last = (spec.scale * (n - (spec.zero_point or 0)) for n in (bounds.min, bounds.max))
+    return f"input {spec.name!r} holds {first:.4g} to {last:.4g}"
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -228,16 +293,25 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
     if dtype.kind == "f":
         return value.astype(dtype, order="C")
     if spec.scale is None:
-        exact = value.astype(dtype, order="C")
-        if not np.array_equal(exact, value):
-            raise MeasurementError(
-                f"samples of the data set are no {dtype.name} numbers, and the model has no scale"
-            )
-        return exact
+        return _exact(value, spec)
     bounds = np.iinfo(dtype)
     numbers = np.clip(_quantised(value, spec), bounds.min, bounds.max)
     quantised: Tensor = numbers.astype(dtype, order="C")
     return quantised
+
+
+def _exact(value: Tensor, spec: TensorSpec) -> Tensor:
+    """Whole numbers as they are.
+
+    Raises:
+        MeasurementError: they are none, or do not fit the input's type.
+    """
+    exact = value.astype(spec.dtype, order="C")
+    if not np.array_equal(exact, value):
+        raise MeasurementError(
+            f"samples of the data set are no {spec.dtype} numbers, and the model has no scale"
+        )
+    return exact
 
 
 def _quantised(value: Tensor, spec: TensorSpec) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from edgebench.agent.confine import confine
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import Times
+from edgebench.agent.worker.loop import Times, new_times
 from edgebench.agent.worker.measure import (
     LoopRecord,
     PreparedModel,
@@ -28,10 +28,19 @@ from edgebench.agent.worker.measure import (
     typical_ns,
 )
 from edgebench.agent.worker.permissions import permissions_of
+from edgebench.agent.worker.rehearsal import refuse_full_disk, refuse_outputs, rehearsed
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
-from edgebench.protocol.record import BindingFacts, CheckFacts, Phase, RuntimeFacts, WorkerRecord
+from edgebench.protocol.record import (
+    BindingFacts,
+    CheckFacts,
+    HarnessFacts,
+    Phase,
+    RuntimeFacts,
+    SyncFacts,
+    WorkerRecord,
+)
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
@@ -76,7 +85,9 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
         return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit} bytes")
     if isinstance(exc, StopRequested):
         return TargetError("stopped before the first query")
-    return NoSpace(f"results not written: {exc}")
+    what = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    where = exc.filename if isinstance(exc, OSError) and exc.filename else Path.cwd()
+    return NoSpace(f"results not written: {what}: {where}")
 
 
 def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) -> None:
@@ -87,7 +98,10 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
             # Imported here: numpy is part of what the runtime's import takes.
             from edgebench.agent.worker.inputs import refuse_misfit
 
-            refuse_misfit(job.dataset_path, prepared.model.inputs)
+            sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
+            size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
+            refuse_full_disk(directory, size_bytes)
+        _rehearse(job, prepared, directory)
     loop = measure(job, prepared, pipe, directory)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
@@ -99,6 +113,27 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
     _write_record(directory, record)
     pipe.send(**{COMPLETE: True})
     _write_record(directory, _with_binding(record, prepared))
+
+
+def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
+    """Write what follows the timed loop, and remove it: what cannot be written is refused now."""
+    now = facts.read_moment(Path(job.root))
+    nothing = LoopRecord(
+        warmup=new_times(),
+        timed=new_times(),
+        before=now,
+        after=now,
+        harness=HarnessFacts(p50_ns=0, per_query_ns=0.0),
+        sync=SyncFacts(),
+    )
+    record = rehearsed(
+        f"{job.spec.runtime} does not describe the model or its outputs",
+        lambda: _record(job, prepared, nothing, ()),
+    )
+    _write_queries(directory / QUERIES_FILE, [nothing.timed])
+    _write_record(directory, record)
+    for name in (QUERIES_FILE, WORKER_RECORD_FILE):
+        (directory / name).unlink()
 
 
 def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:

@@ -14,6 +14,7 @@ from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
+from edgebench.agent.worker.rehearsal import refuse_full_disk, trace_bytes
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import InferenceFailed
 from edgebench.protocol.record import (
@@ -129,7 +130,11 @@ def measure(job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path) -> L
     )
     warmup = run_warmup(calls, spec)
     query_ns = typical_ns(warmup) or first_ns
-    pipe.phase(Phase.MEASURING, _expected_scenario_s(spec, query_ns))
+    expected_s = _expected_scenario_s(spec, query_ns)
+    if not warmup.is_interrupted:
+        count = len(warmup) + _expected_inferences(spec, query_ns, expected_s)
+        refuse_full_disk(directory, trace_bytes(count))
+    pipe.phase(Phase.MEASURING, expected_s)
     before = facts.read_moment(root)
     timed = new_times()
     if not warmup.is_interrupted:
@@ -221,6 +226,13 @@ def _expected_scenario_s(spec: RunSpec, query_ns: int) -> float:
         count = spec.min_query_count * samples_per_query(spec)
         expected_s = _expected_s(query_ns, spec.duration_s, count)
     return expected_s if spec.max_duration_s is None else min(expected_s, spec.max_duration_s)
+
+
+def _expected_inferences(spec: RunSpec, query_ns: int, expected_s: float) -> int:
+    if spec.scenario.traits.is_scheduled and spec.target_qps is not None:
+        return int(max(spec.min_query_count, spec.target_qps * spec.duration_s))
+    limit = spec.max_query_count * samples_per_query(spec)
+    return int(min(limit, expected_s * NS_PER_S / query_ns))
 
 
 def _expected_s(query_ns: int, duration_s: float, count: int) -> float:

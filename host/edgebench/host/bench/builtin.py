@@ -6,6 +6,7 @@ Made by devtools/build_builtin_models.py; manifest.json beside them says how goo
 from __future__ import annotations
 
 import json
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def find_model(name: str) -> Model:
     """
     path = Path(name)
     builtin = _FOLDER / path.name
-    if not path.exists() and path.name == name and path.suffix and builtin.exists():
+    # `os.path.exists` takes any text, a name that is too long as well.
+    is_builtin = path.name == name and path.suffix and os.path.exists(builtin)
+    if is_builtin and not os.path.exists(path):
         return open_model(builtin)
     return open_model(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.outputs import METRICS, NEED_BOTH_LABELS
 from edgebench.host.arrays import read_array_file
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
 """Squares of larger ones overflow."""
@@ -38,6 +40,7 @@ class Dataset:
     name: str
     path: Path
     sha256: str
+    size_bytes: int
     metric: str
     labels: dict[str, NDArray[Any]]
     """`y`, and `x` where the metric needs it: what is kept beside a run."""
@@ -49,9 +52,9 @@ def open_dataset(text: str) -> Dataset:
     Raises:
         UsageError: there is no such file, or it is not a data set.
     """
-    if text == BUILT_IN and not Path(text).exists():
+    if text == BUILT_IN and not os.path.exists(text):
         return _open(_write_builtin(), BUILT_IN)
-    return _open(Path(text), Path(text).name)
+    return _open(Path(text), printable(Path(text).name))
 
 
 def _open(path: Path, name: str) -> Dataset:
@@ -61,7 +64,7 @@ def _open(path: Path, name: str) -> Dataset:
     metric = _metric(arrays, labels, path)
     _refuse_labels(labels, metric, path)
     kept = {"y": labels} | ({"x": arrays["x"]} if metric == _NEEDS_SAMPLES else {})
-    return Dataset(name, path, file.sha256, metric, kept)
+    return Dataset(name, path, file.sha256, file.size_bytes, metric, kept)
 
 
 def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:

@@ -59,6 +59,7 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.record import RunRecord
+from edgebench.protocol.text import printable
 
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
@@ -139,13 +140,13 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
     value, unit = options.offset or (None, Unit.WATT)
     columns = options.columns
     request = TraceRequest(
-        name=path.name,
+        name=printable(path.name),
         sha256="",
         options=columns,
         gain_ratio=gain_ratio,
         offset=value,
         offset_unit=unit,
-        instrument=options.instrument,
+        instrument=None if options.instrument is None else printable(options.instrument),
     )
     try:
         file = write_trace(scratch, path, request)

@@ -26,6 +26,7 @@ class InputFile:
     name: str
     path: Path
     sha256: str
+    size_bytes: int
     sample_count: int
 
 
@@ -60,7 +61,8 @@ def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name[:40]} {count}" for name, count in counts.items())
         raise UsageError(f"inputs need the same number of samples, have {listed}: {path}")
-    return InputFile(printable(path.name), path, file.sha256, next(iter(counts.values())))
+    sample_count = next(iter(counts.values()))
+    return InputFile(printable(path.name), path, file.sha256, file.size_bytes, sample_count)
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:

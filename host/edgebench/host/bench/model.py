@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.protocol.digests import sha256_of
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import FileChanged, UsageError
 from edgebench.protocol.text import printable
+
+OnBytes = Callable[[int, int], None]
+"""Called with the bytes that are done, and with all of them."""
+QUIET_S = 1.0
+"""Time of hashing after which it shows progress."""
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model file on the host."""
+    """A model file on the host, as it was when it was looked at."""
 
     path: Path
     name: str
-    sha256: str
     size_bytes: int
+    modified_ns: int
+    """Time of its last change."""
 
     @property
     def format(self) -> str:
         """File suffix without its dot: tflite or onnx."""
         return self.path.suffix.lower().lstrip(".")
 
+    @property
+    def sha256(self) -> str:
+        """Digest of its content, which is read when somebody asks for the first time."""
+        return self.hashed()
+
+    def hashed(self, on_bytes: OnBytes | None = None) -> str:
+        """The digest; progress is shown if it takes long.
+
+        Raises:
+            UsageError: it cannot be read.
+            FileChanged: it is not what it was.
+        """
+        if self not in _DIGESTS:
+            _DIGESTS[self] = _digest(self, on_bytes)
+        return _DIGESTS[self]
+
+    def is_same_as(self, other: Model) -> bool:
+        """Whether both have the same content; files of different sizes are not read."""
+        return self.size_bytes == other.size_bytes and self.sha256 == other.sha256
+
+
+_DIGESTS: dict[Model, str] = {}
+"""Digests that were computed: a model of gigabytes is read once for all its runs."""
+
 
 def open_model(path: Path, name: str | None = None) -> Model:
-    """Look at a model file.
+    """Look at a model file, without reading it: a device may have no room for it.
 
     Raises:
         UsageError: there is no such file, or it cannot be read.
@@ -34,8 +67,27 @@ def open_model(path: Path, name: str | None = None) -> Model:
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"model is not a file: {path}")
-        with path.open("rb") as file:
-            digest, size_bytes = sha256_of(file).hexdigest(), path.stat().st_size
+        with path.open("rb"):
+            facts = path.stat()
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
-    return Model(path, name or printable(path.name), digest, size_bytes)
+    return Model(path, name or printable(path.name), facts.st_size, facts.st_mtime_ns)
+
+
+def _digest(model: Model, on_bytes: OnBytes | None) -> str:
+    digest, size_bytes, begin_s = hashlib.sha256(), 0, time.monotonic()
+    try:
+        with model.path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                size_bytes += len(block)
+                if on_bytes and time.monotonic() - begin_s > QUIET_S:
+                    on_bytes(size_bytes, model.size_bytes)
+    except OSError as exc:
+        raise UsageError(f"model not readable: {exc.strerror}: {model.path}") from exc
+    if size_bytes != model.size_bytes:
+        raise FileChanged(
+            f"model changed while it was read: {size_bytes} bytes, not {model.size_bytes}: "
+            f"{model.path}"
+        )
+    return digest.hexdigest()

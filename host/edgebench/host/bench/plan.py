@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
@@ -22,6 +23,7 @@ from edgebench.protocol.errors import (
     MeasurementError,
     ModelRefused,
     RuntimeUnavailable,
+    TooLarge,
     UsageError,
     WorkerDied,
     WorkerTimeout,
@@ -192,12 +194,31 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
+    _refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
     return plan_steps(request, system)
+
+
+def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
+    """Refuse files that the device cannot take, before they are hashed and sent.
+
+    Raises:
+        TooLarge: there is one.
+    """
+    if (room := system.models_room_bytes) is None:  # an older agent does not tell
+        return
+    files: list[tuple[Path, int]] = [(model.path, model.size_bytes) for model in request.models]
+    if request.against:
+        files.append((request.against.candidate.path, request.against.candidate.size_bytes))
+    own = (request.inputs, request.accuracy.dataset if request.accuracy else None)
+    files += [(file.path, file.size_bytes) for file in own if file is not None]
+    for path, size_bytes in files:
+        if size_bytes > room:
+            raise TooLarge(f"file of {size_bytes} bytes, {device} has room for {room}: {path}")
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

@@ -19,7 +19,7 @@ def find_references(models: Sequence[Model], named: str | Path | None) -> dict[M
     """
     if named is not None:
         reference = find_model(str(named))
-        return {model: reference for model in models if model.sha256 != reference.sha256}
+        return {model: reference for model in models if not model.is_same_as(reference)}
     pairs = [(model, _builtin_sibling(model)) for model in models]
     return {model: sibling for model, sibling in pairs if sibling is not None}
 
@@ -29,8 +29,7 @@ def with_references_first(
 ) -> list[Model]:
     """The models to measure, the references before those who are held against them."""
     first = list(dict.fromkeys(references.values()))
-    digests = {model.sha256 for model in first}
-    return first + [model for model in models if model.sha256 not in digests]
+    return first + [model for model in models if not any(map(model.is_same_as, first))]
 
 
 def reference_accuracy(
@@ -57,8 +56,7 @@ def reference_accuracy(
 
 def _builtin_sibling(model: Model) -> Model | None:
     """The fp32 form of a built-in model; None for any other model, and for itself."""
-    names = {builtin.sha256: builtin.name for builtin in builtin_models()}
-    name = names.get(model.sha256, "").replace("int8", "fp32")
-    if not name or name == names[model.sha256]:
+    builtin = next((one for one in builtin_models() if one.is_same_as(model)), None)
+    if builtin is None or "int8" not in builtin.name:
         return None
-    return find_model(name)
+    return find_model(builtin.name.replace("int8", "fp32"))

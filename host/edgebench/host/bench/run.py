@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,8 +26,11 @@ from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectat
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.meters.base import Meter, MeterSession
 from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
+    FileChanged,
     MeterLost,
+    ModelRefused,
     StoreError,
     TargetError,
     UsageError,
@@ -88,12 +91,13 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     """
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
+    model.hashed(watcher.hashed)  # before the lease, which a file of gigabytes would outlast
     client.acquire()
-    client.push_model(model.path, model.sha256, watcher.pushed)
+    _push(client, "model", model, watcher)
     if inputs:
-        client.push_model(inputs.path, inputs.sha256, watcher.pushed)
+        _push(client, "input file", inputs, watcher)
     if dataset:
-        client.push_model(dataset.path, dataset.sha256, watcher.pushed)
+        _push(client, "data set", dataset, watcher)
     run_id = new_run_id()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
@@ -132,6 +136,24 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     if run is None:
         raise error_from_code(ended.code, ended.error or "the run failed without a reason")
     return run
+
+
+def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher: Watcher) -> None:
+    """Send a file; one that was changed since it was hashed is named as that.
+
+    Raises:
+        FileChanged: the device refused what it got, and the file is another one by now.
+        UsageError: the file cannot be read any more.
+    """
+    try:
+        client.push_model(file.path, file.sha256, watcher.pushed)
+    except OSError as exc:
+        raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {file.path}") from exc
+    except (ModelRefused, UsageError) as exc:
+        with suppress(OSError), file.path.open("rb") as opened:
+            if sha256_of(opened).hexdigest() == file.sha256:
+                raise
+        raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError, RunDamaged, RunNewer, UsageError
 from edgebench.protocol.record import RunRecord
+from edgebench.protocol.text import printable
 from edgebench.protocol.traces import METER_FILE
 
 
@@ -45,6 +46,10 @@ class Difference:
     key: str
     stored: object
     computed: object
+
+    def __post_init__(self) -> None:
+        # The key is of a file that anybody may have changed.
+        object.__setattr__(self, "key", printable(self.key))
 
 
 def verify(store: Store, run_id: str) -> list[Difference]:

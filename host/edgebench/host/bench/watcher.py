@@ -49,6 +49,9 @@ class Watcher:
         else:
             self.progress(notice)
 
+    def hashed(self, done: int, total: int) -> None:
+        """So many bytes of the model are hashed, if that takes long."""
+
     def pushed(self, done: int, total: int) -> None:
         """So many bytes of the model are on the device."""
 

@@ -102,7 +102,7 @@ def _report(report: DeployReport) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _port(text: str) -> int:

@@ -100,6 +100,7 @@ class ProgressWatcher(Watcher):
         self._task: TaskID | None = None
         self._phase = ""
         self._title = ""
+        self._is_hashing = False
         self._shown = ""
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
@@ -144,6 +145,7 @@ class ProgressWatcher(Watcher):
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
+        self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         self._title = printable(f"{which}{model.name} on {runtime}, {device}")
         if not self._console.is_terminal:
@@ -173,10 +175,20 @@ class ProgressWatcher(Watcher):
                 shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
             self._bar.update(self._task, what=", ".join(shown))
 
+    def hashed(self, done: int, total: int) -> None:
+        """A part of a large model is hashed."""
+        if not self._console.is_terminal and not self._is_hashing:
+            self._say(f"note: hashing {format_bytes(total)}: {self._title}")
+        self._is_hashing = True
+        self._transfer("hashing", done, total)
+
     def pushed(self, done: int, total: int) -> None:
         """A part of the model is on the device."""
+        self._transfer("sending", done, total)
+
+    def _transfer(self, verb: str, done: int, total: int) -> None:
         if self._task is not None:
-            what = f"sending {format_bytes(done)} of {format_bytes(total)}"
+            what = f"{verb} {format_bytes(done)} of {format_bytes(total)}"
             self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)
 
     def collected(self, run: Run) -> None:

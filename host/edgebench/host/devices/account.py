@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from edgebench.host.devices.on_device import (
     StepFailure,
     StepReport,
     UninstallReport,
+    WheelFile,
 )
 from edgebench.host.devices.shell import Shell
 from edgebench.protocol.errors import NoSpace, PythonMissing, TargetError
@@ -59,11 +61,20 @@ class Account:
         if error := self._ask(StepReport, "renew", "making a virtual environment").error:
             raise TargetError(f"no virtual environment on {self.shell.target}: {error}")
 
-    def install(self, words: Sequence[str], *, is_offline: bool) -> StepReport:
-        """Run `pip install` with these arguments; its error is reported, not raised."""
+    def install(
+        self, words: Sequence[str], wheels: Iterable[WheelFile], *, is_offline: bool
+    ) -> StepReport:
+        """Run `pip install` with these arguments; its error is reported, not raised.
+
+        Args:
+            words: Arguments of pip.
+            wheels: The wheels that were sent. The device compares their digests, and does not run
+                pip if one was changed there.
+            is_offline: Whether pip takes nothing but these.
+        """
         return self._ask(
             StepReport, "install", "installing", INSTALL_TIMEOUT_S,
-            words=list(words), is_offline=is_offline,
+            words=list(words), is_offline=is_offline, wheels=[asdict(wheel) for wheel in wheels],
         )  # fmt: skip
 
     def start(

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
-from edgebench.protocol.paths import user_paths
+from edgebench.protocol.paths import refuse_long, user_paths
 
 LOCK_FILE = ".lock"
 LOCAL_NAME = "local"
@@ -53,6 +53,7 @@ class HostFiles:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or Path(user_paths(os.environ).host_config)
+        refuse_long(self._directory)
 
     def identity_path(self) -> Path:
         """File with the host's key and certificate, made when there is none."""
@@ -71,7 +72,7 @@ class HostFiles:
             StoreError: the list is not readable.
         """
         try:
-            return from_plain(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
+            return from_outside(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, RemoteProtocolError) as exc:

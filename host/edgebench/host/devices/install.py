@@ -58,9 +58,9 @@ def install(
                 raise
             on_step(f"note: {exc}; trying with the device's own index")
             own = build_wheel(scratch)
-            _send(account, facts, (own, *_bundled_pip()), on_step)
+            sent = _send(account, facts, (own, *_bundled_pip()), on_step)
             there = f"{facts.wheels}/{own.name}"
-            _install_from_index(account, there, runtimes, exc, on_step, extras=extras)
+            _install_from_index(account, there, sent, runtimes, exc, on_step, extras=extras)
         else:
             for runtime in wheels.left_out:
                 on_step(f"note: runtime {runtime} is left out: no wheel for {facts.interpreter}")
@@ -84,10 +84,10 @@ def _install_wheels(
     on_step(f"installing {wheels.requirement}")
     if changed == {AGENT_DISTRIBUTION} and present:
         path = f"{facts.wheels}/{wheels.own.name}"
-        report = account.install(["--no-deps", "--force-reinstall", path], is_offline=True)
+        report = account.install(["--no-deps", "--force-reinstall", path], sent, is_offline=True)
     else:
         account.renew()
-        report = account.install([wheels.requirement], is_offline=True)
+        report = account.install([wheels.requirement], sent, is_offline=True)
     if report.error:
         raise TargetError(f"not installed on {account.shell.target}: {report.error}")
 
@@ -95,6 +95,7 @@ def _install_wheels(
 def _install_from_index(
     account: Account,
     own: str,
+    sent: set[WheelFile],
     runtimes: Sequence[str],
     cause: PackagesMissing,
     on_step: OnStep,
@@ -104,10 +105,10 @@ def _install_from_index(
     """Let the device fetch what it needs itself."""
     account.stop()
     account.renew()
-    problem = account.install([with_extras(own, extras)], is_offline=False).error
+    problem = account.install([with_extras(own, extras)], sent, is_offline=False).error
     usable = []
     for runtime in () if problem else runtimes:
-        problem = account.install([with_extras(own, [runtime])], is_offline=False).error
+        problem = account.install([with_extras(own, [runtime])], sent, is_offline=False).error
         if problem:
             on_step(f"note: runtime {runtime} is left out: {problem}")
         else:

@@ -33,7 +33,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -298,11 +298,19 @@ def renew(places: Places) -> StepReport:
     return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
 
 
-def install(places: Places, words: list[str], is_offline: bool) -> StepReport:
-    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index."""
+def install(
+    places: Places, words: list[str], is_offline: bool, wheels: list[dict[str, Any]]
+) -> StepReport:
+    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index.
+
+    Only on exactly those wheels: pip prefers any newer one that lies beside them, and pip itself is
+    run from one.
+    """
+    if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
+        return StepReport(problem)
     pip = [str(places.python), "-m", "pip"]
-    if wheels := sorted(places.wheels.glob("pip-*.whl")):
-        pip = [str(places.python), str(wheels[-1] / "pip")]
+    if bundles := sorted(places.wheels.glob("pip-*.whl")):
+        pip = [str(places.python), str(bundles[-1] / "pip")]
     elif (bundled := _run([str(places.python), "-m", "ensurepip"])).error is not None:
         return bundled
     command = [*pip, "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
@@ -324,9 +332,10 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
     wired = [word for meter in meters for word in ("--meter", meter)]
     wired += ["--sync-line", sync_line] if sync_line else []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the agent inherits it
-    with places.log.open("w") as log:
+    with places.log.open("a") as log:
+        begin = log.tell()
         process = subprocess.Popen(
-            [str(places.agent), "serve", *words, *wired],
+            [str(places.agent), "serve", "--log", str(places.log), *words, *wired],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -336,13 +345,19 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
     places.pid.write_text(f"{process.pid}\n")
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
-        log_text = places.log.read_text(errors="replace")
+        log_text = _said_since(places.log, begin)
         if re.search("^ready ", log_text, re.MULTILINE):
             return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
     process.kill()
     places.pid.unlink()
-    return StepReport(_last_line(places.log.read_text(errors="replace")) or "no output")
+    return StepReport(_last_line(_said_since(places.log, begin)) or "no output")
+
+
+def _said_since(log: Path, begin: int) -> str:
+    """What was written to a log behind its first `begin` bytes; all of one that began anew."""
+    data = log.read_bytes()
+    return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
 
 def stop(places: Places) -> StepReport:
@@ -368,12 +383,28 @@ def remove(places: Places) -> UninstallReport:
     for tree in (places.venv, places.wheels, *places.agents_own):
         if tree.exists() and str(tree) not in kept:
             shutil.rmtree(tree)
-    for file in (places.log, places.pid, places.record):
+    logs = places.data.glob(f"{places.log.name}*")  # the older ones, too
+    for file in (*logs, places.pid, places.record):
         file.unlink(missing_ok=True)
     for path in sorted(created, key=len, reverse=True):
         with suppress(OSError):  # somebody else keeps something there by now
             os.rmdir(path)
     return UninstallReport(was_there=True, kept=tuple(kept))
+
+
+def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
+    """The first wheel here that is not as it was sent; None when all are."""
+    here = {wheel.name: wheel for wheel in held}
+    there = {wheel.name: wheel for wheel in sent}
+    for name in sorted({*here, *there}):
+        if name not in here:
+            return f"wheel {name} was sent and is not there"
+        if name not in there:
+            return f"wheel {name} is there and was not sent"
+        if here[name] != there[name]:
+            found, expected = here[name].sha256[:12], there[name].sha256[:12]
+            return f"wheel {name} was changed: its sha256 is {found}…, sent was {expected}…"
+    return None
 
 
 def _agents(places: Places) -> Iterator[int]:

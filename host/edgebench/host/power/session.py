@@ -23,6 +23,7 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
+from edgebench.protocol.paths import refuse_long
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import METER_FILE
 
@@ -152,6 +153,7 @@ def new_recording(directory: Path) -> Iterator[None]:
     for name, what in _TAKEN_BY.items():
         if os.path.lexists(taken := directory / name):
             raise DirectoryTaken(f"there is {what} already: {taken}")
+    refuse_long(directory)
     is_new = not os.path.lexists(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, RunNewer
-from edgebench.protocol.plain import make_strict
+from edgebench.protocol.plain import make_printable, make_strict
 from edgebench.protocol.text import one_line
 
 Document = dict[str, Any]
@@ -132,7 +132,7 @@ _STRUCTURE_ERRORS = (
 
 def _make_converter(*, is_detailed: bool = False) -> Converter:
     """The strict converter of the wire, which also knows the keys that differ from a field."""
-    made = make_strict(Converter(detailed_validation=is_detailed))
+    made = make_printable(make_strict(Converter(detailed_validation=is_detailed)))
 
     def has_own_keys(kind: Any) -> bool:
         return is_dataclass(get_origin(kind) or kind) and any(

@@ -35,11 +35,17 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "record the device's own supply from before the run until after it, and say how fast: "
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
+    (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
         e.InputsRefused,
         "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
+    ),
+    (
+        e.DatasetRefused,
+        "give x the shape and the real values that the model takes, fewer samples if the outputs "
+        "are large; or measure without it: edgebench bench MODEL",
     ),
     (
         e.InferenceFailed,
@@ -68,6 +74,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.LeaseHeld,
         "wait for it: edgebench bench MODEL --wait 10m; or end its run: edgebench-agent stop (on "
         "the device)",
+    ),
+    (
+        e.TooLarge,
+        "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
+        "BYTES (on the device)",
     ),
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),

@@ -37,7 +37,7 @@ from edgebench.host.store.layout import (
 from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
 from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
@@ -63,7 +63,7 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
-        return from_plain(migrated_record(json.loads(path.read_bytes())), RunRecord)
+        return from_outside(migrated_record(json.loads(path.read_bytes())), RunRecord)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
@@ -199,7 +199,7 @@ def read_facts(directory: Path) -> HostFacts:
     if not path.exists():
         return HostFacts()
     try:
-        return from_plain(migrated_facts(json.loads(path.read_bytes())), HostFacts)
+        return from_outside(migrated_facts(json.loads(path.read_bytes())), HostFacts)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"host facts of the run are not readable: {exc}: {path}") from exc
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from edgebench.host.result.document import Document, from_document
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
-from edgebench.protocol.paths import user_paths
+from edgebench.protocol.paths import refuse_long, user_paths
 from edgebench.protocol.record import RUN_ID
 
 RUN_FILE = "run.json"
@@ -54,6 +54,7 @@ class Store:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
+        refuse_long(self.root)
 
     @property
     def runs(self) -> Path:

@@ -72,7 +72,8 @@ def _resolve(zeroconf: Zeroconf, name: str) -> Announcement | None:
         for key, value in info.properties.items()
     }
     addresses = tuple(info.parsed_addresses())
-    endpoint = Endpoint(text.get("name", name), text.get("pin", ""), addresses, info.port)
+    shown = text.get("name", printable(name[:200]))
+    endpoint = Endpoint(shown, text.get("pin", ""), addresses, info.port)
     return Announcement(text.get("id", ""), endpoint, next_step="run `edgebench-agent pair` on it")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from edgebench.agent.worker import inputs
 from edgebench.agent.worker.inputs import (
     are_finite,
     arrange,
@@ -20,7 +21,12 @@ from edgebench.agent.worker.inputs import (
     read_inputs,
     refuse_misfit,
 )
-from edgebench.protocol.errors import InputsRefused, MeasurementError, ModelRefused
+from edgebench.protocol.errors import (
+    DatasetRefused,
+    InputsRefused,
+    MeasurementError,
+    ModelRefused,
+)
 from edgebench.protocol.record import TensorSpec
 
 MEMORY_BYTES = 2**20
@@ -160,6 +166,47 @@ def test_data_set_that_cannot_fit_is_refused_by_its_head(
     else:
         with pytest.raises(ModelRefused, match=error):
             refuse_misfit(str(path), inputs)
+
+
+QUANTISED = TensorSpec("in", (1, 4), "int8", scale=1 / 256, zero_point=-128)
+"""An input of 0 to 1, as that of a quantised classifier of images."""
+REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "int32")
+
+
+@pytest.mark.parametrize(
+    ("spec", "x", "error"),
+    [
+        (REAL, np.zeros((5, 4), np.int8), "are int8, input 'in' takes real values, as float32"),
+        (REAL, np.zeros((5, 4), np.uint8), "are uint8, input 'in' takes real values"),
+        (QUANTISED, np.zeros((5, 4), np.int8), "are int8, input 'in' takes real values"),
+        (REAL, np.zeros((5, 4), np.int16), None),
+        (REAL, np.zeros((5, 4), np.float16), None),
+        (TOKENS, np.zeros((5, 4), np.uint8), None),
+        (QUANTISED, np.linspace(0, 1, 20).reshape(5, 4), None),
+        (
+            QUANTISED,
+            np.linspace(-128, 127, 20).reshape(5, 4),
+            r"are -128 to 127; input 'in' holds 0 to 0.9961 and clips 100.00% of the values, limit",
+        ),
+        (TOKENS, np.full((5, 4), 0.5), "are no int32 numbers, and the model has no scale"),
+        (
+            TensorSpec("in", (1, 4), "object"),
+            np.zeros((5, 4)),
+            "are numbers, .* takes text",
+        ),
+    ],
+)
+def test_values_that_are_not_what_the_input_takes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: TensorSpec, x: Any, error: str | None
+) -> None:
+    """Quantised samples where real ones are due: an accuracy of 0.906 for 0.986, silently."""
+    monkeypatch.setattr(inputs, "_BLOCK_VALUES", 3)  # several blocks, and one that is not full
+    np.savez(tmp_path / "set.npz", x=x, y=np.zeros(5))
+    if error is None:
+        assert refuse_misfit(str(tmp_path / "set.npz"), [spec]) == 5
+    else:
+        with pytest.raises(DatasetRefused, match=error):
+            refuse_misfit(str(tmp_path / "set.npz"), [spec])
 
 
 @pytest.mark.parametrize(("mebibytes", "expected"), [(4, 16), (8, 8), (40, 1), (100, 1)])

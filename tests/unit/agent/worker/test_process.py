@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> Job:
     """A built-in model and a data set that takes tens of seconds to answer."""
     need_runtime("ai-edge-litert")
     dataset = tmp_path / "set.npz"
-    np.savez(dataset, x=np.zeros((400_000, 8, 8, 1), np.uint8), y=np.zeros(400_000, np.uint8))
+    np.savez(dataset, x=np.zeros((400_000, 8, 8, 1), bool), y=np.zeros(400_000, np.uint8))
     path = FOLDER / "digits_fp32.tflite"
     model = ModelFacts(path.name, "0" * 64, "tflite", path.stat().st_size)
     return Job(SPEC, model, str(path), str(dataset), 2**30, os.getpid())

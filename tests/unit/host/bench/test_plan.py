@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,18 +10,18 @@ import pytest
 from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps
+from edgebench.host.bench.plan import ALL_RUNTIMES, Step, _refuse_too_large, plan_steps
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import RuntimeUnavailable, UsageError
+from edgebench.protocol.errors import RuntimeUnavailable, TooLarge, UsageError
 from edgebench.protocol.spec import MAX_SEED, SpecChanges, from_preset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-A = Model(Path("a.tflite"), "a.tflite", "a" * 64, 5)
-B = Model(Path("b.tflite"), "b.tflite", "b" * 64, 5)
-C = Model(Path("c.onnx"), "c.onnx", "c" * 64, 5)
+A = Model(Path("a.tflite"), "a.tflite", 5, 0)
+B = Model(Path("b.tflite"), "b.tflite", 5, 0)
+C = Model(Path("c.onnx"), "c.onnx", 5, 0)
 SYSTEM = SystemDescription(
     DEVICE,
     ENVIRONMENT,
@@ -150,3 +151,17 @@ def test_each_run_draws_its_own_inputs_and_arrivals() -> None:
     last = from_preset("quick", seed=MAX_SEED - 1)
     assert [step.spec(last).seed for step in in_rounds(2, A)] == [MAX_SEED - 1, 0]
     assert {step.spec(from_preset("quick", seed=7)).seed for step in against(2)} == {7}
+
+
+@pytest.mark.parametrize(("room", "is_taken"), [(None, True), (5, True), (4, False)])
+def test_file_that_a_device_has_no_room_for_is_refused_unread(
+    room: int | None, is_taken: bool
+) -> None:
+    """Gigabytes are hashed and sent, to be refused."""
+    request = BenchRequest(models=(A, B))  # there are no such files
+    system = replace(SYSTEM, models_room_bytes=room)
+    if is_taken:
+        _refuse_too_large("pi", request, system)
+        return
+    with pytest.raises(TooLarge, match=r"^file of 5 bytes, pi has room for 4: a\.tflite$"):
+        _refuse_too_large("pi", request, system)

@@ -42,7 +42,7 @@ def test_runs_share_the_time_and_the_queries() -> None:
         {"scenario": "server", "target_qps": 100.0, "target_latency_s": 0.05},
         {
             "against": ComparisonRequest(
-                candidate=Model(Path("b.tflite"), "b.tflite", "b" * 64, 5),
+                candidate=Model(Path("b.tflite"), "b.tflite", 5, 0),
             )
         },
     ],

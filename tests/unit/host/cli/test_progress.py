@@ -29,7 +29,7 @@ RUN = analyse_run(
     created_utc=CREATED_UTC,
     clock=None,
 )
-MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", "0" * 64, 5)
+MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", 5, 0)
 Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 
 
@@ -74,7 +74,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
 def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
     """Of six devices that take turns, nobody sees which one is measured."""
     watcher, out = watch(is_terminal=True, width=width)
-    model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", "0" * 64, 5)
+    model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", 5, 0)
     with watcher:
         watcher.run("jetson-2", model, "litert", Place(2, 6))
         watcher.progress(Progress("run-1", Phase.MEASURING, 3.0))
@@ -136,3 +136,19 @@ def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> Non
     watcher.progress(Progress("run-1", Phase.LOADING))
     watcher.pushed(1, 2)
     assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> None:
+    """A model of gigabytes is read in silence, and somebody presses Ctrl-C."""
+    watcher, out = watch(is_terminal=is_terminal)
+    with watcher:
+        watcher.run("pi", MODEL, "litert", Place(1, 1))
+        for done in (2, 3):
+            watcher.hashed(done * 2**30, 4 * 2**30)
+        watcher._bar.refresh()
+    text = out.getvalue()
+    if is_terminal:
+        assert "hashing 3.00 GiB of 4.00 GiB" in text
+    else:
+        assert text.count("note: hashing 4.00 GiB: digits.tflite on litert, pi") == 1

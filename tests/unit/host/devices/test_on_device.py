@@ -199,14 +199,17 @@ def agent(home: Path, places: Places) -> Iterator[Path]:
         os.kill(int(places.pid.read_text()), signal.SIGKILL)
 
 
-def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path) -> None:
+def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path, places: Places) -> None:
     """A meter is named on the host, and no run may ask for it; or nobody says that it is absent."""
+    places.log.write_text("warning: of an earlier agent\n")
     meters = ["um25c:/dev/rfcomm0", "rapl"]
     answer = ask(home, verb="start", words=["--name", "x"], meters=meters, sync_line="gpio:/v")
     assert answer["error"] is None
     assert answer["warnings"] == ["meter um25c:/dev/rfcomm0 is not there yet"]
     words = (home / "words").read_text()
-    assert words == f"serve --name x --meter {meters[0]} --meter rapl --sync-line gpio:/v\n"
+    wired = f"--meter {meters[0]} --meter rapl --sync-line gpio:/v"
+    assert words == f"serve --log {places.log} --name x {wired}\n"
+    assert places.log.read_text().startswith("warning: of an earlier agent\n"), "it is kept"
 
 
 def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Places) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +37,8 @@ def parameters(kind: type[EdgebenchError]) -> list[str]:
 def made(kind: type[EdgebenchError]) -> EdgebenchError:
     """An error of this kind; whatever it asks for is a text, but for a permission."""
     given: list[Any] = list(parameters(kind) or ["text"])
-    return kind(*(Permission.SERIAL_PORT if one == "permission" else one for one in given))
+    make = cast(Callable[..., EdgebenchError], kind)
+    return make(*(Permission.SERIAL_PORT if one == "permission" else one for one in given))
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)

@@ -138,7 +138,6 @@ def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
         (("metrics", "latency_ns", "p50"), 10**400),
         (("metrics", "latency_ns", "p90"), [5]),
         (("metrics", "throughput_per_s"), True),
-        (("model", "name"), "a\ud800b"),
         (("device", "name"), 5),
         (("spec", "threads"), None),
     ],
@@ -154,6 +153,14 @@ def test_run_with_a_value_of_another_kind_is_listed_as_damaged(
     inner[path[-1]] = value
     (store.directory(RUN_ID) / RUN_FILE).write_text(json.dumps(document))
     assert [row.verdict for row in list_runs(store)] == [DAMAGED, "valid"]
+
+
+def test_name_that_no_terminal_takes_is_listed_without_it(store: Store) -> None:
+    """A run of a device with such a name is called damaged, or clears the screen."""
+    document = store.document(RUN_ID)
+    document["model"]["name"] = "a\ud800b\x1b[2J"
+    (store.directory(RUN_ID) / RUN_FILE).write_text(json.dumps(document))
+    assert list_runs(store)[0].model == "a?b?[2J"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"metrics": 5}', "null", "[" * 100_000])

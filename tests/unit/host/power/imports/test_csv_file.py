@@ -18,7 +18,7 @@ from edgebench.host.power.imports.importer import import_file
 from edgebench.host.power.stored import StoredSession
 from edgebench.host.result.facts import ImportOptions
 from edgebench.meters.base import Flag
-from edgebench.protocol.errors import FileRefused, StoreError
+from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 
 
 def imported(folder: Path, text: str, supply_v: float | None = None) -> StoredSession:
@@ -254,7 +254,7 @@ def test_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     """A name that is too long is a traceback."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W\n0,1\n1,1\n")
-    with pytest.raises(StoreError, match="cannot be written: File name too long"):
+    with pytest.raises(UsageError, match="name of 300 bytes is too long, limit 255"):
         import_file(path, tmp_path / ("x" * 300))
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"Not a directory|File exists"):

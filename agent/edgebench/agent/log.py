@@ -1,0 +1,192 @@
+"""The agent's log: a thing is said once, and a file has a bounded size.
+
+A warning that comes again within an hour is counted, not written; when it comes after that hour, or
+at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to
+FILE.2 and so on, and the last one goes. Agents that share a file do not lose each other's lines:
+each line is one write to the end of the file, the file itself is locked while it is renamed, and
+who finds another file under the name opens that one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.protocol.text import printable
+
+FORMAT = "%(levelname)s %(name)s: %(message)s"
+FILE_FORMAT = "%(asctime)s " + FORMAT
+MAX_BYTES = 2**20
+"""Size at which a file is renamed; 8,000 lines."""
+GENERATIONS = 3
+"""Older files that are kept."""
+REPEAT_S = 3600.0
+"""Time in which a warning is written once."""
+MAX_REMEMBERED = 100
+"""Different warnings that are remembered; the oldest is forgotten first."""
+
+
+class LogFile:
+    """A file that lines are added to, by several processes if need be."""
+
+    def __init__(self, path: Path, *, is_output: bool = False) -> None:
+        """Open the file.
+
+        Args:
+            path: The file.
+            is_output: Whether standard output and error of this process go there, too: what
+                libraries print and tracebacks.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self._path = path
+        self._is_output = is_output
+        self._descriptor = self._open()
+
+    def write(self, line: str) -> None:
+        """Add a line; where that fails, it is lost: a full disk must not end an agent."""
+        with contextlib.suppress(OSError):
+            if not self._is_current():
+                self._reopen()
+            os.write(self._descriptor, line.encode("utf-8", "replace") + b"\n")
+            if os.fstat(self._descriptor).st_size > MAX_BYTES:
+                self._rotate()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _open(self) -> int:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        if self._is_output:
+            sys.stdout.flush()
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+        return descriptor
+
+    def _reopen(self) -> None:
+        descriptor = self._open()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+    def _rotate(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # until it is closed
+        if self._is_current():  # else another process was faster
+            for number in range(GENERATIONS - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    self._numbered(number).replace(self._numbered(number + 1))
+            self._path.replace(self._numbered(1))
+        self._reopen()
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _is_current(self) -> bool:
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(self._descriptor))
+
+
+@dataclass(slots=True)
+class _Warning:
+    """A warning that was written."""
+
+    record: logging.LogRecord
+    written_s: float
+    repeat_count: int = 0
+
+
+class AgentLog(logging.Handler):
+    """Writes records as lines, a repeated warning once."""
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._clock = clock
+        self._warnings: dict[tuple[str, int, str], _Warning] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        if record.levelno < logging.WARNING:
+            self._write(self._line(record))
+            return
+        now_s = self._clock()
+        for line in self._overdue(now_s):
+            self._write(line)
+        key = (record.name, record.levelno, record.getMessage())
+        if key in self._warnings:
+            self._warnings[key].repeat_count += 1
+            return
+        if len(self._warnings) >= MAX_REMEMBERED:
+            self._write_count(self._warnings.pop(next(iter(self._warnings))))
+        self._write(self._line(record))
+        self._warnings[key] = _Warning(record, now_s)
+
+    def close(self) -> None:
+        """Write what was counted."""
+        for warning in self._warnings.values():
+            self._write_count(warning)
+        self._warnings.clear()
+        super().close()
+
+    def _overdue(self, now_s: float) -> Iterator[str]:
+        """Lines of the warnings whose hour is over, which are forgotten."""
+        for key, warning in list(self._warnings.items()):
+            if now_s - warning.written_s >= REPEAT_S:
+                del self._warnings[key]
+                if warning.repeat_count:
+                    yield self._count_line(warning)
+
+    def _write_count(self, warning: _Warning) -> None:
+        if warning.repeat_count:
+            self._write(self._count_line(warning))
+
+    def _count_line(self, warning: _Warning) -> str:
+        repeated = copy(warning.record)
+        repeated.msg = f"{repeated.getMessage()} … repeated {warning.repeat_count} times"
+        repeated.args, repeated.exc_info, repeated.exc_text = (), None, None
+        repeated.created = time.time()
+        return self._line(repeated)
+
+    def _line(self, record: logging.LogRecord) -> str:
+        return printable(self.format(record), keep_lines=True)
+
+
+def log_to_stderr(level: int) -> None:
+    """Log to standard error."""
+
+    def write(line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            print(line, file=sys.stderr, flush=True)
+
+    handler = AgentLog(write)
+    handler.setFormatter(logging.Formatter(FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def log_to_file(path: Path) -> None:
+    """Log to a file from now on, with whatever this process prints.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    handler = AgentLog(LogFile(path, is_output=True).write)
+    handler.setFormatter(logging.Formatter(FILE_FORMAT))
+    root = logging.getLogger()
+    for earlier in list(root.handlers):
+        root.removeHandler(earlier)
+        earlier.close()
+    root.addHandler(handler)

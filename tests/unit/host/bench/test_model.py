@@ -1,0 +1,89 @@
+"""A model file: looked at without being read, hashed once, and noticed when it changes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from edgebench.host.bench import model as model_module
+from edgebench.host.bench.model import open_model
+from edgebench.host.bench.run import _push
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.client import Client
+from edgebench.protocol.errors import FileChanged, ModelRefused, UsageError
+
+
+class Refusing:
+    """A client whose agent refuses what it gets."""
+
+    def push_model(self, *_: Any) -> int:
+        raise ModelRefused("model arrived damaged")
+
+
+CLIENT = cast(Client, Refusing())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A model of three blocks."""
+    made = tmp_path / "m.tflite"
+    made.write_bytes(bytes(3 << 20))
+    return made
+
+
+def test_model_is_read_when_its_digest_is_asked_for_and_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten gigabytes are read before the device has said that it has no room, and five times."""
+    monkeypatch.setattr(model_module, "QUIET_S", -1.0)
+    model = open_model(path)
+    done: list[int] = []
+    assert model not in model_module._DIGESTS
+    assert (
+        model.hashed(lambda part, _: done.append(part))
+        == hashlib.sha256(bytes(3 << 20)).hexdigest()
+    )
+    assert done == [1 << 20, 2 << 20, 3 << 20]
+    path.unlink()
+    assert model.hashed(lambda part, _: done.append(part)) == model.sha256
+    assert len(done) == 3
+
+
+def test_quick_hashing_shows_nothing(path: Path) -> None:
+    """A line flashes by for each small model."""
+    assert open_model(path).hashed(lambda *_: pytest.fail("it took no second"))
+
+
+def test_file_that_grows_before_it_is_hashed_is_named(path: Path) -> None:
+    """The size is of one file, the digest of another."""
+    model = open_model(path)
+    path.write_bytes(bytes(5))
+    with pytest.raises(
+        FileChanged, match=f"changed while it was read: 5 bytes, not 3145728: {path}"
+    ):
+        _ = model.sha256
+
+
+def test_file_that_changes_before_it_is_sent_is_named(path: Path) -> None:
+    """A compiler that is still writing reads as a damaged link."""
+    model = open_model(path)
+    assert model.sha256
+    with pytest.raises(ModelRefused, match="arrived damaged"):
+        _push(CLIENT, "model", model, Watcher())
+    path.write_bytes(b"\1" + bytes((3 << 20) - 1))
+    with pytest.raises(FileChanged, match=f"^model changed after it was read: {path}$"):
+        _push(CLIENT, "model", model, Watcher())
+    path.unlink()
+    with pytest.raises(FileChanged):
+        _push(CLIENT, "model", model, Watcher())
+
+
+def test_file_that_vanishes_is_one_line(path: Path) -> None:
+    """A traceback for a file that was moved away."""
+    model = open_model(path)
+    path.unlink()
+    with pytest.raises(UsageError, match=f"model not readable: No such file or directory: {path}"):
+        _ = model.sha256
