@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -233,8 +234,9 @@ def test_sdist_gives_the_same_wheel(builds: Path, name: str) -> None:
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_sdist_holds_the_package_and_what_builds_it(builds: Path, name: str) -> None:
     """Tests, benchmarks and documents are published and downloaded by everybody who builds."""
-    (folder,) = builds.glob(f"{name.replace('-', '_')}-[0-9]*/")
-    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    (sdist,) = builds.glob(f"{name.replace('-', '_')}-[0-9]*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        files = {member.name.partition("/")[2] for member in archive if member.isfile()}
     beside = {file for file in files if "/edgebench/" not in f"/{file}"}
     hook = {"edgebench": {"agent/pyproject.toml", "hatch_metadata.py"}}.get(name)
     assert beside == {

@@ -37,13 +37,17 @@ def tls_context(
     return context
 
 
-def answer_to(port: int, data: bytes, context: ssl.SSLContext | None) -> bytes:
+def answer_to(
+    port: int, data: bytes, context: ssl.SSLContext | None, *, source: str = "127.0.0.1"
+) -> bytes:
     """Every byte that a server on loopback answers until it closes; over TLS if there is a context.
 
     A server that answers at all and then waits is not waited for.
     """
     received = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain:
+    with socket.create_connection(
+        ("127.0.0.1", port), timeout=TIMEOUT_S, source_address=(source, 0)
+    ) as plain:
         try:
             link = context.wrap_socket(plain) if context else plain
             with link:
