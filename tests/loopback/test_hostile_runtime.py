@@ -71,7 +71,7 @@ def test_agent_with_a_hostile_runtime_keeps_its_keys_and_measures_on(
         with pytest.raises(EdgebenchError) as refused:
             host.lab.bench(model, on="board", runtime="hostile", runs=1, **QUICK)
         endings = dict(word.split("=") for word in str(refused.value).split() if "=" in word)
-        assert len(endings) == 18, refused.value
+        assert len(endings) == 19, refused.value
         assert set(endings.values()) <= {"EPERM", "EACCES"}, endings
         assert not Path(victim.outside).exists()
         (stored,) = host.lab.bench("digits_int8.tflite", on="board", runs=1, **QUICK)
@@ -124,10 +124,12 @@ def run_worker(
 def test_model_that_fills_the_disk_is_ended(
     tmp_path: Path, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit of one file is none of their number."""
+    """The limit on each file does not limit their number."""
     monkeypatch.setattr(process, "DISK_PERIOD_S", 0.02)
-    monkeypatch.setattr(process, "DISK_FILES", 1)
-    with pytest.raises(ModelRefused, match="the model wrote more than 67156864 bytes to the disk"):
+    monkeypatch.setattr(process, "DISK_LIMIT_FILES", 1)
+    with pytest.raises(
+        ModelRefused, match="the model wrote more than 67156864 bytes or 1000 files"
+    ):
         run_worker(tmp_path, victim, monkeypatch, f"fill {2**30}")
     written = sum(file.stat().st_size for file in (tmp_path / "work").iterdir())
     assert 2**26 < written < 2**30

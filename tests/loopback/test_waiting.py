@@ -129,7 +129,7 @@ def test_agent_that_cannot_wait_is_asked_again(
     agent: AgentProcess, paired: Host, other: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an older agent, a wait ends at once."""
-    monkeypatch.setattr("edgebench.host.bench.lease.SAY_EVERY_S", 0.1)
+    monkeypatch.setattr("edgebench.host.bench.lease.REPORT_INTERVAL_S", 0.1)
     seen: list[float] = []
 
     class Watching(Watcher):
@@ -153,5 +153,5 @@ def test_agent_that_cannot_wait_is_asked_again(
 @pytest.mark.parametrize("wait_s", [-1.0, float("nan"), float("inf")])
 def test_wait_of_no_length_is_refused(paired: Host, wait_s: float) -> None:
     """A typing mistake waits for ever."""
-    with pytest.raises(UsageError, match="wait must be >= 0 s"):
+    with pytest.raises(UsageError, match="wait must be a finite time >= 0 s"):
         paired.lab.bench(MODEL, on=["board"], wait_s=wait_s)

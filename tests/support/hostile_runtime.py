@@ -65,6 +65,13 @@ def _connect(port: int) -> None:
         link.connect(("127.0.0.1", port))
 
 
+def _send_to_a_name() -> None:
+    """Without a socket of its own making: one of a pair may send to any name."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other, suppress(FileNotFoundError, ConnectionError):
+        one.sendto(b"hello", "/run/nobody")
+
+
 def _exec() -> None:
     # In a child, so that success does not end the test.
     os.posix_spawn("/bin/true", ["true"], os.environ)
@@ -115,6 +122,7 @@ def acts(victim: Victim, other_pid: int) -> dict[str, Callable[[], Any]]:
         "link": lambda: os.link(victim.ssh_key, trap),
         "fifo": lambda: os.mkfifo(trap),
         "connect": lambda: _connect(victim.port),
+        "datagram": _send_to_a_name,
         "exec": _exec,
         "fork": _fork_bomb,
         "signal": lambda: os.kill(other_pid, 0),

@@ -287,7 +287,7 @@ def _status(options: argparse.Namespace) -> None:
     print(f"device   {status.device.name} ({status.device.id}), {status.device.os}")
     print(f"agent    {status.software}, pid {status.pid}, up {status.uptime_s:.0f} s")
     if status.is_root:
-        print("user     root: governors can be set; models run without root's rights")
+        print("user     root: governors can be set; models run without root's capabilities")
     print(f"port     {status.port or 'none: this machine only'}")
     print(f"lease    {lease}")
     print(f"running  {status.running or 'nothing'}")

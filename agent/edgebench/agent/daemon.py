@@ -81,7 +81,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
     for run_id in agent.spool.sweep():
         logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
     if os.geteuid() == 0:
-        logger.info("runs as root: governors can be set; models run without root's rights")
+        logger.info("runs as root: governors can be set; models run without root's capabilities")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -79,13 +79,18 @@ class LogFile:
         self._descriptor = descriptor
 
     def _rotate(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # until it is closed
-        if self._is_current():  # else another process was faster
-            for number in range(GENERATIONS - 1, 0, -1):
-                with contextlib.suppress(FileNotFoundError):
-                    self._numbered(number).replace(self._numbered(number + 1))
-            self._path.replace(self._numbered(1))
-        self._reopen()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed
+        except BlockingIOError:
+            return  # another process renames it just now
+        try:
+            if self._is_current():  # else another process was faster
+                for number in range(GENERATIONS - 1, 0, -1):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._numbered(number).replace(self._numbered(number + 1))
+                self._path.replace(self._numbered(1))
+        finally:
+            self._reopen()
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
@@ -119,7 +124,13 @@ class AgentLog(logging.Handler):
         self._warnings: dict[tuple[str, int, str], _Warning] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it."""
+        """Write a record, or count it; a record that cannot be formatted ends nobody."""
+        try:
+            self._emit(record)
+        except Exception:
+            self.handleError(record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING:
             self._write(self._line(record))
             return

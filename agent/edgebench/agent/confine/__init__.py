@@ -4,15 +4,15 @@ A model is parsed and run by C++ that was not written for files from strangers, 
 the file may come to run code in the worker. That code then has what the worker has. Before the
 worker knows any byte of a model it therefore gives up what no inference needs:
 
-    rights          no new ones by programs with the s-bit, no capabilities
-    system calls    `seccomp`: no sockets, programs, processes; nothing of other processes
-    files           `landlock`: reads the model, libraries, the kernel's facts; writes its directory
+    rights          none by set-user-ID programs, no capabilities
+    system calls    `seccomp`: no sockets, no programs, no processes, no access to others
+    files           `landlock`: reads the model, libraries, /proc and /sys; writes its directory
     network         a namespace of its own, without any interface
     threads         as many as a runtime may need
 
-Each is tried on its own, because every kernel lacks another one, and what was applied is part of
-the run's record. Nothing here needs root. It must happen while the process has one thread: later
-ones inherit it, earlier ones would not.
+Each is tried on its own, because kernels differ in what they support, and what was applied is part
+of the run's record. Nothing here needs root. It must happen while the process has one thread:
+later ones inherit it, earlier ones would not.
 """
 
 from edgebench.agent.confine.apply import Permissions, confine

@@ -31,7 +31,7 @@ _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _USER_NAMESPACE = "/proc/self/ns/user"
 _FILE_RIGHTS = 1 << 1 | 1 << 2
-"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: root's right to pass over the rights of files."""
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: root's right to bypass file permissions."""
 _CAPABILITY_COUNT = 64
 
 
@@ -58,13 +58,17 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     )
     _limit(resource.RLIMIT_CPU, int(permissions.cpu_s) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_FILES)
-    users = os.stat(_USER_NAMESPACE).st_ino if os.path.exists(_USER_NAMESPACE) else 0
-    network = _attempt(lambda: _leave_network(kernel), "the worker is in the device's network")
-    has_own_users = users != 0 and os.stat(_USER_NAMESPACE).st_ino != users
-    threads = _limit_threads(has_own_users=has_own_users)
+    namespace_before = os.stat(_USER_NAMESPACE).st_ino if os.path.exists(_USER_NAMESPACE) else 0
+    network = _attempt(
+        lambda: _enter_empty_network(kernel), "the worker is in the device's network"
+    )
+    has_own_user_namespace = namespace_before != 0 and (
+        os.stat(_USER_NAMESPACE).st_ino != namespace_before
+    )
+    threads = _limit_threads(has_own_user_namespace=has_own_user_namespace)
     capabilities = _drop_capabilities(kernel, permissions.paths)
     privileges = _attempt(
-        lambda: _gain_nothing(kernel), "programs with the s-bit keep their rights"
+        lambda: _set_no_new_privs(kernel), "set-user-ID programs keep their rights"
     )
     files = _attempt(
         lambda: f"Landlock, version {restrict(kernel, paths)}",
@@ -84,14 +88,14 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     )
 
 
-def _attempt(apply: Callable[[], str], otherwise: str) -> Safeguard:
+def _attempt(apply: Callable[[], str], consequence: str) -> Safeguard:
     """Apply a mechanism, whose function returns what was applied."""
     try:
         if _is_filtered():
-            _rehearse(apply)
+            _try_in_child(apply)
         return Safeguard(is_applied=True, detail=apply())
     except OSError as exc:
-        return Safeguard(is_applied=False, detail=f"{exc.strerror or exc}: {otherwise}")
+        return Safeguard(is_applied=False, detail=f"{exc.strerror or exc}: {consequence}")
 
 
 def _is_filtered() -> bool:
@@ -99,7 +103,7 @@ def _is_filtered() -> bool:
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
-def _rehearse(apply: Callable[[], str]) -> None:
+def _try_in_child(apply: Callable[[], str]) -> None:
     """Apply a mechanism in a child, which may be killed for it.
 
     Raises:
@@ -115,7 +119,7 @@ def _rehearse(apply: Callable[[], str]) -> None:
         raise OSError("the system kills processes that try it")
 
 
-def _gain_nothing(kernel: Kernel) -> str:
+def _set_no_new_privs(kernel: Kernel) -> str:
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return "no_new_privs"
 
@@ -128,7 +132,7 @@ def _filter_calls(kernel: Kernel) -> str:
     return f"seccomp, {architecture.name}"
 
 
-def _leave_network(kernel: Kernel) -> str:
+def _enter_empty_network(kernel: Kernel) -> str:
     """Enter an empty network; for all but root that takes a user namespace, too."""
     user, group = os.geteuid(), os.getegid()
     try:
@@ -144,11 +148,11 @@ def _leave_network(kernel: Kernel) -> str:
     return "network namespace, user namespace"
 
 
-def _limit_threads(*, has_own_users: bool) -> Safeguard:
+def _limit_threads(*, has_own_user_namespace: bool) -> Safeguard:
     """Limit the threads, which the kernel counts for each user: so where the count begins anew."""
     if os.geteuid() == 0:
         return Safeguard(is_applied=False, detail="the kernel sets root no limit of threads")
-    if not has_own_users:
+    if not has_own_user_namespace:
         return Safeguard(
             is_applied=False, detail="without a user namespace all threads of the user count"
         )
@@ -157,7 +161,7 @@ def _limit_threads(*, has_own_users: bool) -> Safeguard:
 
 
 def _drop_capabilities(kernel: Kernel, paths: AllowedPaths) -> Safeguard:
-    """Give up root's rights, or those over a user namespace; Landlock narrows what may be kept.
+    """Drop capabilities, of root or of a user namespace; Landlock narrows what may be kept.
 
     An agent that root runs out of a user's home, by sudo, needs root's right to enter it.
     """
@@ -178,13 +182,13 @@ def _drop_capabilities(kernel: Kernel, paths: AllowedPaths) -> Safeguard:
             kernel.drop_capabilities(0, 0)
             return "none"
         kernel.drop_capabilities(_FILE_RIGHTS, _FILE_RIGHTS)
-        return "only to pass over rights of files: the agent's are in a directory of another user"
+        return "only to bypass file permissions: the agent's are in a directory of another user"
 
     return _attempt(drop, "the worker has all rights of the agent")
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the files of the run are within reach: tried, because access(2) flatters root."""
+    """Whether the files of the run are within reach; access(2) would not ask for capabilities."""
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from typing import Any
 
@@ -21,19 +22,26 @@ class Kernel:
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
 
+    def _function(self, name: str) -> Any:
+        """Function of the C library; Android's lacks some."""
+        try:
+            return self._library[name]
+        except AttributeError as exc:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from exc
+
     def prctl(self, option: int, *arguments: int | ctypes.Array[ctypes.c_char]) -> int:
         """Change a property of this process.
 
         Source: prctl(2).
         """
-        return self._checked(self._library.prctl(option, *map(_long, arguments)))
+        return self._checked(self._function("prctl")(option, *map(_long, arguments)))
 
     def unshare(self, flags: int) -> None:
         """Enter namespaces of its own.
 
         Source: unshare(2).
         """
-        self._checked(self._library.unshare(flags))
+        self._checked(self._function("unshare")(flags))
 
     def drop_capabilities(self, kept: int, effective: int) -> None:
         """Keep at most these capabilities, of which those take effect.
@@ -44,7 +52,7 @@ class Kernel:
         words: list[int] = []
         for shift in (0, 32):
             words += [(effective >> shift) & 0xFFFFFFFF, (kept >> shift) & 0xFFFFFFFF, 0]
-        self._checked(self._library.capset(header, (ctypes.c_uint32 * 6)(*words)))
+        self._checked(self._function("capset")(header, (ctypes.c_uint32 * 6)(*words)))
 
     def landlock_abi(self) -> int:
         """Version of Landlock, from 1.
@@ -70,7 +78,9 @@ class Kernel:
         self._syscall(number, 1, flags, program)
 
     def _syscall(self, number: int, *arguments: Any) -> int:
-        return self._checked(self._library.syscall(ctypes.c_long(number), *map(_long, arguments)))
+        return self._checked(
+            self._function("syscall")(ctypes.c_long(number), *map(_long, arguments))
+        )
 
     def _checked(self, result: int) -> int:
         if result < 0:

@@ -69,12 +69,14 @@ Numbers = tuple[int | None, int | None, int | None]
 REFUSED: dict[str, Numbers] = {
     # The network: nothing may be sent, and nothing listens.
     "socket": (41, 198, 281),
+    # One of a pair of datagrams can send to named sockets: the system's log, say.
+    "socketpair": (53, 199, 288),
     "connect": (42, 203, 283),
     "bind": (49, 200, 282),
     "listen": (50, 201, 284),
     "accept": (43, 202, 285),
     "accept4": (288, 242, 366),
-    # Other programs and processes. Threads remain; see `CLONE`.
+    # Other programs and processes. Threads remain; see `clone` in CONDITIONAL.
     "execve": (59, 221, 11),
     "execveat": (322, 281, 387),
     "fork": (57, None, 2),

@@ -25,8 +25,11 @@ LOADGEN_BYTES_PER_QUERY = 400
 TRACE_BYTES_PER_QUERY = 100
 """Memory of the times: in blocks of 24 bytes first, then in columns of 48."""
 LOG_BYTES = 64 * 2**20
-DISK_FILES = 8
-"""Largest files that a worker may write: log, times, outputs and LoadGen's log once, some twice."""
+DISK_LIMIT_FILES = 8
+"""Limit on all that a worker writes, as a multiple of its largest file: log, times, outputs and
+LoadGen's log once, some of them twice."""
+MAX_FILES = 1000
+"""Files of a worker's directory that are looked at; a run writes about ten."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
@@ -64,13 +67,18 @@ def largest_file_bytes(max_query_count: int) -> int:
 def written_bytes(pid: int, directory: Path) -> int:
     """What a worker has written: as the kernel counts it, deleted files too, or as it lies there.
 
-    Not every kernel counts, and none counts a file system in memory.
+    Not every kernel counts, and none counts a file system in memory. More files than any run writes
+    count as more bytes than any limit.
     """
     counted = re.search(r"^write_bytes: (\d+)$", read_text(Path(f"/proc/{pid}/io")), re.MULTILINE)
-    with suppress(OSError):
-        present = sum(file.stat(follow_symlinks=False).st_size for file in os.scandir(directory))
-        return max(present, int(counted[1]) if counted else 0)
-    return 0
+    present_bytes = 0
+    with suppress(FileNotFoundError), os.scandir(directory) as files:
+        for number, file in enumerate(files):
+            if number == MAX_FILES:
+                return sys.maxsize
+            with suppress(FileNotFoundError):  # it has just been removed
+                present_bytes += file.stat(follow_symlinks=False).st_size
+    return max(present_bytes, int(counted[1]) if counted else 0)
 
 
 def die_with(parent_pid: int) -> None:

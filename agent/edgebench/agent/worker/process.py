@@ -18,7 +18,12 @@ from typing import Any
 from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job
-from edgebench.agent.worker.limits import DISK_FILES, largest_file_bytes, written_bytes
+from edgebench.agent.worker.limits import (
+    DISK_LIMIT_FILES,
+    MAX_FILES,
+    largest_file_bytes,
+    written_bytes,
+)
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -44,7 +49,7 @@ STOP_GRACE_S = 20.0
 SETTLE_TIMEOUT_S = 30.0
 """Time for the start of the interpreter, which takes a second or two on a small board."""
 DISK_PERIOD_S = 1.0
-"""Time between two looks at what the worker has written; a look takes 30 µs."""
+"""Interval of the checks of the disk usage; a check takes 30 µs."""
 MAX_LINE_BYTES = 16 * 1024
 _CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
 """Lines in the log of TensorFlow, glog and ONNX Runtime that do not explain a failure."""
@@ -159,11 +164,13 @@ class WorkerProcess:
 
     async def _watch_disk(self) -> None:
         """End a worker that writes more than any run does."""
-        limit = DISK_FILES * largest_file_bytes(self._job.spec.max_query_count)
+        limit = DISK_LIMIT_FILES * largest_file_bytes(self._job.spec.max_query_count)
         while not self.has_ended:
             await asyncio.sleep(DISK_PERIOD_S)
             if written_bytes(self.pid, self.directory) > limit:
-                self._failure = ModelRefused(f"the model wrote more than {limit} bytes to the disk")
+                self._failure = ModelRefused(
+                    f"the model wrote more than {limit} bytes or {MAX_FILES} files to the disk"
+                )
                 self._end_session()
 
     async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
@@ -289,7 +296,9 @@ class WorkerProcess:
         detail = f": {last}" if last else ""
         if code > 0:
             return f"worker ended with status {code} while {doing}{detail}"
-        name = signal.Signals(-code).name
+        # Real-time signals have no name.
+        known = {number.value: number.name for number in signal.Signals}
+        name = known.get(-code, f"signal {-code}")
         cause = " (out of memory?)" if name == "SIGKILL" else ""
         return f"worker was killed by {name} while {doing}{cause}{detail}"
 

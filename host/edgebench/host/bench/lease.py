@@ -10,7 +10,7 @@ from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
 
-SAY_EVERY_S = 10.0
+REPORT_INTERVAL_S = 10.0
 """Interval of the reports while a device is waited for, and the wait that one request asks for.
 
 Each is a message to a device that measures: no more than the connection's own pings."""
@@ -26,7 +26,7 @@ def check_wait(wait_s: float) -> None:
         UsageError: it is no time.
     """
     if not 0 <= wait_s < math.inf:
-        raise UsageError(f"wait must be >= 0 s, got {wait_s:g}")
+        raise UsageError(f"wait must be a finite time >= 0 s, got {wait_s:g}")
 
 
 def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> None:
@@ -46,7 +46,7 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
     if refusal is not None and wait_s > 0:
         watcher.held(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
-        asked_s, interval_s = time.monotonic(), min(SAY_EVERY_S, left_s)
+        asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = _refusal(client, device, interval_s)
         if refusal is not None:
             # An older agent refuses at once.

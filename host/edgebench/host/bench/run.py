@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from pathlib import Path
 from edgebench.host.bench.collect import HostRecord, collect
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.inputs import InputFile
-from edgebench.host.bench.model import Model
+from edgebench.host.bench.model import Model, OnBytes
 from edgebench.host.bench.watcher import Watcher
-from edgebench.host.client import Client
+from edgebench.host.client import LEASE_TTL_S, Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.power.session import begin_session
 from edgebench.host.result.document import RUN_ID_TIME
@@ -82,6 +83,20 @@ class RunRequest:
         )
 
 
+def _renewing(client: Client, told: OnBytes) -> OnBytes:
+    """The listener, which also renews the lease: reading a file of gigabytes would outlast it."""
+    renewed_s = time.monotonic()
+
+    def on_bytes(done: int, total: int) -> None:
+        nonlocal renewed_s
+        told(done, total)
+        if time.monotonic() - renewed_s > LEASE_TTL_S / 3:
+            client.acquire()
+            renewed_s = time.monotonic()
+
+    return on_bytes
+
+
 def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher) -> Run:
     """Measure one model on one device and store the run.
 
@@ -91,7 +106,7 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     """
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
-    model.hashed(watcher.hashed)  # before the lease, which a file of gigabytes would outlast
+    model.hashed(_renewing(client, watcher.hashed))
     client.acquire()
     _push(client, "model", model, watcher)
     if inputs:

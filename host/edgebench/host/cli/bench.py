@@ -84,9 +84,9 @@ def _add_inputs(add: Add) -> None:
 def _add_length(add: Add) -> None:
     add("--duration", type=seconds, metavar="60s", help="measure for at least this long in all")
     longest = (
-        "end after this long in all, even with fewer queries than asked for (default: 10m, or "
+        "end after this long in all, even with fewer queries than asked for (default: 30m, or "
     )
-    longest += "10 times the duration; with --quick 1m, or 6 times; with --preset mlperf no limit)"
+    longest += "30 times the duration; with --quick 1m, or 6 times; with --preset mlperf no limit)"
     add("--max-duration", type=seconds, metavar="20m", help=longest)
     sustained = "measure sustained performance for this long: start, onset of throttling, end"
     add("--sustained", type=seconds, metavar="20m", help=sustained)

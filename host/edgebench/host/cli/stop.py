@@ -33,6 +33,6 @@ def run(options: argparse.Namespace) -> ExitCode:
     elif stopped is None:
         print(f"no run of yours is in progress on {device}")
     else:
-        print(f"stopped: run {printable(stopped)} on {device}; it keeps what was measured")
+        print(f"stopped: run {printable(stopped)} on {device}; what it measured is on the device")
         print(f"next: edgebench bench MODEL --on {shlex.quote(device)} (stores it first)")
     return ExitCode.DONE

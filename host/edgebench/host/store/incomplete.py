@@ -33,7 +33,7 @@ class ExpectedRun:
     device: str
     """Name that the device has itself."""
     via: str
-    """Transport to the device: its agent tells apart who came by which."""
+    """Transport to the device: its agent lists a host's runs by transport."""
     model: str
     is_lost: bool = False
     """The device does not have the run."""
@@ -87,7 +87,7 @@ def claimed(directory: Path) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # whoever looks holds it for microseconds
         yield
     finally:
         os.close(descriptor)
@@ -105,12 +105,12 @@ def incomplete_runs(store: Store) -> list[IncompleteRun]:
         return []
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {store.unfinished}") from exc
-    return [_looked_at(store.unfinished / name) for name in names if RUN_ID.fullmatch(name)]
+    return [_read_incomplete(store.unfinished / name) for name in names if RUN_ID.fullmatch(name)]
 
 
-def _looked_at(directory: Path) -> IncompleteRun:
+def _read_incomplete(directory: Path) -> IncompleteRun:
     expectation = None
-    with suppress(OSError, ValueError, RemoteProtocolError):
+    with suppress(OSError, ValueError, RecursionError, RemoteProtocolError):
         expectation = from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
     raw = directory / RAW_DIRECTORY
     recording_s, files = None, []
@@ -146,7 +146,7 @@ def _is_claimed(directory: Path) -> bool:
 def mark_lost(
     store: Store, *, device_id: str, via: str, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark the runs that a device was to have, and does not; those of which nothing is here go.
+    """Mark the runs that a device should have and does not; remove those of which nothing is kept.
 
     Args:
         store: The store.

@@ -182,7 +182,7 @@ def test_number_of_threads_of_a_user_has_a_limit(victim: Victim) -> None:
     ("kernel", "missing", "open_ways"),
     [
         (WithoutFiles, {"files"}, {"identity", "ssh", "write"}),
-        (WithoutCalls, {"calls"}, {"fork", "limits", "outlive", "chmod"}),
+        (WithoutCalls, {"calls"}, {"fork", "limits", "outlive", "chmod", "datagram"}),
         (WithoutNamespaces, {"network"}, set[str]()),
         (OldLandlock, set[str](), set[str]()),
     ],
@@ -287,7 +287,7 @@ def test_agent_of_root_in_the_home_of_a_user_keeps_the_right_to_enter_it(tmp_pat
 
     content, detail = in_a_child(action)
     assert content == "content"
-    assert detail.startswith("only to pass over rights of files")
+    assert detail.startswith("only to bypass file permissions")
 
 
 def test_system_that_kills_for_a_call_costs_that_mechanism_only(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgebench.agent.worker import limits
 from edgebench.agent.worker.limits import (
     BASE_MEMORY_BYTES,
     MEMORY_PER_MODEL_BYTE,
@@ -88,3 +94,33 @@ def test_most_queries_that_a_specification_allows_are_a_limit_too() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert result.stdout == "bound\n", result.stderr
+
+
+def test_files_that_come_and_go_do_not_hide_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file that vanishes while it is looked at, and the disk may be filled."""
+    (tmp_path / "kept").write_bytes(bytes(5000))
+    (tmp_path / "gone").touch()
+    monkeypatch.setattr(limits, "read_text", lambda _: "")
+    real = os.scandir
+
+    @contextmanager
+    def scan(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with real(path) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+            (tmp_path / "gone").unlink()
+            yield iter(found)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert limits.written_bytes(os.getpid(), tmp_path) == 5000
+
+
+def test_files_without_end_are_more_than_any_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model takes all inodes with empty files, and each look at them takes longer."""
+    monkeypatch.setattr(limits, "MAX_FILES", 3)
+    for number in range(4):
+        (tmp_path / str(number)).touch()
+    assert limits.written_bytes(os.getpid(), tmp_path) == sys.maxsize
