@@ -49,6 +49,10 @@ def complete(evidence: Evidence) -> Ruling:
     """The measurement went to its end."""
     record = evidence.record
     why = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
+    longest_s = record.spec.max_duration_s
+    is_cut = record.outcome is Outcome.INTERRUPTED and evidence.is_scheduled
+    if is_cut and why is None and longest_s is not None and evidence.loop_s >= longest_s:
+        why = f"queries were still waiting at its maximum duration of {longest_s:g} s"
     is_complete = record.outcome is Outcome.COMPLETED
     return holds(
         is_complete, "why" if why else None, facts={"ended": record.outcome.value, "why": why}

@@ -815,6 +815,18 @@ def test_details_tell_the_value_and_the_limit() -> None:
     )
 
 
+def test_server_run_whose_latest_queries_were_cut_off_is_invalid() -> None:
+    """The queries that waited longest are left out, and the tail looks better."""
+    evidence = record(outcome=Outcome.INTERRUPTED)(served(is_met=True)(good()))
+    longest_s = evidence.loop_s
+    rule = rule_of(judged(spec(max_duration_s=longest_s)(evidence)), "complete")
+    assert rule.detail == (
+        f"run interrupted: queries were still waiting at its maximum duration of {longest_s:g} s"
+    )
+    stopped = rule_of(judged(spec(max_duration_s=2 * longest_s)(evidence)), "complete")
+    assert stopped.detail == "run interrupted"
+
+
 def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -> None:
     """“0 of 262 took over 40 ms” is the reason of one failure and of one success."""
     evidence = served(is_met=False)(good())
