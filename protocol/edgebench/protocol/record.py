@@ -275,6 +275,11 @@ class CheckFacts:
     profile_run_count: int = 0
     profile_error: str | None = None
 
+    @classmethod
+    def undone(cls, reason: str) -> CheckFacts:
+        """No check was done, for one reason."""
+        return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadCode:

@@ -209,7 +209,7 @@ def _with_checks(
             output, check = run_checks(subject, directory)
     except StopRequested:
         # The measurement is complete all the same.
-        output, check = record.output, CheckFacts(reference_error="stopped before it was done")
+        output, check = record.output, CheckFacts.undone("stopped before it was done")
     return replace(record, output=output, check=check)
 
 

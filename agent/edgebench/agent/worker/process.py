@@ -33,7 +33,7 @@ from edgebench.protocol.errors import (
     WorkerTimeout,
     error_from_code,
 )
-from edgebench.protocol.record import Confinement, Phase, WorkerRecord
+from edgebench.protocol.record import CheckFacts, Confinement, Phase, WorkerRecord
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
@@ -210,11 +210,7 @@ class WorkerProcess:
 
     def _unchecked(self, reason: str) -> WorkerRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
-        record = self._read_record()
-        check = replace(
-            record.check, reference_error=reason, dataset_error=reason, profile_error=reason
-        )
-        return replace(record, check=check)
+        return replace(self._read_record(), check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:
         """Ask the worker to end and keep its measurement; kill it after a while."""
