@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.collect import collect_waiting, find_lost
+from edgebench.host.bench.collect import collect_waiting, settle_lost
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
@@ -322,7 +322,7 @@ class Lab:
                     take_lease(client, device, request.wait_s, watcher)
                     for run in collect_waiting(client, self.store, watcher.doubted):
                         watcher.collected(run)
-                    for lost in find_lost(client, self.store):
+                    for lost in settle_lost(client, self.store):
                         watcher.lost(lost)
                     try:
                         runs += run_all(client, self.store, request, meter, watcher)

@@ -30,13 +30,13 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
         AllowedPaths(
             readable=(*filter(None, given), *simulated, *library),
             writable=(str(directory), *((job.speed_path,) if job.speed_path else ())),
-            devices=(*job.devices, *accelerators, *_line(job.sync_line)),
+            devices=(*job.devices, *accelerators, *_sync_device(job.sync_line)),
         ),
         cpu_s=longest_s(job.spec) * (os.cpu_count() or 1),
     )
 
 
-def _line(sync_line: str | None) -> tuple[str, ...]:
+def _sync_device(sync_line: str | None) -> tuple[str, ...]:
     """The file of a wire to a meter."""
     return (sync_line.partition(":")[2],) if sync_line else ()
 

@@ -91,7 +91,7 @@ class WorkerProcess:
         self.is_stopping = False
         self._is_complete = False
         """Whether its record stands, however it ends."""
-        self._is_swept = False
+        self._is_session_ended = False
         """Whether its session was ended after the process had."""
 
     @property
@@ -241,8 +241,8 @@ class WorkerProcess:
     def _end_session(self) -> None:
         # It leads a session of its own. Where no filter keeps it from starting processes, they may
         # be there when it has ended; later its number may be another's.
-        if not self._is_swept:
-            self._is_swept = self.has_ended
+        if not self._is_session_ended:
+            self._is_session_ended = self.has_ended
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -271,7 +271,7 @@ class WorkerProcess:
             expected_s = fields["expected_s"]
             return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
         except (ValueError, KeyError, TypeError, RemoteProtocolError):
-            self._failure = WorkerDied("worker said something unreadable")
+            self._failure = WorkerDied("worker sent an unreadable message")
             return None
 
     def _timeout_s(self, began: PhaseStart) -> float:

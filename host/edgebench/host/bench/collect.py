@@ -94,8 +94,8 @@ def collect_waiting(
     return runs
 
 
-def find_lost(client: Client, store: Store) -> list[IncompleteRun]:
-    """Runs that were started on this device, and that it does not have any more.
+def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
+    """Mark or remove the runs of this device that it no longer has; which they are.
 
     The lease must be ours: then no other command starts one meanwhile.
 

@@ -42,12 +42,12 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
         LeaseHeld: it is still held after the wait.
     """
     begin_s = time.monotonic()
-    refusal = _refusal(client, device, 0.0)
+    refusal = _try_acquire(client, device, 0.0)
     if refusal is not None and wait_s > 0:
         watcher.held(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
-        refusal = _refusal(client, device, interval_s)
+        refusal = _try_acquire(client, device, interval_s)
         if refusal is not None:
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
@@ -56,8 +56,8 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
         raise refusal
 
 
-def _refusal(client: Client, device: str, wait_s: float) -> LeaseHeld | None:
-    """Why the lease could not be taken; None once it is ours."""
+def _try_acquire(client: Client, device: str, wait_s: float) -> LeaseHeld | None:
+    """Take the lease; why it was refused, or None once it is ours."""
     try:
         client.acquire(wait_s)
     except LeaseHeld as exc:

@@ -28,7 +28,7 @@ class Watcher:
         """Another command measures on a device, which is waited for up to so long."""
 
     def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
-        """It still does."""
+        """The device is still in use."""
 
     def absent(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on this device."""

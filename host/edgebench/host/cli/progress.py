@@ -133,7 +133,7 @@ class ProgressWatcher(Watcher):
         self._say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
 
     def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
-        """Say that it is still waited for."""
+        """Say how long the wait has lasted."""
         limit = format_duration(wait_s)
         self._say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
 
