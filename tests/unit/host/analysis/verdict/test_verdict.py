@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import latencies, run_record, traces_of, worker_record
+from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
@@ -564,6 +564,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ),
     ("cpu_pressure", both(cpu_stall_s=None)),
     ("memory_pressure", both(memory_stall_s=None)),
+    ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
+    ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
+    ("memory", worker(memory=MemoryFacts(0, 0))),
     ("swap", both(swapped_page_count=None)),
     ("energy_idle", energy(power_w_idle_after=None)),
 ]
@@ -587,6 +590,7 @@ NEVER_ASKED: list[tuple[str, Change]] = [
 ]
 """What the run has nothing to do with: nobody could have told, as nobody asked."""
 PASSING: list[tuple[str, Change]] = [
+    ("real_time", record(environment=replace(ENVIRONMENT, virtualization="docker on KVM"))),
     ("enough_queries", spec(min_query_count=490)),
     ("enough_time", full),
     ("latency_target", served(is_met=True)),
