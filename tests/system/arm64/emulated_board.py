@@ -4,11 +4,12 @@
 
 Shows what only another architecture can: that the wheels of an Arm board are found and run there,
 that an emulated CPU is never taken for a board, not even where /proc/cpuinfo is that of a Raspberry
-Pi, that wrong kernels are refused, and that uninstalling leaves nothing. It takes 8 to 15 minutes on
-two cores and 700 MB below FOLDER (default: /var/lib/edgebench-arm64), where the root of the board,
-120 MB, is kept for the next time. All directories above FOLDER must be root's alone, because sshd
-changes its root to there. Needs mmdebstrap, qemu-user-static, openssh-server, and access to Debian's packages
-and to pip's index.
+Pi, that wrong kernels are refused, and that uninstalling leaves nothing.
+
+It takes 8 to 15 minutes on two cores and 700 MB below FOLDER (default: /var/lib/edgebench-arm64),
+where the root of the board, 120 MB, is kept for the next time. All directories above FOLDER must be
+root's alone, because sshd changes its root to there. Needs mmdebstrap, qemu-user-static,
+openssh-server, and access to Debian's packages and to pip's index.
 
     this machine                              FOLDER/root: Debian for arm64
     edgebench deploy ──── ssh, loopback ────▶ native sshd, chroot ──▶ emulated shell, Python, agent
