@@ -21,7 +21,7 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench benchmarks test check lint lint-style lint-mypy lint-pyright format clean
+.PHONY: bench benchmarks test arm64 check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
@@ -38,6 +38,10 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not alone" \
 		$(TEST_OPTIONS) || [ $$? -eq 5 ]
 	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
+
+# A deploy to an emulated board; by hand, as root: 8 to 15 minutes.
+arm64: $(VENV)/.dev
+	$(BIN)/python tests/system/arm64/emulated_board.py
 
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/test_layout.py tests/unit

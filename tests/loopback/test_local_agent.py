@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,3 +110,24 @@ def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.Monkey
     (agent_state(host) / "agent.lock").mkdir()
     with pytest.raises(TargetError, match=r"^agent on this machine does not start: .*directory"):
         connect(agent_state(host))
+
+
+def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent hangs as it starts, and its log is lost with it."""
+    code = "import sys, time; print('importing', file=sys.stderr, flush=True); time.sleep(60)"
+
+    def hang(state: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-S", "-c", code], stderr=subprocess.PIPE)
+
+    monkeypatch.setattr(local, "_start", hang)
+    monkeypatch.setattr(local, "START_TIMEOUT_S", 1.0)
+    state = agent_state(host)
+    with pytest.raises(TargetError) as raised:
+        connect(state)
+    assert str(raised.value) == (
+        f"agent on this machine does not start: no answer at {state / CONTROL_SOCKET} after 1 s; "
+        f"the last line of its log: importing; its log: {state / local.FAILED_LOG}"
+    )
+    assert (state / local.FAILED_LOG).read_text() == "importing\n"

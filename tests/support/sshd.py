@@ -91,9 +91,15 @@ def fresh_account(folder: Path) -> Iterator[Account]:
 
 @contextmanager
 def ssh_server(
-    folder: Path, account: Account, *, address: str, port: int = 2222, prefix: Sequence[str] = ()
+    folder: Path,
+    account: Account,
+    *,
+    address: str,
+    port: int = 2222,
+    prefix: Sequence[str] = (),
+    lines: Sequence[str] = (),
 ) -> Iterator[SshServer]:
-    """A server that lets this account in, and nobody else."""
+    """A server that lets this account in, and nobody else; `lines` are more of its settings."""
     folder.mkdir()
     server = SshServer(address, port, folder / "host-key")
     new_key(server.host_key)
@@ -106,7 +112,7 @@ def ssh_server(
         "PasswordAuthentication no\n"
         "KbdInteractiveAuthentication no\n"
         "UsePAM no\n"
-        "Subsystem sftp internal-sftp\n"
+        "Subsystem sftp internal-sftp\n" + "".join(f"{line}\n" for line in lines)
     )
     _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     program = shutil.which("sshd", path="/usr/sbin:/sbin") or "sshd"

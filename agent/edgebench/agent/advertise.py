@@ -6,8 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from zeroconf import IPVersion, NonUniqueNameException, ServiceInfo, Zeroconf
+from zeroconf import (
+    InterfaceChoice,
+    IPVersion,
+    NonUniqueNameException,
+    ServiceInfo,
+    Zeroconf,
+)
 from zeroconf.asyncio import AsyncZeroconf
+
+from edgebench.agent.network import may_list_interfaces
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
@@ -52,7 +60,7 @@ async def _serve(
         server=f"{name}.local.",
         parsed_addresses=list(addresses),
     )
-    zeroconf = AsyncZeroconf(zc=Zeroconf(ip_version=_versions(addresses)))
+    zeroconf = AsyncZeroconf(zc=_responder(addresses))
     try:
         await zeroconf.async_register_service(info, cooperating_responders=True)
         while addresses_now() == addresses:
@@ -60,6 +68,12 @@ async def _serve(
     finally:
         await zeroconf.async_unregister_all_services()
         await zeroconf.async_close()
+
+
+def _responder(addresses: tuple[str, ...]) -> Zeroconf:
+    if not may_list_interfaces():  # the default one will do, which there is for IPv4 only
+        return Zeroconf(interfaces=InterfaceChoice.Default, ip_version=IPVersion.V4Only)
+    return Zeroconf(ip_version=_versions(addresses))
 
 
 def _versions(addresses: tuple[str, ...]) -> IPVersion:

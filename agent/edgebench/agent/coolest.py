@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -18,6 +17,7 @@ from typing import Any
 
 from edgebench.agent.cooldown import Thermometer
 from edgebench.agent.files import write_private
+from edgebench.agent.system import load_averages
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,9 @@ class Coolest:
         """
         if temp_c is None:
             return
-        if max_c is None or temp_c <= max_c or os.getloadavg()[2] < IDLE_LOAD_15M:
+        load = load_averages()
+        is_idle = load is not None and load[2] < IDLE_LOAD_15M
+        if max_c is None or temp_c <= max_c or is_idle:
             self.see(temp_c)
 
     def _kept_c(self) -> float | None:

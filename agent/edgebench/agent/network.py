@@ -12,15 +12,26 @@ import ifaddr
 
 def own_addresses() -> tuple[str, ...]:
     """Addresses of all interfaces, without loopback and link-local ones, IPv4 first."""
-    try:
-        adapters = ifaddr.get_adapters()
-    except OSError:  # Android lets no app list the interfaces
+    adapters = _adapters()
+    if adapters is None:
         return useful_addresses(_address_towards_others())
     return useful_addresses(
         str(entry.ip if entry.is_IPv4 else entry.ip[0])
         for adapter in adapters
         for entry in adapter.ips
     )
+
+
+def may_list_interfaces() -> bool:
+    """Whether the system lets this process list its interfaces."""
+    return _adapters() is not None
+
+
+def _adapters() -> list[ifaddr.Adapter] | None:
+    try:
+        return list(ifaddr.get_adapters())
+    except OSError:  # Android lets no app do that
+        return None
 
 
 def _address_towards_others() -> Iterator[str]:

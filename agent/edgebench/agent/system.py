@@ -27,7 +27,6 @@ PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
 }
 """Distributions whose versions are part of a run's conditions, by their names in a result."""
 
-_EMULATORS = {"QEMU TCG", "qemu-user"}
 _FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -82,9 +81,11 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
     memory = {name: int(kib) * 1024 for name, kib in lines}
     return Environment(
         cpu=_cpu(root, clocks or root),
-        memory_total_bytes=memory.get("MemTotal", 0),
-        memory_available_bytes=memory.get("MemAvailable", 0),
-        swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
+        memory_total_bytes=memory.get("MemTotal"),
+        memory_available_bytes=memory.get("MemAvailable"),
+        swap_used_bytes=memory["SwapTotal"] - memory.get("SwapFree", 0)
+        if "SwapTotal" in memory
+        else None,
         kernel=platform.release(),
         os=_os_name(root),
         python=platform.python_version(),
@@ -95,37 +96,53 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
     )
 
 
-def load_1m() -> float | None:
-    """Load average over the last minute; None where the system does not tell, as on Android."""
+def load_averages() -> tuple[float, float, float] | None:
+    """Load over 1, 5 and 15 minutes; None where the system does not tell, as on Android."""
     try:
-        return os.getloadavg()[0]
-    except OSError:
+        return os.getloadavg()
+    except (OSError, AttributeError):  # old C libraries of Android lack the function, too
         return None
+
+
+def load_1m() -> float | None:
+    """Load average over the last minute, if the system tells."""
+    averages = load_averages()
+    return None if averages is None else averages[0]
 
 
 def is_emulated(root: Path = Path("/")) -> bool:
     """Whether the CPU itself is emulated, so that times mean nothing."""
-    return virtualization(root) in _EMULATORS
+    return _emulator(root) is not None
 
 
 def virtualization(root: Path = Path("/")) -> str | None:
-    """Hypervisor, container or emulator around this process; None where none shows itself.
+    """What is between this process and the machine, the inner layer first: `docker on KVM`.
 
-    Source: the order of checks follows systemd-detect-virt(1).
+    None where nothing shows itself. Source: the marks of containers and hypervisors follow
+    systemd-detect-virt(1).
     """
     # An emulator first: times inside it mean nothing, whatever container is around.
     if (emulator := _emulator(root)) is not None:
         return emulator
-    if (container := _container(root)) is not None:
-        return container
+    if re.search("microsoft", read_text(root / "proc/sys/kernel/osrelease"), re.IGNORECASE):
+        return "WSL"
+    return " on ".join(filter(None, (_container(root), _hypervisor(root)))) or None
+
+
+def _hypervisor(root: Path) -> str | None:
     cpuinfo = read_text(root / "proc/cpuinfo")
     vendor = read_text(root / "sys/class/dmi/id/sys_vendor")
     product = read_text(root / "sys/class/dmi/id/product_name")
     for vendor_mark, product_mark, name in _DMI_MARKS:
         if vendor_mark in vendor and product_mark in product:
             return name
-    if read_text(root / "sys/hypervisor/type"):
-        return read_text(root / "sys/hypervisor/type")
+    if kind := read_text(root / "sys/hypervisor/type"):
+        return kind
+    # Arm has no flag for it; Source: systemd, src/basic/virt.c, detect_vm_device_tree.
+    if named := _strings(root / "proc/device-tree/hypervisor/compatible"):
+        return named[0].rpartition(",")[2]
+    if "linux,dummy-virt" in _strings(root / "proc/device-tree/compatible"):
+        return "QEMU"
     if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE):
         return "unknown hypervisor"
     return None
@@ -140,9 +157,23 @@ _DMI_MARKS = (
     ("Xen", "", "Xen"),
     ("Google", "Google Compute Engine", "Google Compute Engine"),
     ("Microsoft Corporation", "Virtual Machine", "Hyper-V"),
+    ("Parallels", "", "Parallels"),
+    ("Apple Inc.", "Apple Virtualization", "Apple Virtualization"),
 )
-"""Texts in the DMI vendor and product names, and what they mean; real laptops of Google and
+"""Texts in the DMI vendor and product names, and what they mean; real laptops of Apple, Google and
 Microsoft carry the vendor's name alone."""
+_CONTAINER_MARKS = (
+    ("kubepods", "kubernetes"),
+    ("/kubelet/", "kubernetes"),
+    ("/docker/", "docker"),
+    ("/docker-", "docker"),
+    ("libpod", "podman"),
+    ("/lxc/", "lxc"),
+    ("lxc.payload", "lxc"),
+    ("containerd", "containerd"),
+)
+"""Parts of names that managers of containers give to control groups, and to the directories from
+which they mount the root and /etc/hostname."""
 
 
 def _emulator(root: Path) -> str | None:
@@ -155,23 +186,57 @@ def _emulator(root: Path) -> str | None:
     for maps in (root / "proc/self/maps", thread / "maps", root / "proc/self/smaps"):
         if "/qemu-" in read_text(maps):
             return "qemu-user"
+    # Where an emulator hides itself, the kernel still says what it was built for (since Linux 6.1),
+    # and describes the processor of the machine around it.
+    kernel, here = read_text(root / "proc/sys/kernel/arch"), _family(platform.machine())
     cpuinfo = read_text(root / "proc/cpuinfo")
-    if platform.machine().startswith(("arm", "aarch64")) and "vendor_id" in cpuinfo:
-        return "qemu-user"  # the kernel describes the processor of the machine around it
+    if kernel and _family(kernel) != here:
+        return "user-mode emulator"
+    if here == "arm" and cpuinfo and "CPU implementer" not in cpuinfo:
+        return "user-mode emulator"
     return "QEMU TCG" if "QEMU TCG" in cpuinfo or "TCGTCGTCGTCG" in cpuinfo else None
 
 
+def _family(machine: str) -> str:
+    """Architectures that one processor may run: a kernel of 64 bits has processes of 32."""
+    if re.fullmatch("x86_64|i[3-6]86", machine):
+        return "x86"
+    if machine.startswith(("arm", "aarch64")):
+        return "arm"
+    return "riscv" if machine.startswith("riscv") else machine
+
+
 def _container(root: Path) -> str | None:
-    if re.search("microsoft", read_text(root / "proc/sys/kernel/osrelease"), re.IGNORECASE):
-        return "WSL"
     tracer = re.search(r"^TracerPid:\s*([1-9]\d*)$", read_text(root / "proc/self/status"), re.M)
     if tracer and read_text(root / "proc" / tracer[1] / "comm").startswith("proot"):
         return "proot"
-    if (root / ".dockerenv").exists():
-        return "docker"
-    if (root / "run/.containerenv").exists():
-        return "podman"
-    return read_text(root / "run/systemd/container") or None
+    for mark, name in _CONTAINER_FILES:
+        if (root / mark).exists():
+            return name
+    init = re.search(r"(?:^|\0)container=([^\0]+)", read_text(root / "proc/1/environ"))
+    named: tuple[str, ...] = (
+        read_text(root / "run/systemd/container"),
+        read_text(root / "run/host/container-manager"),
+        init[1] if init else "",
+    )
+    if manager := next(filter(None, named), None):
+        return manager
+    # Other mounts may be those of containers that run here.
+    own = re.findall(
+        r"^(?:\S+ ){4}/(?:etc/hostname)? .*", read_text(root / "proc/self/mountinfo"), re.M
+    )
+    text = "\n".join((read_text(root / "proc/1/cgroup"), *own))
+    return next((name for mark, name in _CONTAINER_MARKS if mark in text), None)
+
+
+_CONTAINER_FILES = (
+    ("data/data/com.termux/files/usr", "Termux"),
+    ("run/secrets/kubernetes.io", "kubernetes"),
+    ("var/run/secrets/kubernetes.io", "kubernetes"),
+    (".dockerenv", "docker"),
+    ("run/.containerenv", "podman"),
+)
+"""Files that are there inside only; those of Termux, a terminal on Android, no other app sees."""
 
 
 def _device_id(state: Path, root: Path) -> str:

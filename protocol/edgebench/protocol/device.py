@@ -60,14 +60,18 @@ class Environment:
     """Everything around a run that may change its numbers; taken at the run's start."""
 
     cpu: CpuDescription
-    memory_total_bytes: int
-    memory_available_bytes: int
-    swap_used_bytes: int
+    memory_total_bytes: int | None
+    """Memory of the device; None where the system does not tell."""
+    memory_available_bytes: int | None
+    """Memory that programs could still have; None where the system does not tell."""
+    swap_used_bytes: int | None
+    """Swap in use; None where the system does not tell."""
     kernel: str
     os: str
     python: str
     virtualization: str | None
-    """Hypervisor, container or emulator name; None where none was found."""
+    """Layers between the run and the machine: emulator, container, hypervisor, inner one first, as
+    `docker on KVM`; None where none was found."""
     load_1m: float | None
     """Load average over the last minute; None where the system does not tell."""
     packages: dict[str, str] = field(default_factory=dict)

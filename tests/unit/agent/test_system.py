@@ -96,7 +96,13 @@ def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
     environment = describe_environment(root)
     assert (environment.cpu.model, environment.cpu.features) == ("unknown", None)
     assert environment.virtualization is None
-    assert (environment.memory_total_bytes, environment.swap_used_bytes) == (0, 0)
+    assert (environment.memory_total_bytes, environment.swap_used_bytes) == (None, None)
+
+
+ROOT = "36 1 0:32 / / rw,relatime - overlay overlay rw,"
+OTHER = "99 1 0:52 / /var/lib/other/merged rw,relatime - overlay overlay rw,"
+"""Mounts: that of the root, and that of a container which runs here."""
+PROOT = {"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "proot\n"}
 
 
 @pytest.mark.parametrize(
@@ -105,11 +111,24 @@ def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
         ({".dockerenv": ""}, "docker"),
         ({"run/.containerenv": ""}, "podman"),
         ({"run/systemd/container": "lxc\n"}, "lxc"),
+        ({"run/host/container-manager": "systemd-nspawn\n"}, "systemd-nspawn"),
+        ({"proc/1/environ": "PATH=/bin\0container=lxc\0TERM=xterm\0"}, "lxc"),
+        ({"proc/1/environ": "mycontainer=lxc\0"}, None),
+        ({"run/secrets/kubernetes.io/token": "", ".dockerenv": ""}, "kubernetes"),
+        ({"proc/1/cgroup": "0::/kubepods.slice/kubepods-pod1.slice\n"}, "kubernetes"),
+        ({"proc/1/cgroup": "12:cpu:/docker/0123abcd\n"}, "docker"),
+        ({"proc/1/cgroup": "0::/init.scope\n"}, None),
+        ({"proc/self/mountinfo": f"{ROOT} lowerdir=/var/lib/containerd/1\n"}, "containerd"),
+        ({"proc/self/mountinfo": f"{OTHER} lowerdir=/var/lib/docker/overlay2/1\n"}, None),
+        ({"data/data/com.termux/files/usr/bin/sh": ""}, "Termux"),
         ({"sys/class/dmi/id/sys_vendor": "VMware, Inc.\n"}, "VMware"),
         ({"sys/class/dmi/id/sys_vendor": "Amazon EC2\n"}, "Amazon EC2"),
         ({"sys/class/dmi/id/product_name": "VirtualBox\n"}, None),
         ({"sys/class/dmi/id/sys_vendor": "innotek GmbH\n"}, "VirtualBox"),
+        ({"sys/class/dmi/id/sys_vendor": "Apple Inc.\n"}, None),
         ({"sys/hypervisor/type": "xen\n"}, "xen"),
+        ({"proc/device-tree/hypervisor/compatible": "xen,xen-4.17\0xen,xen\0"}, "xen-4.17"),
+        ({"proc/device-tree/compatible": "linux,dummy-virt\0"}, "QEMU"),
         ({"proc/cpuinfo": "flags\t\t: fpu hypervisor sse\n"}, "unknown hypervisor"),
         ({"proc/cpuinfo": "model name : no hypervisor\nflags\t: fpu nohypervisorx\n"}, None),
         ({"proc/cpuinfo": "model name\t: QEMU TCG CPU version 2.5+\n"}, "QEMU TCG"),
@@ -120,6 +139,9 @@ def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
         ({"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "proot\n"}, "proot"),
         ({"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "gdb\n"}, None),
         ({"proc/self/status": "TracerPid:\t0\n", "proc/0/comm": "proot\n"}, None),
+        ({".dockerenv": "", "sys/class/dmi/id/sys_vendor": "QEMU\n"}, "docker on QEMU"),
+        ({**PROOT, "data/data/com.termux/files/usr/bin/sh": ""}, "proot"),
+        ({**PROOT, "proc/self/maps": "00400000-1 r-xp /usr/bin/qemu-arm\n"}, "qemu-user"),
     ],
     ids=str,
 )
@@ -155,6 +177,16 @@ def test_processor_of_another_kind_is_that_of_the_machine_around(tmp_path: Path)
     """An ARM process reads of an Intel processor in /proc/cpuinfo, and nobody wonders."""
     root = make_tree(tmp_path, {"proc/cpuinfo": "vendor_id\t: GenuineIntel\nmodel\t: 85\n"})
     assert is_emulated(root)
+
+
+@pytest.mark.usefixtures("on_arm")
+@pytest.mark.parametrize(
+    ("kernel", "expected"), [("x86_64", True), ("aarch64", False), ("armv7l", False), ("", False)]
+)
+def test_kernel_says_what_it_was_built_for(tmp_path: Path, kernel: str, expected: bool) -> None:
+    """An emulator that invents a whole /proc/cpuinfo, as newer ones do, passes for a board."""
+    tree = make_tree(tmp_path, RASPBERRY_PI_5, {"proc/sys/kernel/arch": f"{kernel}\n"})
+    assert is_emulated(tree) is expected
 
 
 def test_load_that_the_system_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +251,8 @@ def test_damaged_file_is_as_good_as_none(
 def test_this_machine_can_be_described(state: Path) -> None:
     """The real /proc and /sys are not what the made-up ones are."""
     environment = describe_environment()
+    assert environment.memory_total_bytes is not None
+    assert environment.memory_available_bytes is not None
     assert environment.memory_total_bytes >= environment.memory_available_bytes > 0
     assert 1 <= environment.cpu.usable_count <= environment.cpu.logical_count
     assert environment.packages["numpy"]

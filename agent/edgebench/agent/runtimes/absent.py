@@ -29,13 +29,13 @@ Which = Callable[[str], "str | None"]
 
 
 def why_absent(
-    package: str, error: ImportError, install: str | None, *, which: Which = shutil.which
+    package: str, error: ImportError | OSError, install: str | None, *, which: Which = shutil.which
 ) -> MissingRuntime:
     """Reason and remedy of a failed import.
 
     Args:
         package: The distribution.
-        error: What importing it raised.
+        error: What importing it raised; an OSError, where the package loads a library by ctypes.
         install: The command that installs it, if there is one.
         which: Finds commands; stands for `shutil.which` in tests.
     """

@@ -48,7 +48,7 @@ class InterpreterRuntime:
         try:
             installed = version(self._package)
             library = importlib.import_module(self._module)
-        except ImportError as exc:
+        except (ImportError, OSError) as exc:
             return self._why_absent(exc)
         except Exception as exc:  # a broken binary may raise anything
             return MissingRuntime(
@@ -68,7 +68,7 @@ class InterpreterRuntime:
         try:
             importlib.import_module(self._module)
             return version(self._package)
-        except ImportError as exc:
+        except (ImportError, OSError) as exc:
             raise RuntimeUnavailable(self._why_absent(exc).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
@@ -96,7 +96,7 @@ class InterpreterRuntime:
 
         return refuse
 
-    def _why_absent(self, error: ImportError) -> MissingRuntime:
+    def _why_absent(self, error: ImportError | OSError) -> MissingRuntime:
         if self._is_too_new_python():
             python = ".".join(map(str, sys.version_info[:2]))
             reason = f"{self._package} has no wheel for Python {python}"

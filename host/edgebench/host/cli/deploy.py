@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,27 +63,28 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     lab = Lab()
     if options.uninstall:
-        report = lab.undeploy(
+        removed = lab.undeploy(
             options.target, _say, identity_file=options.identity_file, python=options.python
         )
-        done = "removed the agent from" if report.was_there else "nothing was deployed to"
+        done = "removed the agent from" if removed.was_there else "nothing was deployed to"
         print(f"{done} {options.target}")
         return ExitCode.DONE
     runtimes = {"runtimes": tuple(dict.fromkeys(options.runtime))} if options.runtime else {}
-    _report(
-        lab.deploy(
-            options.target,
-            _say,
-            identity_file=options.identity_file,
-            wheels=options.wheels,
-            python=options.python,
-            port=options.port,
-            name=options.name,
-            meters=tuple(dict.fromkeys(options.meter)),
-            sync_line=options.sync_line,
-            **runtimes,
-        )
+    report = lab.deploy(
+        options.target,
+        _say,
+        identity_file=options.identity_file,
+        wheels=options.wheels,
+        python=options.python,
+        port=options.port,
+        name=options.name,
+        meters=tuple(dict.fromkeys(options.meter)),
+        sync_line=options.sync_line,
+        **runtimes,
     )
+    _report(report)
+    _require_runtime(report, options.runtime)
+    print(printable(f"next: edgebench bench --quick --on {report.device.name}"))
     return ExitCode.DONE
 
 
@@ -98,7 +100,26 @@ def _report(report: DeployReport) -> None:
         print(printable(f"line      {system.sync_line}"))
     for warning in report.warnings:
         print(printable(f"warning   {warning}"))
-    print(printable(f"next: edgebench bench --quick --on {device.name}"))
+
+
+def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> None:
+    """Refuse a device that can measure nothing, with what each runtime lacks.
+
+    Raises:
+        RuntimeUnavailable: no runtime works there.
+    """
+    from edgebench.protocol.errors import RuntimeUnavailable
+
+    runtimes = report.system.runtimes
+    if any(one.is_usable for one in runtimes):
+        return
+    lacks = [
+        f"{one.name}: {one.reason}{f' ({one.install})' if one.install else ''}"
+        for one in runtimes
+        if not requested or one.name in requested
+    ]
+    what = f"agent runs on {report.device.name}, but no runtime works there"
+    raise RuntimeUnavailable("; ".join((what, *lacks)))
 
 
 def _say(line: str) -> None:

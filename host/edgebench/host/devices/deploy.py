@@ -229,7 +229,7 @@ def _start(
     target = account.shell.target
     if "address already in use" in report.error.lower():
         raise PortTaken(f"port {options.port} is taken on {target}")
-    raise TargetError(f"agent does not start on {target}: {report.error}")
+    raise TargetError(f"agent does not start on {target}: {report.error}; its log: {facts.log}")
 
 
 def _paired(

@@ -349,9 +349,15 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
         if re.search("^ready ", log_text, re.MULTILINE):
             return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
+    is_late = process.poll() is None
     process.kill()
+    process.wait()
     places.pid.unlink()
-    return StepReport(_last_line(_said_since(places.log, begin)) or "no output")
+    last = _last_line(_said_since(places.log, begin))
+    if is_late:
+        late = f"it was not ready after {START_TIMEOUT_S:g} s"
+        return StepReport(f"{late}; the last line of its log: {last}" if last else late)
+    return StepReport(last or f"it ended with status {process.returncode} and no output")
 
 
 def _said_since(log: Path, begin: int) -> str:
@@ -413,6 +419,8 @@ def _agents(places: Places) -> Iterator[int]:
         if entry.name.isdigit():
             with suppress(OSError):  # it has ended, or is not ours to look at
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                if Path(words[0]).name.startswith("qemu-"):
+                    del words[0]  # an emulator, which the kernel shows in front of the program
                 is_ours = Path(words[0]).parent == places.venv / "bin" and "serve" in words
                 if is_ours and entry.stat().st_uid == os.getuid():
                     yield int(entry.name)
@@ -469,7 +477,7 @@ def _last_line(text: str) -> str:
 
 
 def _libc() -> tuple[str, tuple[int, int]]:
-    with suppress(OSError, ValueError):  # a name that only glibc knows
+    with suppress(OSError, ValueError, AttributeError):  # only glibc knows it, Android no names
         version = re.search(r"glibc (\d+)\.(\d+)", os.confstr("CS_GNU_LIBC_VERSION") or "")
         if version:
             return "glibc", (int(version[1]), int(version[2]))

@@ -66,7 +66,11 @@ _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
     "complete": {"": "run {ended}", "why": "run {ended}: {why}"},
-    "real_time": {"": "the CPU is real", "emulated": "the CPU is emulated: times mean nothing"},
+    "real_time": {
+        "": "the CPU is real",
+        "behind": "the CPU is real; the run was made in {layers}",
+        "emulated": "the CPU is emulated: times mean nothing",
+    },
     "real_device": {
         "": "the device is real",
         "simulated": "the device is simulated, and so are its times",
@@ -192,7 +196,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "too_short": f"{_TOO_SHORT} which share of a CPU the worker had",
     },
     "memory_pressure": _STALL,
-    "memory": {"": "peak memory {value:.0f} bytes, available {limit:.0f} bytes"},
+    "memory": {
+        "": "peak memory {value:.0f} bytes, available {limit:.0f} bytes",
+        "not_told": "the system does not report how much memory was available",
+    },
     "swap": {
         "": "{value:.0f} pages were moved to or from swap during the run",
         "not_told": "the kernel does not report swapping",

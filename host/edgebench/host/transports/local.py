@@ -20,6 +20,8 @@ START_TIMEOUT_S = 20.0
 POLL_S = 0.02
 RESTART_S = 0.2
 """An agent that does not get the state directory has taken longer than this to find out."""
+FAILED_LOG = "start-failed.log"
+"""Log of the last agent that did not start, in the agent's state directory."""
 IDLE_EXIT_S = 10.0
 """Time without a connection after which an agent that we start stops by itself."""
 
@@ -74,13 +76,31 @@ def _start_and_connect(state: Path) -> Link:
         if code is None:
             time.sleep(POLL_S)
         elif code in (0, 1):
-            reason = _last_line(process)
+            reason = _last_line(_end(process))
             time.sleep(RESTART_S)
             process = _start(state)
         else:
             break
-    reason = _last_line(process) or reason or f"no answer within {START_TIMEOUT_S:.0f} s"
-    raise TargetError(f"agent on this machine does not start: {reason}")
+    is_late = process.poll() is None
+    log = _end(process)
+    reason = _last_line(log) or reason
+    if is_late:
+        late = f"no answer at {state / CONTROL_SOCKET} after {START_TIMEOUT_S:.0f} s"
+        reason = f"{late}; the last line of its log: {reason}" if reason else late
+    kept = _keep(state, log)
+    raise TargetError(f"agent on this machine does not start: {reason or 'no output'}{kept}")
+
+
+def _keep(state: Path, log: str) -> str:
+    """Keep the log of an agent that did not start; a clause that says where."""
+    path = state / FAILED_LOG
+    if not log:
+        return ""
+    try:
+        path.write_text(log)
+    except OSError:  # that may be why it did not start
+        return ""
+    return f"; its log: {path}"
 
 
 def _start(state: Path) -> subprocess.Popen[bytes]:
@@ -96,9 +116,13 @@ def _start(state: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _last_line(process: subprocess.Popen[bytes]) -> str:
-    """Last line of the agent's output, but for its hint: that is for whoever starts one by hand."""
+def _end(process: subprocess.Popen[bytes]) -> str:
+    """End an agent that is not wanted any more; its log."""
     process.kill()
-    text = process.communicate()[1].decode("utf-8", "replace")
-    lines = [line for line in text.splitlines() if line and not line.startswith("hint: ")]
+    return process.communicate()[1].decode("utf-8", "replace")
+
+
+def _last_line(log: str) -> str:
+    """Last line of an agent's log, but for its hint: that is for whoever starts one by hand."""
+    lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

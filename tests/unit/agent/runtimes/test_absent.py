@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.metadata import PackageNotFoundError
 
 import pytest
+from support.tools import need_runtime
 
 from edgebench.agent.runtimes.absent import why_absent
+from edgebench.agent.runtimes.tflite import LiteRt
+from edgebench.protocol.errors import RuntimeUnavailable
+from edgebench.protocol.runtime import MissingRuntime
 
 INSTALL = "pip install x"
 NO_STDCXX = "libstdc++.so.6: cannot open shared object file: No such file or directory"
 NO_STDCXX_MUSL = "Error loading shared library libstdc++.so.6: No such file or directory (needed)"
 OLD = "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x.so)"
+
+
+def test_library_that_is_loaded_by_ctypes_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT loads its own library as it is imported, which raises an OSError."""
+    need_runtime("ai-edge-litert")
+    driver = LiteRt()
+
+    def fail(name: str) -> None:
+        raise OSError(NO_STDCXX)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    found = driver.probe()
+    assert isinstance(found, MissingRuntime)
+    assert "needs the system library libstdc++.so.6" in found.reason
+    with pytest.raises(RuntimeUnavailable, match=r"needs the system library libstdc"):
+        driver.import_library()
 
 
 @pytest.mark.parametrize(
@@ -24,6 +45,8 @@ OLD = "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x.so)"
          "sudo apt install libstdc++6"),
         (ImportError(NO_STDCXX_MUSL), "apk", "needs the system library libstdc++.so.6",
          "apk add libstdc++"),
+        (OSError(NO_STDCXX), "apt", "needs the system library libstdc++.so.6",
+         "sudo apt install libstdc++6"),
         (ImportError(NO_STDCXX), "none", "needs the system library libstdc++.so.6", None),
         (ImportError("libfoo.so.9: cannot open shared object file: No such"), "apt",
          "needs the system library libfoo.so.9", None),
@@ -32,7 +55,7 @@ OLD = "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x.so)"
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named_with_the_command_that_brings_it(
-    error: ImportError, command: str, reason: str, install: str | None
+    error: ImportError | OSError, command: str, reason: str, install: str | None
 ) -> None:
     """A missing system library is called "not installed", and installing again helps nothing."""
     found = why_absent("x", error, INSTALL, which=lambda name: name if name == command else None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
@@ -11,6 +13,7 @@ from support.records import DEVICE, ENVIRONMENT
 from edgebench.host.cli import deploy as command
 from edgebench.host.cli.main import main
 from edgebench.host.devices import deploy as deploying
+from edgebench.host.devices.account import Account
 from edgebench.host.devices.deploy import (
     AgentOptions,
     DeployReport,
@@ -18,13 +21,18 @@ from edgebench.host.devices.deploy import (
     deploy_request,
 )
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.on_device import DeviceFacts, describe_interpreter
+from edgebench.host.devices.on_device import DeviceFacts, StepReport, describe_interpreter
 from edgebench.host.devices.ssh import SshTarget
-from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import UsageError
+from edgebench.host.lab import Lab
+from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.errors import TargetError, UsageError
 
 REQUEST = DeployRequest(SshTarget("pi", "board"))
 BOARD = KnownDevice("board", "id", "pin", ("10.0.0.9",), 7747)
+USABLE = RuntimeReport("litert", ("tflite",), "2.3")
+LACKING = RuntimeReport(
+    "onnx", ("onnx",), reason="onnxruntime needs libx", install="sudo apt install libx"
+)
 
 
 def options_of(
@@ -118,9 +126,49 @@ def test_report_names_what_is_served_and_what_is_not_there(
     wired = ("synthetic", "um25c:/dev/rfcomm0")
     system = SystemDescription(DEVICE, ENVIRONMENT, (), meters=wired, sync_line="gpio:/v")
     command._report(DeployReport(BOARD, system, ("meter um25c:/dev/rfcomm0 is not there yet",)))
-    assert capsys.readouterr().out.splitlines()[-4:] == [
+    assert capsys.readouterr().out.splitlines()[-3:] == [
         "meters    synthetic, um25c:/dev/rfcomm0",
         "line      gpio:/v",
         "warning   meter um25c:/dev/rfcomm0 is not there yet",
-        "next: edgebench bench --quick --on board",
     ]
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "code", "last"),
+    [
+        ((LACKING, USABLE), 0, "next: edgebench bench --quick --on board"),
+        ((LACKING,), 1, "meters    none"),
+        ((), 1, "meters    none"),
+    ],
+)
+def test_deploy_that_leaves_no_runtime_fails_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    runtimes: tuple[RuntimeReport, ...],
+    code: int,
+    last: str,
+) -> None:
+    """A script goes on with a device that can measure nothing."""
+    report = DeployReport(BOARD, SystemDescription(DEVICE, ENVIRONMENT, runtimes))
+    monkeypatch.setattr(Lab, "deploy", lambda *_, **__: report)
+    assert main(["deploy", "pi@board"]) == code
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == last
+    if code:
+        error, hint = printed.err.splitlines()
+        assert error.startswith("error: agent runs on board, but no runtime works there")
+        assert hint.startswith("hint: ")
+    if runtimes == (LACKING,):
+        assert "; onnx: onnxruntime needs libx (sudo apt install libx)" in printed.err
+
+
+def test_agent_that_does_not_start_says_where_its_log_is() -> None:
+    """The log of an agent that ended is on the device, and nobody knows where."""
+    facts = DeviceFacts(describe_interpreter(), "board", "agent", "wheels", "/home/agent.log", 0)
+    account = SimpleNamespace(
+        shell=SimpleNamespace(target="pi@board"),
+        start=lambda *_, **__: StepReport("it was not ready after 60 s"),
+    )
+    options = AgentOptions("board", 7747, (), None)
+    with pytest.raises(TargetError, match=r"not ready after 60 s; its log: /home/agent\.log$"):
+        deploying._start(cast("Account", account), facts, options, lambda _: None)

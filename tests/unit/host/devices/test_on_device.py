@@ -157,6 +157,22 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
+def test_agent_under_an_emulator_is_ours_too(
+    home: Path, places: Places, processes: list[subprocess.Popen[bytes]]
+) -> None:
+    """The second deploy to an emulated board finds that "another agent is running"."""
+    for program in (places.python, home / "other" / "bin" / "python"):
+        program.parent.mkdir(parents=True)
+        program.write_text("import time; time.sleep(60)")
+        # As the kernel shows it: the emulator, the program's path, and its arguments.
+        words = ["/usr/bin/qemu-aarch64-static", str(program), "serve"]
+        processes.append(subprocess.Popen(words, executable=sys.executable))
+    ours, other = (process.pid for process in processes)
+    for pid in (ours, other):
+        wait_until(lambda pid=pid: Path(f"/proc/{pid}/cmdline").read_bytes() != b"", "it began")
+    assert list(on_device._agents(places)) == [ours]
+
+
 def test_only_our_agent_is_stopped(
     places: Places, processes: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -222,6 +238,37 @@ def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Place
     agent.write_text(json.dumps({"meters": [], "sync_line": "gpio:/v"}))
     facts = ask(home, verb="look")
     assert (facts["meters"], facts["sync_line"]) == ([NOTHING], "gpio:/v")
+
+
+@pytest.mark.parametrize(
+    ("script", "limit_s", "error"),
+    [
+        ("sleep 60", 0.2, "it was not ready after 0.2 s"),
+        ("echo importing; sleep 60", 0.4, "it was not ready after 0.4 s; the last line of its log: "
+         "importing"),
+        ("exit 7", 20.0, "it ended with status 7 and no output"),
+        ("echo 'error: no room' >&2; exit 1", 20.0, "no room"),
+    ],
+)  # fmt: skip
+def test_agent_that_does_not_start_says_what_was_waited_for(
+    places: Places, monkeypatch: pytest.MonkeyPatch, script: str, limit_s: float, error: str
+) -> None:
+    """All that is heard of an agent that hangs, or ends without a word, is "no output"."""
+    on_device.make_room(places, [])
+    places.agent.parent.mkdir(parents=True)
+    places.agent.write_text(f"#!/bin/sh\n{script.replace('sleep', 'exec sleep')}\n")
+    places.agent.chmod(0o755)
+    monkeypatch.setattr(on_device, "START_TIMEOUT_S", limit_s)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process is not the script's
+    assert on_device.start(places, [], [], None).error == error
+    assert places.log.exists()
+    assert not places.pid.exists()
+
+
+def test_system_without_confstr_has_an_unknown_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Android, whose Python has no such function, deploying is a traceback."""
+    monkeypatch.delattr(os, "confstr")
+    assert on_device.describe_interpreter().libc in ("unknown libc", "musl")
 
 
 def test_full_disk_is_told_apart(places: Places) -> None:

@@ -220,7 +220,10 @@ def cpu_share(evidence: Evidence) -> Ruling:
 def memory(evidence: Evidence) -> Ruling:
     """The worker fitted into the memory that was free."""
     available_bytes = evidence.record.environment.memory_available_bytes
-    return at_most(evidence.worker.memory.peak_rss_bytes, available_bytes, "bytes")
+    peak_bytes = evidence.worker.memory.peak_rss_bytes
+    if not available_bytes or not peak_bytes:  # older agents said 0 where /proc was not readable
+        return unknown("not_told")
+    return at_most(peak_bytes, available_bytes, "bytes")
 
 
 def swap(evidence: Evidence) -> Ruling:

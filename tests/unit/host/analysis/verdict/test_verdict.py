@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import latencies, run_record, traces_of, worker_record
+from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
@@ -564,6 +564,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ),
     ("cpu_pressure", both(cpu_stall_s=None)),
     ("memory_pressure", both(memory_stall_s=None)),
+    ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
+    ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
+    ("memory", worker(memory=MemoryFacts(0, 0))),
     ("swap", both(swapped_page_count=None)),
     ("energy_idle", energy(power_w_idle_after=None)),
 ]
@@ -694,6 +697,15 @@ def test_limit_of_agreement_is_that_of_the_arithmetic(
     for share, outcome in ((limit, RuleOutcome.PASS), (limit * 1.01, RuleOutcome.FAIL)):
         evidence = of_floats(differs(share, share)(good()), *delegates, **facts)
         assert rule_of(judged(evidence), "agreement").outcome is outcome
+
+
+def test_virtual_machine_is_named_and_fails_nothing() -> None:
+    """Times of a shared machine pass for those of a board, or none are valid there."""
+    environment = replace(ENVIRONMENT, virtualization="docker on KVM")
+    verdict = judged(record(environment=environment)(good()))
+    assert verdict.state is State.VALID
+    detail = rule_of(verdict, "real_time").detail
+    assert detail == "the CPU is real; the run was made in docker on KVM"
 
 
 def test_documentation_lists_the_rules() -> None:

@@ -1,0 +1,110 @@
+"""Facts that a system may keep from a program: Android from its apps, a container from its guests.
+
+Files and functions are denied to Python alone: the libraries of a runtime keep their own view. The
+list of network interfaces is denied by the kernel, through seccomp, to every process that follows.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FILES = (
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/vmstat",
+    "/proc/pressure/.*",
+    "/proc/(self|thread-self)/(maps|smaps|smaps_rollup|mountinfo)",
+    "/proc/(self|[0-9]+)/(io|cgroup|environ)",
+    "/proc/self/task/[0-9]+/schedstat",
+    "/proc/sys/.*",
+    "/sys/devices/system/cpu/.*",
+    "/sys/class/.*",
+    "/etc/(os-release|machine-id)",
+)
+"""Patterns of files that one system or another denies."""
+_NO_NEW_PRIVS = 38
+
+
+class Denial:
+    """A function that opens files, but for some; no plain one, which a class would bind."""
+
+    def __init__(self, function: Any, pattern: re.Pattern[str]) -> None:
+        self._function = function
+        self._pattern = pattern
+
+    def __call__(self, path: Any, *arguments: Any, **named: Any) -> Any:
+        if not isinstance(path, int) and self._pattern.fullmatch(os.fsdecode(path)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return self._function(path, *arguments, **named)
+
+
+def deny_files(*patterns: str) -> None:
+    """Refuse to open these files, for good."""
+    pattern = re.compile("|".join(patterns))
+    for module in (io, builtins, os):
+        module.open = Denial(module.open, pattern)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def denied_files(*patterns: str) -> Iterator[None]:
+    """Files that cannot be opened meanwhile."""
+    functions = io.open, builtins.open, os.open
+    deny_files(*patterns)
+    try:
+        yield
+    finally:
+        io.open, builtins.open, os.open = functions
+
+
+def no_load() -> tuple[float, float, float]:
+    """What `os.getloadavg` is on Android."""
+    raise OSError("load averages not available")
+
+
+def deny_everything() -> None:
+    """Deny all of it to this process, for good; those that it starts do the same."""
+    deny_files(*FILES)
+    os.getloadavg = no_load
+    deny_interfaces()
+
+
+def deny_interfaces() -> None:
+    """Have the kernel refuse netlink sockets, as Android's does."""
+    from edgebench.agent.confine.kernel import Kernel
+    from edgebench.agent.confine.seccomp import install_filter
+    from edgebench.agent.confine.syscalls import REFUSED, find_architecture
+
+    architecture = find_architecture()
+    assert architecture is not None
+    number = REFUSED["socket"][architecture.column]
+    assert number is not None
+    kernel = Kernel()
+    kernel.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    load, equal, answer = 0x20, 0x15, 0x06
+    program = [
+        (load, 0, 0, 0),  # the number of the call
+        (equal, 0, 3, number),
+        (load, 0, 0, 16),  # its first argument
+        (equal, 0, 1, int(socket.AF_NETLINK)),
+        (answer, 0, 0, 0x00050000 | errno.EACCES),
+        (answer, 0, 0, 0x7FFF0000),
+    ]
+    install_filter(kernel, architecture, program)
+
+
+def denying_environment(folder: Path) -> dict[str, str]:
+    """Variables with which every Python denies itself everything, before it does anything else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"import runpy\nrunpy.run_path({__file__!r})['deny_everything']()\n"
+    (folder / "sitecustomize.py").write_text(text)
+    return {"PYTHONPATH": str(folder)}
