@@ -49,6 +49,8 @@ MARK = "EDGEBENCH_CHAOS"
 POLL_S = 0.003
 COMMAND_TIMEOUT_S = 150.0
 """Time for any command to end by itself: it may wait a minute for a lease."""
+ATTEMPTS = 3
+"""Commands that may end before a fault's moment; then it hits an agent without a command."""
 SETTLE_TIMEOUT_S = 60.0
 """Time for a run that nobody waits for to end, and for its lease to be free."""
 CLEAN_CODES = (0, 3)
@@ -135,8 +137,16 @@ class Plan:
     is_checked: bool
     faults: tuple[Fault, ...]
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that its faults hit."""
+        check = () if self.is_checked else ("--no-check",)
+        return (*BENCH, "--duration", f"{self.duration_s:.2f}s", "--wait", "60s", *check)
+
     def __str__(self) -> str:
-        return f"round {self.number}, {self.meter or 'no meter'}: {'; '.join(map(str, self.faults))}"
+        return (
+            f"round {self.number}, {self.meter or 'no meter'}: {'; '.join(map(str, self.faults))}"
+        )
 
 
 METERS = (None, None, "synthetic:constant,power=1", "ppk2")
@@ -243,7 +253,7 @@ class Bed:
         command = self._start(CLEAN, meter=None)
         self._await_end(command)
         assert command.process.returncode in CLEAN_CODES, command.errors
-        self._seen |= self._started()
+        self._outcomes(())  # lists the runs, which makes the index
         self._kept = self._files()
 
     def play(self, plan: Plan) -> Report:
@@ -271,11 +281,14 @@ class Bed:
     def _hit(self, fault: Fault, plan: Plan, meter: str | None) -> Hit:
         """Wait for a fault's moment, and make it."""
         command = next(iter(self._commands[-1:]), None)
-        if command is None or command.is_over:
-            words = (*BENCH, "--duration", f"{plan.duration_s:.2f}s", "--wait", "60s")
-            command = self._start((*words, *(() if plan.is_checked else ("--no-check",))), meter)
-        self._await_mark(fault.mark, command)
-        self._poll_until(time.monotonic() + fault.delay_s, command)
+        for _ in range(ATTEMPTS):
+            if command is None or command.is_over:
+                command = self._start(plan.words, meter)
+            self._await_mark(fault.mark, command)
+            self._poll_until(time.monotonic() + fault.delay_s, command)
+            if not command.is_over:
+                break
+        assert command is not None
         run_id = max(self._under_way(), default=None)
         return Hit(fault, run_id, is_missed=not self._apply(fault, command))
 

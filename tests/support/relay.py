@@ -25,7 +25,9 @@ class TcpRelay(Threaded):
     port: int = 0
     """Port that it listens on."""
     _listener: socket.socket = field(init=False)
-    _others: dict[socket.socket, socket.socket] = field(default_factory=dict[socket.socket, socket.socket])
+    _others: dict[socket.socket, socket.socket] = field(
+        default_factory=dict[socket.socket, socket.socket]
+    )
     """Other end of each connection."""
     _is_cut: threading.Event = field(default_factory=threading.Event)
     _silent_until_s: float = 0.0
