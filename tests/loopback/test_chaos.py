@@ -8,7 +8,7 @@ from support.chaos import Fault, Mark, Outcome, Plan, Victim, bed
 PLAN = Plan(
     number=0,
     meter=None,
-    duration_s=1.0,
+    duration_s=0.5,
     is_checked=False,
     faults=(
         Fault(Victim.LINK, Mark.BEGIN, 0.3, silence_s=0.3),

@@ -25,7 +25,9 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.bench.verify import verify
-from edgebench.host.store.incomplete import IncompleteState, incomplete_runs
+from edgebench.host.store.incomplete import IncompleteState, incomplete_runs, remove_lost
+from edgebench.host.store.index import list_runs
+from edgebench.host.store.layout import EXPECTED_FILE
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status
 from support.agents import AgentProcess, Host
@@ -253,7 +255,7 @@ class Bed:
         command = self._start(CLEAN, meter=None)
         self._await_end(command)
         assert command.process.returncode in CLEAN_CODES, command.errors
-        self._outcomes(())  # lists the runs, which makes the index
+        list_runs(self.host.lab.store)  # makes the index
         self._kept = self._files()
 
     def play(self, plan: Plan) -> Report:
@@ -382,7 +384,8 @@ class Bed:
     def _under_way(self) -> set[str]:
         state = self.agent.state
         there = _names(state / "work") | _names(state / "spool")
-        there |= _names(self.host.lab.store.unfinished)
+        expected = self.host.lab.store.unfinished.glob(f"*/{EXPECTED_FILE}")
+        there |= {path.parent.name for path in expected}  # without one, it was not started
         return {name for name in there if name[:1].isdigit()} - _names(self.host.lab.store.runs)
 
     def _settle(self) -> None:
@@ -408,8 +411,7 @@ class Bed:
         store = self.host.lab.store
         stored = set(store.run_ids())
         said = "\n".join(command.errors for command in self._commands)
-        listed = json.loads(self.host.run("runs", "--json").stdout)["incomplete"]
-        lost = {one["run_id"] for one in listed if one["state"] == IncompleteState.LOST.value}
+        lost = {run.run_id for run in incomplete_runs(store) if run.state is IncompleteState.LOST}
         outcomes: dict[str, Outcome] = {}
         for run_id in run_ids:
             told = [line for line in said.splitlines() if f"run {run_id}" in line]
@@ -440,7 +442,7 @@ class Bed:
         for run in incomplete_runs(store):
             if run.state is not IncompleteState.LOST:
                 found.append(f"run {run.run_id} is {run.state.value}, after a clean command")
-        self.host.run("runs", "--remove-lost")
+        remove_lost(store)
         for name in _names(store.unfinished):
             found.append(f"left in incoming/: {name}")
         for name in _names(self.agent.state / "spool") | _names(self.agent.state / "work"):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="N", help="play this round alone")
     parser.add_argument("--minutes", type=float, help="begin no round after this time")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the agent is ended, too
     numbers = range(options.runs) if options.only is None else [options.only]
     limit_s = time.monotonic() + 60 * (options.minutes or 1e9)
     shared = set(os.listdir(SHARED_MEMORY))

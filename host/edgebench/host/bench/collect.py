@@ -22,7 +22,7 @@ from edgebench.host.store.files import (
     write_events,
     write_run,
 )
-from edgebench.host.store.incomplete import IncompleteRun, mark_lost
+from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import remove_power
 from edgebench.host.store.recording import open_recording, write_power
@@ -120,7 +120,7 @@ def _store(
     """Fetch and store a finished run, if it has measured something; the device keeps it."""
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
-    with store.incoming(run_id) as directory:
+    with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
         record = read_record(directory)
         if record.run_id != run_id:
