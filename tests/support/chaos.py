@@ -108,8 +108,8 @@ class Outcome(str, Enum):
     FAILED = "failed, named"
     SILENT = "SILENT"
     """Neither stored nor named, which must not happen."""
-    NO_RUN = "no run yet"
-    """No run was under way."""
+    NO_RUN = "none under way"
+    """It was not expected yet, or stored already."""
     MISSED = "missed"
     """The victim was gone by then."""
 

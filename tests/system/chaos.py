@@ -35,7 +35,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 def main() -> int:
     """Play the rounds; 1 if anything is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Kills and cuts at drawn moments.")
     parser.add_argument("--runs", type=int, default=100, metavar="N", help="number of rounds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, metavar="N", help="play this round alone")
