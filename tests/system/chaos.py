@@ -6,7 +6,7 @@ A run of this script is that many rounds, each with three faults, which a pure f
 the seed and the round's number: SIGKILL of the host's command, of the agent (which is started
 again), of the worker or of the sampler; a connection that is reset; a link that is silent for up to
 six seconds. Half of the rounds have a meter: a synthetic one, or an emulated PPK2. A round takes
-about twelve seconds on an idle machine.
+about twenty seconds on two cores.
 
 Prints a line for each round, and at the end what became of the runs that each kind of victim was
 hit in. A violation is printed with its seed and its moments, and the script ends with 1. The
