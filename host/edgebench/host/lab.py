@@ -320,7 +320,12 @@ class Lab:
                 with self.connect(device) as client:
                     # The lease first: another process of ours may be fetching its run just now.
                     take_lease(client, device, request.wait_s, watcher)
-                    for run in collect_waiting(client, self.store, watcher.doubted):
+                    for run in collect_waiting(
+                        client,
+                        self.store,
+                        on_doubt=watcher.doubted,
+                        on_failure=watcher.failed_meanwhile,
+                    ):
                         watcher.collected(run)
                     for lost in settle_lost(client, self.store):
                         watcher.lost(lost)

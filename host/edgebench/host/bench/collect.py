@@ -22,7 +22,7 @@ from edgebench.host.store.files import (
     write_events,
     write_run,
 )
-from edgebench.host.store.incomplete import IncompleteRun, mark_lost
+from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import remove_power
 from edgebench.host.store.recording import open_recording, write_power
@@ -32,10 +32,14 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     RemoteProtocolError,
     TransportError,
+    error_from_code,
 )
 from edgebench.protocol.messages import MAX_LISTED_RUNS
 from edgebench.protocol.record import RUN_ID, RunRecord
 from edgebench.protocol.traces import METER_FILE
+
+OnProblem = Callable[[str, EdgebenchError], None]
+"""Called with a run's id and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +59,19 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
         StoreError: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
-    if not RUN_ID.fullmatch(run_id):
-        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
-    with store.incoming(run_id) as directory:
-        client.fetch_run(run_id, directory / RAW_DIRECTORY)
-        record = read_record(directory)
-        if record.run_id != run_id:
-            raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        run = None
-        if record.worker is not None:
-            run = _put_together(directory, record, beside)
+    run = _store(client, store, run_id, beside)[1]
     client.acknowledge(run_id)
     return run
 
 
 def collect_waiting(
-    client: Client, store: Store, on_doubt: Callable[[str, EdgebenchError], None]
+    client: Client, store: Store, *, on_doubt: OnProblem, on_failure: OnProblem
 ) -> list[Run]:
     """Store the runs that finished while no host was there.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
-    and `on_doubt` hears of it: it must not keep anybody from measuring.
+    and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that measured
+    nothing, `on_failure` hears why, before the device forgets it.
 
     Raises:
         TransportError: the link failed.
@@ -83,14 +79,17 @@ def collect_waiting(
     runs = []
     for run_id in client.list_runs().finished:
         try:
-            run = collect(client, store, run_id, HostRecord([]))
+            record, run = _store(client, store, run_id, HostRecord([]))
+            if run is None:
+                reason = record.error or "the run failed without a reason"
+                on_failure(run_id, error_from_code(record.error_code, reason))
+            else:
+                runs.append(run)
+            client.acknowledge(run_id)
         except TransportError:
             raise
         except EdgebenchError as exc:
             on_doubt(run_id, exc)
-            continue
-        if run is not None:
-            runs.append(run)
     return runs
 
 
@@ -113,6 +112,23 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
         via=client.via,
         on_device={run_id for run_id in on_device if run_id is not None},
     )
+
+
+def _store(
+    client: Client, store: Store, run_id: str, beside: HostRecord
+) -> tuple[RunRecord, Run | None]:
+    """Fetch and store a finished run, if it has measured something; the device keeps it."""
+    if not RUN_ID.fullmatch(run_id):
+        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
+    with store.incoming(run_id) as directory, claimed(directory):
+        client.fetch_run(run_id, directory / RAW_DIRECTORY)
+        record = read_record(directory)
+        if record.run_id != run_id:
+            raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
+        run = None
+        if record.worker is not None:
+            run = _put_together(directory, record, beside)
+    return record, run
 
 
 def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:

@@ -117,7 +117,7 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.
-    with store.expecting(run_id) as directory:
+    with store.expecting(run_id) as directory, claimed(directory):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
         device = client.device

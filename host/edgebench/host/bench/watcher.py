@@ -58,6 +58,9 @@ class Watcher:
     def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
 
+    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
+        """A run had failed while no host was there; it had measured nothing."""
+
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
 

@@ -195,6 +195,10 @@ class ProgressWatcher(Watcher):
         """A run that had finished earlier was fetched."""
         self._say(f"note: run {run.run_id} had finished while no host was there; stored here")
 
+    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
+        """A run had failed while no host was there."""
+        self._say(f"warning: run {run_id} had failed while no host was there: {error}")
+
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
         self._say(f"warning: run {run_id} stays on the device: {error}")

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,6 +24,9 @@ from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.traces import METER_FILE
+
+NEW_S = 1.0
+"""Age below which a directory may not be claimed yet; its process does that in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,9 @@ def mark_lost(
 ) -> list[IncompleteRun]:
     """Mark the runs that a device should have and does not; remove those of which nothing is kept.
 
+    So do, untold, directories that were only made: their host was killed before it said what it
+    expects, which it does before the run starts, or before a file of the run had come.
+
     Args:
         store: The store.
         device_id: Id of the device.
@@ -160,7 +167,11 @@ def mark_lost(
     lost: list[IncompleteRun] = []
     for run in incomplete_runs(store):
         expectation = run.expectation
-        if run.state is not IncompleteState.NOT_FETCHED or expectation is None:
+        if run.state is not IncompleteState.NOT_FETCHED:
+            continue
+        if expectation is None:
+            if run.is_empty and not _is_new(run.directory):
+                store.forget_expected(run.run_id)
             continue
         is_its = (expectation.device_id, expectation.via) == (device_id, via)
         if not is_its or run.run_id in on_device:
@@ -175,6 +186,14 @@ def mark_lost(
                 raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
         lost.append(replace(run, state=IncompleteState.LOST, expectation=known))
     return lost
+
+
+def _is_new(directory: Path) -> bool:
+    """Whether it was changed just now, or is gone by now."""
+    try:
+        return abs(time.time() - directory.stat().st_mtime) < NEW_S
+    except OSError:
+        return True
 
 
 def remove_lost(store: Store) -> list[IncompleteRun]:

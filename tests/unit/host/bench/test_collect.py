@@ -37,15 +37,17 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import (
     EdgebenchError,
+    ErrorCode,
     LinkLost,
     MeasurementError,
     RemoteProtocolError,
     StoreError,
     TargetError,
     UsageError,
+    WorkerDied,
 )
 from edgebench.protocol.messages import RunListing
-from edgebench.protocol.record import MeterFacts, RunRecord, SyncFacts
+from edgebench.protocol.record import MeterFacts, Outcome, RunRecord, SyncFacts
 from edgebench.protocol.traces import METER_FILE
 
 LATENCY_NS = latencies(COUNT)
@@ -201,6 +203,19 @@ def test_samples_before_the_damage_stay(tmp_path: Path) -> None:
     assert facts.loss.trouble is not None
 
 
+class Waiting(FakeClient):
+    """A device on which the run waits."""
+
+    def list_runs(self) -> RunListing:
+        """The run."""
+        return RunListing((RUN_ID,))
+
+
+def unwanted(run_id: str, error: EdgebenchError) -> None:
+    """Nothing is wrong with any run."""
+    raise AssertionError(f"{run_id}: {error}")
+
+
 class Failing(FakeClient):
     """Of two runs that wait, the first cannot be fetched."""
 
@@ -234,7 +249,12 @@ def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: Edgebe
     """A bad sector under one run of last week, and nobody measures on the device again."""
     store, client = Store(tmp_path / "store"), Failing(error)
     doubts: list[EdgebenchError] = []
-    [run] = collect_waiting(cast(Client, client), store, lambda _, why: doubts.append(why))
+    [run] = collect_waiting(
+        cast(Client, client),
+        store,
+        on_doubt=lambda _, why: doubts.append(why),
+        on_failure=unwanted,
+    )
     assert run.run_id == RUN_ID
     assert doubts == [error]
     assert client.acknowledged == [RUN_ID]
@@ -244,4 +264,32 @@ def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
     """A link that is gone is taken for a run that is damaged, one run after another."""
     client = Failing(LinkLost("gone"))
     with pytest.raises(LinkLost):
-        collect_waiting(cast(Client, client), Store(tmp_path), lambda *_: None)
+        collect_waiting(
+            cast(Client, client), Store(tmp_path), on_doubt=unwanted, on_failure=unwanted
+        )
+
+
+def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Path) -> None:
+    """A run whose worker and whose host were killed is gone, and nobody ever hears of it."""
+    store = Store(tmp_path / "store")
+    failed = replace(
+        run_record(None),
+        outcome=Outcome.FAILED,
+        error_code=int(ErrorCode.WORKER_DIED),
+        error="worker was killed by SIGKILL while measuring",
+    )
+    client = Waiting(failed)
+    told: list[tuple[str, EdgebenchError, list[str]]] = []
+
+    def on_failure(run_id: str, error: EdgebenchError) -> None:
+        told.append((run_id, error, list(client.acknowledged)))
+
+    runs = collect_waiting(cast(Client, client), store, on_doubt=unwanted, on_failure=on_failure)
+    assert runs == []
+    [(run_id, error, acknowledged)] = told
+    assert run_id == RUN_ID
+    assert isinstance(error, WorkerDied)
+    assert str(error) == "worker was killed by SIGKILL while measuring"
+    assert acknowledged == [], "a host killed in between would have told nobody"
+    assert client.acknowledged == [RUN_ID]
+    assert store.run_ids() == []

@@ -60,11 +60,13 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
         watcher.failed(MODEL, "litert", ModelRefused("no"))
         watcher.collected(replace(RUN, run_id="run-0"))
         watcher.doubted("run-2", ModelRefused("odd"))
+        watcher.failed_meanwhile("run-3", ModelRefused("no"))
     assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
     text = out.getvalue()
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert "note: run run-0 had finished while no host was there; stored" in text
     assert "warning: run run-2 stays on the device: odd" in text
+    assert "warning: run run-3 had failed while no host was there: no" in text
     assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
     assert is_terminal or "\x1b" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,28 @@ def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
     assert incomplete_line(lost[1]).endswith("kept here: nothing")
     assert states(store) == {first: IncompleteState.LOST, third: IncompleteState.NOT_FETCHED}
     assert mark_lost(store, device_id="device-1", via="tls", on_device={third}) == [], "told once"
+
+
+def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
+    """A host that is killed before its run starts leaves a run that no bench will ever fetch."""
+    unstarted, claimed_one, with_file = (f"20261122-11000{n}-000ddddd" for n in range(3))
+    for run_id in (unstarted, claimed_one, with_file):
+        with store.expecting(run_id):
+            pass
+    (store.unfinished / with_file / RAW_DIRECTORY / "queries.bin").write_bytes(b"1")
+    made = {unstarted, claimed_one, with_file}
+
+    def left() -> set[str]:
+        lost = mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS)
+        assert lost == []
+        return made & set(states(store))
+
+    assert left() == made, "they were made just now"
+    for run_id in made:
+        os.utime(store.unfinished / run_id, (0, 0))
+    with claimed(store.unfinished / claimed_one):
+        assert left() == {claimed_one, with_file}
+    assert left() == {with_file}
 
 
 def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> None:
