@@ -17,6 +17,7 @@ from typing import Any
 import msgpack
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.frames import exchange_frames
 from support.wire import (
     UPGRADE,
     Conversation,
@@ -41,6 +42,7 @@ from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import RunSpec
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
+MEMORY_NOISE_BYTES = 5_000_000
 CONNECTION_BYTES = 400 * 1024
 """Memory of one TLS connection, with some room."""
 FUZZ_COUNT = 400
@@ -430,6 +432,26 @@ def test_hundreds_of_hostile_frames_cost_no_memory_and_disturb_nobody(bench: Ben
         status = bench.agent.status()
         assert (status.lease_holder, status.running) == (bench.bob.folder.name, None)
         assert isinstance(other.ask(m.Release()), m.Done)
+
+
+def test_thousands_of_frames_leave_neither_memory_nor_descriptors(bench: Bench) -> None:
+    """Each conversation, or each stranger, costs the agent something for good.
+
+    The long form, with a million frames, is tests/system/frames.py.
+    """
+    conversations = exchange_frames(
+        bench.agent.port, paired=bench.context(bench.ada), stranger=stranger(bench), seed=13
+    )
+    memory, frame_counts = [], []
+    for conversation_count in (6, 5):
+        for _ in range(conversation_count):
+            counts = next(conversations)
+        wait_until(lambda: bench.agent.status().lease_holder is None, "the last host has left")
+        memory.append(bench.agent.resident_bytes())
+        frame_counts.append(counts.total)
+    assert counts.unpaired > 0
+    assert frame_counts[1] - frame_counts[0] > 1000
+    assert memory[1] - memory[0] < MEMORY_NOISE_BYTES
 
 
 def hostile_exchange(bench: Bench, chance: random.Random) -> None:
