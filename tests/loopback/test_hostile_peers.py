@@ -7,6 +7,7 @@ import hashlib
 import random
 import ssl
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -244,12 +245,16 @@ def test_silent_connections_that_come_again_refuse_no_host(
     agent: AgentProcess, paired: Host
 ) -> None:
     """Seventy sockets that say nothing lock the paired hosts out: 118 of 121 are refused."""
+    words = ("bench", MODEL.name, "--on", "board", "--quick", "--runs=1", "--duration", "1s")
     with reconnecting_silence(agent.port, 70) as made:
+        bench = paired.popen(*words, "--runtime", "onnx", "--no-check")
         began_s, served = time.monotonic(), 0
-        while time.monotonic() < began_s + 4.0 or served < 20:
+        while time.monotonic() < began_s + 4.0 or served < 20 or bench.poll() is None:
             assert is_served(paired)
             served += 1
         assert made() > 200, "or nobody came again"
+    _, errors = bench.communicate(timeout=60)
+    assert bench.returncode in (0, 3), errors
 
 
 def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
@@ -260,6 +265,30 @@ def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paire
 
 
 # Paired hosts that misbehave.
+
+
+def test_status_shows_hostile_names_on_their_lines(bench: Bench) -> None:
+    """A host's name clears the screen of whoever asks for the status, and forges its lines."""
+    evil = "ada\x1b[2J\r\nlease    free\u202e\x07"
+    text = bench.agent.pairing_string()
+    once = pairing_identity(parse_pairing_string(text).secret)
+    context = tls_context(bench.identity("evil", once.key_pem + once.certificate_pem))
+    with Conversation(bench.agent.port, context) as link:
+        assert isinstance(link.hello(evil), m.Welcome)
+        certificate = new_identity("evil").certificate_pem
+        assert not isinstance(link.ask(m.PairHost(certificate, evil)), m.Problem)
+    with Conversation(bench.agent.port, bench.context(bench.ada)) as link:
+        assert isinstance(link.hello(evil), m.Welcome)
+        assert isinstance(link.ask(m.Acquire(30.0)), m.Granted)
+        command = bench.agent.command("status")
+        status = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert isinstance(link.ask(m.Release()), m.Done)
+    lines = status.stdout.split("\n")[:-1]
+    assert all(line.isprintable() for line in lines), lines
+    assert [line for line in lines if line.startswith("lease ")] == [
+        next(line for line in lines if "held by ada?[2J" in line)
+    ]
+    assert any(line.startswith("hosts ") and "ada?[2J" in line for line in lines)
 
 
 def frame_of(header: bytes, payload: bytes = b"") -> bytes:
