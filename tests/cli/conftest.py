@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.agents import Host, end_local_agent
 from support.commands import QUICK, Measured, Run, Said
+from support.failures import assert_one_error
 from support.tools import need_runtime
 
 from edgebench.host.cli.main import main
@@ -37,6 +38,7 @@ def edgebench(
         except SystemExit as exc:
             code = int(exc.code or 0)
         said = capsys.readouterr()
+        assert_one_error(words, code, said.err)
         return Said(code, said.out, said.err)
 
     return run

@@ -26,6 +26,9 @@ MOMENTS: tuple[tuple[float, Sequence[str]], ...] = (
     (0.4, (*BENCH, "--json")),
 )
 """Seconds after which a command is interrupted; each takes longer than that to load."""
+IS_LONG = "EDGEBENCH_TESTS_SEEDS" in os.environ
+ANY_MOMENTS_S = [0.02 + i / 10 for i in range(30)] if IS_LONG else [1.0, 2.0]
+"""From the first import to the middle of a measurement; before it Python itself answers."""
 Outcome = tuple[int, str, str]
 
 
@@ -57,6 +60,16 @@ def test_command_that_is_interrupted_while_it_loads_says_so(host: Host) -> None:
         )
         for (moment_s, words), (code, _, err) in zip(MOMENTS, results, strict=True):
             assert (code, err) == (130, "interrupted\n"), f"{words[0]} after {moment_s} s"
+
+
+def test_bench_that_is_interrupted_at_any_moment_says_so(host: Host) -> None:
+    """Ctrl-C while the agent starts, or a model is sent or measured, ends in a traceback."""
+    for moment_s in ANY_MOMENTS_S:
+        code, out, err = interrupted(host, "edgebench.host.cli.entry", BENCH, moment_s)
+        last = err.splitlines()[-1]
+        assert (code, last[:11]) == (130, "interrupted"), f"after {moment_s} s: {err}"
+        assert (out != "") == ("kept in" in last), f"after {moment_s} s: {err}"
+        assert not {"Traceback", "error:", "hint:"} & set(err.split()), f"after {moment_s} s: {err}"
 
 
 def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.commands import IMPATIENT
 from support.disks import fill, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import At, children_of, is_alive, is_measuring
@@ -92,21 +92,11 @@ def test_lost_link_is_one_line(agent: AgentProcess, paired: Host) -> None:
             client.describe()
 
 
-IMPATIENT = """
-import sys
-from edgebench.host.cli.main import main
-from edgebench.host.transports import link
-link.WEBSOCKET_OPTIONS.update(ping_interval=0.5, ping_timeout=0.5)
-sys.exit(main(sys.argv[1:]))
-"""
-"""`edgebench` that notices a silent device in a second; the real one takes half a minute."""
-
-
 def test_device_that_falls_silent_is_one_line(agent: AgentProcess, paired: Host) -> None:
     """A link that goes down without a word shows the traceback of the library's ping."""
     words = ("bench", MODEL, "--on", "board", *LONG)
     command = subprocess.Popen(
-        [sys.executable, "-c", IMPATIENT, *words],
+        [*IMPATIENT, *words],
         env=os.environ | paired.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

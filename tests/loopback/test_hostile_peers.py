@@ -7,6 +7,7 @@ import hashlib
 import random
 import ssl
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any
 import msgpack
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.frames import exchange_frames
 from support.wire import (
     UPGRADE,
     Conversation,
@@ -41,6 +43,7 @@ from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import RunSpec
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
+MEMORY_NOISE_BYTES = 5_000_000
 CONNECTION_BYTES = 400 * 1024
 """Memory of one TLS connection, with some room."""
 FUZZ_COUNT = 400
@@ -242,12 +245,16 @@ def test_silent_connections_that_come_again_refuse_no_host(
     agent: AgentProcess, paired: Host
 ) -> None:
     """Seventy sockets that say nothing lock the paired hosts out: 118 of 121 are refused."""
+    words = ("bench", MODEL.name, "--on", "board", "--quick", "--runs=1", "--duration", "1s")
     with reconnecting_silence(agent.port, 70) as made:
+        bench = paired.popen(*words, "--runtime", "onnx", "--no-check")
         began_s, served = time.monotonic(), 0
-        while time.monotonic() < began_s + 4.0 or served < 20:
+        while time.monotonic() < began_s + 4.0 or served < 20 or bench.poll() is None:
             assert is_served(paired)
             served += 1
         assert made() > 200, "or nobody came again"
+    _, errors = bench.communicate(timeout=60)
+    assert bench.returncode in (0, 3), errors
 
 
 def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
@@ -258,6 +265,30 @@ def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paire
 
 
 # Paired hosts that misbehave.
+
+
+def test_status_shows_hostile_names_on_their_lines(bench: Bench) -> None:
+    """A host's name clears the screen of whoever asks for the status, and forges its lines."""
+    evil = "ada\x1b[2J\r\nlease    free\u202e\x07"
+    text = bench.agent.pairing_string()
+    once = pairing_identity(parse_pairing_string(text).secret)
+    context = tls_context(bench.identity("evil", once.key_pem + once.certificate_pem))
+    with Conversation(bench.agent.port, context) as link:
+        assert isinstance(link.hello(evil), m.Welcome)
+        certificate = new_identity("evil").certificate_pem
+        assert not isinstance(link.ask(m.PairHost(certificate, evil)), m.Problem)
+    with Conversation(bench.agent.port, bench.context(bench.ada)) as link:
+        assert isinstance(link.hello(evil), m.Welcome)
+        assert isinstance(link.ask(m.Acquire(30.0)), m.Granted)
+        command = bench.agent.command("status")
+        status = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert isinstance(link.ask(m.Release()), m.Done)
+    lines = status.stdout.split("\n")[:-1]
+    assert all(line.isprintable() for line in lines), lines
+    assert [line for line in lines if line.startswith("lease ")] == [
+        next(line for line in lines if "held by ada?[2J" in line)
+    ]
+    assert any(line.startswith("hosts ") and "ada?[2J" in line for line in lines)
 
 
 def frame_of(header: bytes, payload: bytes = b"") -> bytes:
@@ -430,6 +461,26 @@ def test_hundreds_of_hostile_frames_cost_no_memory_and_disturb_nobody(bench: Ben
         status = bench.agent.status()
         assert (status.lease_holder, status.running) == (bench.bob.folder.name, None)
         assert isinstance(other.ask(m.Release()), m.Done)
+
+
+def test_thousands_of_frames_leave_neither_memory_nor_descriptors(bench: Bench) -> None:
+    """Each conversation, or each stranger, costs the agent something for good.
+
+    The long form, with a million frames, is tests/system/frames.py.
+    """
+    conversations = exchange_frames(
+        bench.agent.port, paired=bench.context(bench.ada), stranger=stranger(bench), seed=13
+    )
+    memory, frame_counts = [], []
+    for conversation_count in (6, 5):
+        for _ in range(conversation_count):
+            counts = next(conversations)
+        wait_until(lambda: bench.agent.status().lease_holder is None, "the last host has left")
+        memory.append(bench.agent.resident_bytes())
+        frame_counts.append(counts.total)
+    assert counts.unpaired > 0
+    assert frame_counts[1] - frame_counts[0] > 1000
+    assert memory[1] - memory[0] < MEMORY_NOISE_BYTES
 
 
 def hostile_exchange(bench: Bench, chance: random.Random) -> None:

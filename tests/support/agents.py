@@ -27,6 +27,7 @@ from edgebench.protocol.identity import (
 )
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.protocol.paths import CONTROL_SOCKET
+from support.failures import assert_one_error
 
 START_TIMEOUT_S = 90.0
 
@@ -148,9 +149,9 @@ class Host:
     def run(
         self, *words: str, timeout_s: float = 170, prefix: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run `edgebench` with these words."""
+        """Run `edgebench` with these words; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return subprocess.run(
+        result = subprocess.run(
             [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
             capture_output=True,
             text=True,
@@ -159,6 +160,8 @@ class Host:
             stdin=subprocess.DEVNULL,
             check=False,
         )
+        assert_one_error(words, result.returncode, result.stderr)
+        return result
 
     def popen(self, *words: str) -> subprocess.Popen[str]:
         """Start `edgebench` with these words, in a session of its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,17 @@ METERED = (
 )
 """A short run for a meter, on whatever device."""
 QUICK = ("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2")
+
+
+_NOTICES_SOON = """
+import sys
+from edgebench.host.cli.main import main
+from edgebench.host.transports import link
+link.WEBSOCKET_OPTIONS.update(ping_interval=0.5, ping_timeout=0.5)
+sys.exit(main(sys.argv[1:]))
+"""
+IMPATIENT = (sys.executable, "-c", _NOTICES_SOON)
+"""`edgebench` that notices a silent device in a second; the real one takes half a minute."""
 
 
 @dataclass(frozen=True)

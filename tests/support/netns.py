@@ -25,6 +25,10 @@ class Namespace:
         """Words before a command that is to run there."""
         return ("ip", "netns", "exec", self.name)
 
+    def unplug(self) -> None:
+        """Take the link down: what is on its way is lost, and nobody is told."""
+        _ip("-n", self.name, "link", "set", _DEVICE, "down")
+
 
 @contextmanager
 def two_machines() -> Iterator[tuple[Namespace, Namespace]]:

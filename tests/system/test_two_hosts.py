@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import AgentProcess, Host
+from support.agents import AgentProcess, Host, wait_until
+from support.commands import IMPATIENT
 from support.netns import Namespace, two_machines
 from support.tools import need_root, need_runtime, need_tool
 
@@ -19,6 +22,8 @@ from edgebench.protocol.identity import parse_pairing_string
 
 MODEL = "digits_int8.tflite"
 QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+
+AS_IT_IS = (sys.executable, "-m", "edgebench.host.cli")
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,28 @@ def test_device_on_another_machine_is_found_paired_and_measured(
     (board,) = network.devices(host).values()
     assert board["access"] == "ready"
     assert board["system"]["device"]["id"] == document["device"]["id"]
+
+
+def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: Host) -> None:
+    """A cable that is pulled, without FIN or RST, shows the traceback of the library's ping."""
+    need_runtime("ai-edge-litert")
+    assert network.run(host, "pair", network.agent.pairing_string()).returncode == 0
+    words = ("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s")
+    program = IMPATIENT if "EDGEBENCH_TESTS_SEEDS" not in os.environ else AS_IT_IS
+    command = subprocess.Popen(
+        [*network.here.prefix, *program, *words],
+        env=os.environ | host.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: network.agent.status().running is not None, "the device runs")
+    network.here.unplug()
+    output, errors = command.communicate(timeout=90)
+    assert (command.returncode, output) == (1, ""), errors
+    error, hint = [line for line in errors.splitlines() if not line.startswith("run: ")]
+    assert error.startswith("error: connection to board")
+    assert hint.startswith("hint: ")
 
 
 def test_second_host_that_is_not_paired_gets_nothing(
