@@ -25,7 +25,7 @@ from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
 from support.tools import need_loadgen, need_runtime
 from support.watchers import At, worker_pid
 
-from edgebench.host.bench.run import Interrupted
+from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.verify import verify
 from edgebench.host.lab import StoredRun
 from edgebench.protocol.errors import DatasetRefused, TargetError

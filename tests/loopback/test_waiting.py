@@ -11,7 +11,9 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.watchers import is_measuring
 
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.lease import take_lease
+from edgebench.host.bench.request import new_request
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import LeaseHeld, UsageError
@@ -144,7 +146,7 @@ def test_agent_that_cannot_wait_is_asked_again(
         acquire = client.acquire
         monkeypatch.setattr(client, "acquire", lambda _: acquire())  # older: ignores `wait_s`
         holder.acquire()
-        take_lease(client, "board", 30.0, Watching())
+        take_lease(client, "board", 30.0, Watching(), Cancellation())
         assert agent.status().lease_holder is not None
         client.release()
     assert [elapsed_s > 0.1 * number for number, elapsed_s in enumerate(seen, 1)] == [True, True]
@@ -155,3 +157,44 @@ def test_wait_of_no_length_is_refused(paired: Host, wait_s: float) -> None:
     """A typing mistake waits for ever."""
     with pytest.raises(UsageError, match="wait must be a finite time >= 0 s"):
         paired.lab.bench(MODEL, on=["board"], wait_s=wait_s)
+
+
+def test_two_clients_of_one_process_do_not_share_a_lease(paired: Host) -> None:
+    """Two lanes of a campaign measure on one device at once, and one frees the other's lease."""
+    with paired.lab.connect("board") as first, paired.lab.connect("board") as second:
+        first.acquire()
+        with pytest.raises(LeaseHeld, match="device is in use by"):
+            second.acquire()
+        second.release()
+        first.acquire()
+        first.release()
+        second.acquire()
+
+
+def test_measurement_in_a_thread_is_cancelled_from_another(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """A lane of a campaign cannot be stopped: Ctrl-C reaches the main thread alone."""
+    cancellation, ends = Cancellation(), list[Exception]()
+    request = new_request(
+        [MODEL], on=["board"], preset="quick", runs=2, duration_s=60.0, is_checked=False
+    )
+
+    def lane() -> None:
+        try:
+            paired.lab.measure(request, cancellation=cancellation)
+        except Exception as exc:
+            ends.append(exc)
+
+    thread = threading.Thread(target=lane)
+    thread.start()
+    wait_until(lambda: is_measuring(agent), "worker measures")
+    cancellation.request()
+    thread.join(30)
+    [end] = ends
+    assert isinstance(end, Interrupted)
+    assert end.run is not None, "what was measured is kept"
+    assert len(paired.lab.runs()) == 1
+    assert (agent.status().running, agent.status().lease_holder) == (None, None)
+    with pytest.raises(Interrupted):
+        paired.lab.measure(request, cancellation=cancellation)

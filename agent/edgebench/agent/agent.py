@@ -130,11 +130,11 @@ class Agent:
         return useful_addresses([self._listen_host])
 
     def enter(self, holder: str) -> None:
-        """Count a new connection of this host process."""
+        """Count a new connection of this client."""
         self._present[holder] += 1
 
     def leave(self, holder: str) -> None:
-        """Count a connection less; with the last one, the lease of this host process is free."""
+        """Count a connection less; with the last one, the lease of this client is free."""
         self._present[holder] -= 1
         if self._present[holder] <= 0:
             del self._present[holder]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -40,8 +41,6 @@ CHUNKS_PER_POLL = 4
 PROBE_COUNT = 16
 MAX_FILE_BYTES = 2**32
 """Limit on a file of a run; a trace of a few million inferences has some hundred megabytes."""
-HOST_PROCESS_ID = secrets.token_hex(8)
-"""Name of this host process, by which agents tell lease holders apart (`Hello.session`)."""
 
 _T = TypeVar("_T")
 OnBytes = Callable[[int, int], None]
@@ -49,17 +48,17 @@ OnBytes = Callable[[int, int], None]
 
 
 class Client:
-    """A conversation with one agent."""
+    """A conversation with one agent; it has a lease of its own, apart from all other clients."""
 
     def __init__(self, link: Link, via: str = "") -> None:
         self._link = link
         self.via = via
         """Name of the transport; the agent keeps apart who comes by which."""
-        self._number = 0
+        self._numbers = itertools.count(1)
         self._followed = 0
         self._notices: deque[Frame] = deque()
         """Notices of the followed run that came while a reply was waited for."""
-        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), HOST_PROCESS_ID)
+        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), secrets.token_hex(8))
         try:
             welcome = self.ask(hello, m.Welcome)
         except EdgebenchError:
@@ -128,9 +127,10 @@ class Client:
         with path.open("rb") as file:
             file.seek(state.offset_bytes)
             sent = state.offset_bytes
-            first = self._number + 1
+            first: int | None = None
             for number, chunk in enumerate(iter(partial(file.read, CHUNK_BYTES), b"")):
-                self._send(m.ModelChunk(sha256, sent), chunk)
+                chunk_number = self._send(m.ModelChunk(sha256, sent), chunk)
+                first = first or chunk_number
                 sent += len(chunk)
                 if number % CHUNKS_PER_POLL == 0:
                     self._raise_early_problem()
@@ -166,7 +166,7 @@ class Client:
                 return
 
     def request_cancel(self, run_id: str) -> None:
-        """Ask the device to stop a run; whoever follows it sees it end."""
+        """Ask the device to stop a run; whoever follows it sees it end. Any thread may do so."""
         self._send(m.RunCancel(run_id))
 
     def cancel(self, run_id: str) -> None:
@@ -226,9 +226,9 @@ class Client:
         _unwrap(frame)
 
     def _send(self, message: m.Message, payload: bytes = b"") -> int:
-        self._number += 1
-        self._link.send(encode(self._number, message, payload))
-        return self._number
+        number = next(self._numbers)  # in one step: another thread may ask for the end of a run
+        self._link.send(encode(number, message, payload))
+        return number
 
     def _expect(
         self, number: int, answer: type[_T], timeout_s: float, first: int | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
@@ -297,14 +298,25 @@ class Lab:
         runs = self.measure(request, watcher)
         return compare_pairs(against, runs), runs
 
-    def measure(self, request: BenchRequest, watcher: Watcher | None = None) -> list[StoredRun]:
+    def measure(
+        self,
+        request: BenchRequest,
+        watcher: Watcher | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> list[StoredRun]:
         """Measure what a request asks for; the runs that did not fail.
 
+        Args:
+            request: The models, the devices and the settings.
+            watcher: Hears of every step; a failure is raised when there is none.
+            cancellation: Stops it from another thread, as Ctrl-C does in the main one.
+
         Raises:
-            Interrupted: the user pressed Ctrl-C.
+            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
             EdgebenchError: a measurement failed, and nobody watches.
         """
         watcher = watcher or Watcher()
+        cancellation = cancellation or Cancellation()
         meter = OpenMeter.of(request.energy) if request.energy else None
         runs: list[Run] = []
         with closing(meter) if meter else nullcontext():
@@ -319,7 +331,7 @@ class Lab:
             for device in request.devices:
                 with self.connect(device) as client:
                     # The lease first: another process of ours may be fetching its run just now.
-                    take_lease(client, device, request.wait_s, watcher)
+                    take_lease(client, device, request.wait_s, watcher, cancellation)
                     for run in collect_waiting(
                         client,
                         self.store,
@@ -330,7 +342,7 @@ class Lab:
                     for lost in settle_lost(client, self.store):
                         watcher.lost(lost)
                     try:
-                        runs += run_all(client, self.store, request, meter, watcher)
+                        runs += run_all(client, self.store, request, meter, watcher, cancellation)
                     finally:
                         with suppress(EdgebenchError):  # the lease of a lost link expires
                             client.release()

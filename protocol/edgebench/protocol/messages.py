@@ -45,7 +45,7 @@ class Hello:
     software: str
     host_name: str
     session: str
-    """Random, one for each host process: two processes of one host must not share a lease."""
+    """Random, one for each client: two clients of one host must not share a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import suppress
 
+from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
@@ -29,7 +30,9 @@ def check_wait(wait_s: float) -> None:
         raise UsageError(f"wait must be a finite time >= 0 s, got {wait_s:g}")
 
 
-def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> None:
+def take_lease(
+    client: Client, device: str, wait_s: float, watcher: Watcher, cancellation: Cancellation
+) -> None:
     """Take the lease of a device; if another command holds it, wait.
 
     Args:
@@ -37,10 +40,13 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
         device: Name by which the user knows it.
         wait_s: Longest wait; 0: none.
         watcher: Hears once who holds the device, then for how long it has been waited for.
+        cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
 
     Raises:
+        Interrupted: somebody cancelled.
         LeaseHeld: it is still held after the wait.
     """
+    cancellation.check()
     begin_s = time.monotonic()
     refusal = _try_acquire(client, device, 0.0)
     if refusal is not None and wait_s > 0:
@@ -52,6 +58,7 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
             watcher.waiting(device, time.monotonic() - begin_s, wait_s)
+            cancellation.check()
     if refusal is not None:
         raise refusal
 

@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
@@ -148,11 +149,12 @@ def run_all(
     request: BenchRequest,
     meter: OpenMeter | None,
     watcher: Watcher,
+    cancellation: Cancellation,
 ) -> list[Run]:
     """Make every run of a request on one device; those that did not fail.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C.
+        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
         EdgebenchError: something that ends all runs, not only one.
     """
     steps = _steps_on(client, request, meter, watcher)
@@ -162,6 +164,7 @@ def run_all(
         model, runtime, member = step.model, step.runtime, step.member
         if member and member.set_id in abandoned:
             continue
+        cancellation.check()
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
         accuracy = request.accuracy if step.number == 0 else None
         reference = accuracy.references.get(model) if accuracy else None
@@ -177,7 +180,7 @@ def run_all(
             meter=meter,
         )
         try:
-            run = measure(client, store, run_request, watcher)
+            run = measure(client, store, run_request, watcher, cancellation)
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
             if member and member.number == 0:  # it would fail again

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import HostRecord, collect
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.inputs import InputFile
@@ -34,6 +35,7 @@ from edgebench.protocol.errors import (
     ModelRefused,
     StoreError,
     TargetError,
+    TransportError,
     UsageError,
     error_from_code,
 )
@@ -41,15 +43,6 @@ from edgebench.protocol.messages import Progress, RunEnded, Telemetry
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
-
-
-class Interrupted(Exception):
-    """The user stopped a run; `run` is what was kept of it, if anything."""
-
-    def __init__(self, run: Run | None) -> None:
-        super().__init__("interrupted")
-        self.run = run
-
 
 OnNotice = Callable[[Progress | Telemetry], None]
 
@@ -97,11 +90,17 @@ def _renewing(client: Client, told: OnBytes) -> OnBytes:
     return on_bytes
 
 
-def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher) -> Run:
+def measure(
+    client: Client,
+    store: Store,
+    request: RunRequest,
+    watcher: Watcher,
+    cancellation: Cancellation,
+) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
     model, inputs, dataset = request.model, request.inputs, request.dataset
@@ -113,6 +112,7 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
         _push(client, "input file", inputs, watcher)
     if dataset:
         _push(client, "data set", dataset, watcher)
+    cancellation.check()
     run_id = new_run_id()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
@@ -137,7 +137,7 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
         watch = _probing(client, probes, watcher.notice)
         if session:
             watch = _stopping(client, run_id, session, watch)
-        ended, is_interrupted = _wait_for_end(client, run_id, watch)
+        ended, is_interrupted = _wait_for_end(client, run_id, watch, cancellation)
     if not ended.is_spooled:
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
@@ -240,20 +240,28 @@ def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnN
     return watch
 
 
-def _wait_for_end(client: Client, run_id: str, on_notice: OnNotice) -> tuple[RunEnded, bool]:
-    """The end of the run, and whether the user asked for it."""
-    is_interrupted = False
-    while True:
-        try:
-            for notice in client.follow_run():
-                if isinstance(notice, RunEnded):
-                    return notice, is_interrupted
-                on_notice(notice)
-        except KeyboardInterrupt:
-            if is_interrupted:
-                raise  # the second time, the user does not want to wait
-            is_interrupted = True
+def _wait_for_end(
+    client: Client, run_id: str, on_notice: OnNotice, cancellation: Cancellation
+) -> tuple[RunEnded, bool]:
+    """The end of the run, and whether somebody here asked for it."""
+
+    def stop() -> None:
+        with suppress(TransportError):  # whoever follows the run hears of it
             client.request_cancel(run_id)
+
+    is_interrupted = False
+    with cancellation.performing(stop):
+        while True:
+            try:
+                for notice in client.follow_run():
+                    if isinstance(notice, RunEnded):
+                        return notice, is_interrupted or cancellation.is_requested
+                    on_notice(notice)
+            except KeyboardInterrupt:
+                if is_interrupted:
+                    raise  # the second time, the user does not want to wait
+                is_interrupted = True
+                client.request_cancel(run_id)
 
 
 def new_run_id() -> str:

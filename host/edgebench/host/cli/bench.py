@@ -155,7 +155,7 @@ def _add_comparison(add: Add) -> None:
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
     from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.bench.run import Interrupted
+    from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.cli.compare import exit_code, report
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab, compare_pairs

@@ -1,0 +1,65 @@
+"""The end of measurements before their time: by Ctrl-C in the main thread, or from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from edgebench.host.result.run import Run
+
+
+class Interrupted(Exception):
+    """Somebody stopped a run; `run` is what was kept of it, if anything."""
+
+    def __init__(self, run: Run | None) -> None:
+        super().__init__("interrupted")
+        self.run = run
+
+
+class Cancellation:
+    """A request to stop measuring, which any thread may make; there is no way back.
+
+    What measures looks at it between two steps; while it only listens to a device, it leaves an
+    action here, which the thread that cancels performs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._actions: list[Callable[[], None]] = []
+        self.is_requested = False
+
+    def request(self) -> None:
+        """Stop what measures under this cancellation, and let nothing more begin."""
+        with self._lock:
+            is_first, self.is_requested = not self.is_requested, True
+            actions = list(self._actions) if is_first else []
+        for action in actions:
+            action()
+
+    def check(self) -> None:
+        """Go on only if nobody has cancelled.
+
+        Raises:
+            Interrupted: somebody has.
+        """
+        if self.is_requested:
+            raise Interrupted(None)
+
+    @contextmanager
+    def performing(self, action: Callable[[], None]) -> Iterator[None]:
+        """Perform an action once when somebody cancels before the end of the block.
+
+        It is performed at once if somebody has cancelled already. It must not raise: the thread
+        that cancels has other things to stop.
+        """
+        with self._lock:
+            is_late = self.is_requested
+            self._actions.append(action)
+        try:
+            if is_late:
+                action()
+            yield
+        finally:
+            with self._lock:
+                self._actions.remove(action)
