@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -83,10 +83,20 @@ def open_device(
         NoSuchDevice: no paired device has that name, or several do.
         TransportError: it cannot be reached.
     """
-    device = _by_name(files.devices(), name)
+    return open_known(files, named(files.devices(), name), state=state, timeout_s=timeout_s)
+
+
+def open_known(
+    files: HostFiles, device: KnownDevice, *, state: Path | None = None, timeout_s: float = 3.0
+) -> Client:
+    """Connect to a device of this host's.
+
+    Raises:
+        TransportError: it cannot be reached.
+    """
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return Client(transport.connect(device.endpoint), device.via)
+        return _remembered(files, device, Client(transport.connect(device.endpoint), device.via))
     except EdgebenchError:
         # Its address may have changed since it was paired: see where it announces itself now.
         announcements = transport.discover(timeout_s)
@@ -96,11 +106,24 @@ def open_device(
         # Anybody can announce a pin: only an address that was proven is remembered.
         current = device.moved_to(moved[0])
         client = Client(transport.connect(current.endpoint), device.via)
-        files.remember(current)
+        files.remember(replace(current, arch=client.device.arch))
         return client
 
 
-def _by_name(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
+def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
+    """The client, after what devices are chosen by is remembered of its device."""
+    arch = client.device.arch
+    if device.via != LocalTransport.name and arch != device.arch:
+        files.remember(replace(device, arch=arch))
+    return client
+
+
+def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
+    """The device with this name or id, or the one of which it is a part.
+
+    Raises:
+        NoSuchDevice: there is none, or several.
+    """
     if name == LOCAL_NAME:
         return THIS_MACHINE
     exact = [device for device in paired if name in (device.name, device.id, device.pin)]

@@ -37,6 +37,8 @@ class KnownDevice:
     """Account, as USER@HOST, when `edgebench deploy` installed the agent there."""
     via: str = TlsTransport.name
     """Name of the transport that reaches it."""
+    arch: str = ""
+    """Architecture, as uname(1) prints it; empty until it was connected to."""
 
     @property
     def endpoint(self) -> Endpoint:

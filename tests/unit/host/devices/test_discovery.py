@@ -132,7 +132,7 @@ def test_device_is_reached_by_its_transport_and_its_new_address_is_kept(
     with open_device(files, "phone") as client:
         assert client.device.name == "sm-a52"
     assert [endpoint.addresses for endpoint in usb.opened] == [("R58M12",), ("R58M12-2",)]
-    assert files.devices() == (replace(PHONE, addresses=("R58M12-2",)),)
+    assert files.devices() == (replace(PHONE, addresses=("R58M12-2",), arch=DEVICE.arch),)
 
 
 def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport) -> None:
