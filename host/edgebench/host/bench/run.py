@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgebench.host.bench.collect import HostRecord, collect
+from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.inputs import InputFile
 from edgebench.host.bench.model import Model, OnBytes
@@ -44,7 +44,7 @@ from edgebench.protocol.traces import METER_FILE
 
 
 class Interrupted(Exception):
-    """The user stopped a run; `run` is what was kept of it, if anything."""
+    """The user stopped a run; `run` is what was measured of it, if anything."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -145,12 +145,14 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     recording = session.recording() if session else None
     run = collect(client, store, run_id, HostRecord(probes, recording))
     if is_interrupted:
-        raise Interrupted(run)
-    if run is None and session and session.trouble is not None:
-        raise MeterLost(f"run stopped before its first inference: {session.trouble}")
-    if run is None:
-        raise error_from_code(ended.code, ended.error or "the run failed without a reason")
-    return run
+        raise Interrupted(None if run.failure else run)
+    if (failure := failure_of(run)) is None:
+        return run
+    if session and session.trouble is not None:
+        lost = MeterLost(f"run stopped before its first inference: {session.trouble}")
+        lost.run_id = run.run_id
+        raise lost
+    raise failure
 
 
 def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher: Watcher) -> None:
