@@ -139,6 +139,7 @@ class Case:
             warmup_duration_s=WARMUP_S,
         )
         metrics = run.metrics
+        assert metrics.harness_ns is not None
         return SideResult(
             invoke_ns=float(METRICS["latency_ns.p50"].value(run.result) or 0),
             harness_ns=metrics.harness_ns.per_query,

@@ -138,6 +138,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
     groups = read_clock(paired.lab.store.directory(run.id))
     assert len(groups) == 4
     clock = ClockModel(**run.document["conditions"]["clock"])
+    assert run.metrics.warmup is not None
     first = run.metrics.warmup.query_count
     loop = [clock.to_host(int(run.queries[name].iloc[at])) for name, at in
             (("start_ns", first), ("end_ns", -1))]  # fmt: skip

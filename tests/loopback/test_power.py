@@ -21,6 +21,7 @@ from support.tools import need_runtime
 from support.undisturbed import undisturbed
 
 from edgebench.host.bench.verify import verify
+from edgebench.host.store.index import list_runs
 from edgebench.host.store.power_file import read_power_facts
 
 WATTS = 10.0
@@ -270,7 +271,8 @@ def test_meter_that_falls_silent_in_the_first_idle_phase_ends_the_run(host: Host
     )
     assert "edgebench meters" in hint
     assert incoming(host) == []
-    assert host.lab.store.run_ids() == []
+    [row] = list_runs(host.lab.store)
+    assert (row.verdict, hint.split()[-1]) == ("failed", row.run_id)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.incomplete import IncompleteState, incomplete_runs, remove_lost
-from edgebench.host.store.index import list_runs
+from edgebench.host.store.index import FAILED, list_runs
 from edgebench.host.store.layout import EXPECTED_FILE
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status
@@ -105,7 +105,9 @@ class Outcome(str, Enum):
 
     STORED = "stored"
     LOST = "named as lost"
-    FAILED = "failed, named"
+    FAILED = "stored as failed"
+    REFUSED = "refused, named"
+    """It failed before the agent admitted it."""
     SILENT = "SILENT"
     """Neither stored nor named, which must not happen."""
     NO_RUN = "none under way"
@@ -242,6 +244,8 @@ class Bed:
         self._commands: list[Command] = []
         self._seen: set[str] = set()
         """Every run that was ever seen."""
+        self._admitted: set[str] = set()
+        """Runs that were seen on the agent: it keeps each of them, however it ends."""
         self._verified: set[str] = set()
         self._kept: set[str] = set()
         """Files that there are without any fault."""
@@ -384,6 +388,7 @@ class Bed:
     def _under_way(self) -> set[str]:
         state = self.agent.state
         there = _names(state / "work") | _names(state / "spool")
+        self._admitted |= there
         expected = self.host.lab.store.unfinished.glob(f"*/{EXPECTED_FILE}")
         there |= {path.parent.name for path in expected}  # without one, it was not started
         return {name for name in there if name[:1].isdigit()} - _names(self.host.lab.store.runs)
@@ -409,20 +414,21 @@ class Bed:
     def _outcomes(self, run_ids: Iterable[str]) -> dict[str, Outcome]:
         """What became of each run."""
         store = self.host.lab.store
-        stored = set(store.run_ids())
+        verdicts = {row.run_id: row.verdict for row in list_runs(store)}
         said = "\n".join(command.errors for command in self._commands)
         lost = {run.run_id for run in incomplete_runs(store) if run.state is IncompleteState.LOST}
         outcomes: dict[str, Outcome] = {}
         for run_id in run_ids:
             told = [line for line in said.splitlines() if f"run {run_id}" in line]
-            if run_id in stored:
-                outcomes[run_id] = Outcome.STORED
+            if run_id in verdicts:
+                is_failed = verdicts[run_id] == FAILED
+                outcomes[run_id] = Outcome.FAILED if is_failed else Outcome.STORED
             elif run_id in lost or any("is lost" in line for line in told):
                 outcomes[run_id] = Outcome.LOST
-            elif any("failed" in line for line in told) or any(
+            elif run_id not in self._admitted and any(
                 run_id in command.runs and command.tells_failure() for command in self._commands
             ):
-                outcomes[run_id] = Outcome.FAILED
+                outcomes[run_id] = Outcome.REFUSED
             else:
                 outcomes[run_id] = Outcome.SILENT
         return outcomes

@@ -98,6 +98,7 @@ class Bench:
     def _found(self, run: StoredRun, method: SyncMethod, unit: Ppk2Emulator) -> Found:
         energy = analysed_again(self.host.lab.store, run.id, method)
         queries = run.queries
+        assert run.metrics.warmup is not None
         first = run.metrics.warmup.query_count
         begin_ns, end_ns = int(queries["start_ns"].iloc[first]), int(queries["end_ns"].iloc[-1])
         return Found(

@@ -111,6 +111,8 @@ class EdgebenchError(Exception):
 
     code = ErrorCode.INTERNAL
     retryable = False
+    run_id: str | None = None
+    """Stored run that failed with this error."""
 
     def __init__(self, text: str = "") -> None:
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.

@@ -10,7 +10,7 @@ from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.judge import judge
+from edgebench.host.analysis.verdict.judge import judge, judge_failure
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
 from edgebench.host.result.energy import EnergyResult
@@ -22,6 +22,7 @@ from edgebench.host.result.run import (
     BindingNs,
     ColdStartNs,
     Conditions,
+    Failure,
     HarnessNs,
     MemoryBytes,
     Metrics,
@@ -31,8 +32,9 @@ from edgebench.host.result.run import (
     TelemetrySummary,
 )
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
-from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import BindingFacts, RunRecord, WorkerRecord
+from edgebench.protocol.errors import ErrorCode, MeasurementError
+from edgebench.protocol.record import BindingFacts, Phase, RunRecord, SyncFacts, WorkerRecord
+from edgebench.protocol.runtime import RUNTIME_PACKAGES
 from edgebench.protocol.spec import RunSpec
 
 
@@ -81,6 +83,54 @@ def analyse_run(
         environment=record.environment,
         conditions=_conditions(record, worker, facts, clock),
         verdict=verdict,
+    )
+
+
+NO_METRICS = Metrics(
+    throughput_per_s=None, warmup=None, cold_start_ns=None, memory_bytes=None, harness_ns=None
+)
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+def analyse_failure(
+    record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
+) -> Run:
+    """The result of a run that was admitted and measured nothing: why, and no number.
+
+    Raises:
+        MeasurementError: the run measured something.
+    """
+    if record.worker is not None:
+        raise MeasurementError("the run measured something")
+    spec = record.spec
+    entered = [_PHASES[event.kind] for event in record.events if event.kind in _PHASES]
+    failure = Failure(
+        code=ErrorCode(record.error_code).name.lower(),
+        message=record.error or "the run failed without a reason",
+        phase=entered[-1] if entered else None,
+    )
+    return Run(
+        schema_version=SCHEMA_VERSION,
+        run_id=record.run_id,
+        created_utc=created_utc,
+        kind="profile" if spec.is_profiled else "measurement",
+        pair=facts.pair,
+        member=facts.member,
+        simulated=record.simulated,
+        emulated=record.emulated,
+        spec=spec,
+        model=record.model,
+        device=record.device,
+        runtime=RuntimeUse(
+            name=spec.runtime,
+            version=record.environment.packages.get(RUNTIME_PACKAGES.get(spec.runtime, ""), ""),
+            delegates_requested=(spec.delegate,) if spec.delegate else (),
+        ),
+        metrics=NO_METRICS,
+        environment=record.environment,
+        conditions=_conditions(record, None, facts, clock),
+        verdict=judge_failure(failure),
+        failure=failure,
     )
 
 
@@ -194,18 +244,21 @@ def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
 
 
 def _conditions(
-    record: RunRecord, worker: WorkerRecord, facts: HostFacts, clock: ClockModel | None
+    record: RunRecord, worker: WorkerRecord | None, facts: HostFacts, clock: ClockModel | None
 ) -> Conditions:
+    """The machine around the run; without a worker, what the agent alone knows."""
     sampled = record.telemetry
     return Conditions(
         load_1m_before=record.environment.load_1m,
         load_1m_after=record.load_1m_after,
-        before=worker.before,
-        after=worker.after,
-        scheduling=worker.scheduling,
+        before=worker.before if worker else None,
+        after=worker.after if worker else None,
+        scheduling=worker.scheduling if worker else None,
         confinement=record.confinement,
-        background_busy_ratio=background_busy_ratio(worker, record.spec.threads),
-        sample_count=worker.sample_count,
+        background_busy_ratio=(
+            background_busy_ratio(worker, record.spec.threads) if worker else None
+        ),
+        sample_count=worker.sample_count if worker else 0,
         expected=record.expected,
         cooldown=record.cooldown,
         telemetry=TelemetrySummary(
@@ -217,13 +270,13 @@ def _conditions(
         ),
         telemetry_absent={item.sensor: item.reason for item in sampled.absent},
         clock=clock,
-        marks=worker.sync,
+        marks=worker.sync if worker else SyncFacts(),
         metered=record.metered,
-        output_sha256=worker.output.sha256,
+        output_sha256=worker.output.sha256 if worker else None,
         inputs_file=facts.inputs,
-        inputs=worker.inputs,
-        inputs_clipped_ratio=worker.inputs_clipped_ratio,
-        outputs=worker.outputs,
+        inputs=worker.inputs if worker else (),
+        inputs_clipped_ratio=worker.inputs_clipped_ratio if worker else None,
+        outputs=worker.outputs if worker else (),
         power_source=None,
         ambient_c=facts.ambient_c,
     )

@@ -58,7 +58,7 @@ def find_set(runs: Sequence[Run]) -> RunSet:
     """What runs of one set say together; at least one run."""
     ordered = tuple(sorted(runs, key=lambda run: run.member.number if run.member else 0))
     counted = [run for run in ordered if not run.verdict.is_refused]
-    first = ordered[0]
+    first = (counted or ordered)[0]
     metrics = {
         metric.path: found
         for metric in METRICS.values()

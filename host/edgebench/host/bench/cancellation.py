@@ -10,7 +10,7 @@ from edgebench.host.result.run import Run
 
 
 class Interrupted(Exception):
-    """Somebody stopped a run; `run` is what was kept of it, if anything."""
+    """Somebody stopped a run; `run` is what was measured of it, if anything."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
 from edgebench.host.client import Client
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.run import Run
@@ -15,8 +15,10 @@ from edgebench.host.show.sentences import described
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
+    read_facts,
     read_record,
     read_traces,
+    unpack_telemetry,
     unpack_traces,
     write_clock,
     write_events,
@@ -30,6 +32,7 @@ from edgebench.meters.base import Recording
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
+    ErrorCode,
     RemoteProtocolError,
     RunDamaged,
     TransportError,
@@ -51,8 +54,8 @@ class HostRecord:
     recording: Recording | None = None
 
 
-def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run | None:
-    """Store a finished run that waits on the device; None when it had measured nothing.
+def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run:
+    """Store a finished run that waits on the device, also one that failed.
 
     The device forgets the run only after it is safe here.
 
@@ -60,7 +63,7 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
         StoreError: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
-    run = _store(client, store, run_id, beside)[1]
+    run = _store(client, store, run_id, beside)
     client.acknowledge(run_id)
     return run
 
@@ -68,11 +71,11 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
 def collect_waiting(
     client: Client, store: Store, *, on_doubt: OnProblem, on_failure: OnProblem
 ) -> list[Run]:
-    """Store the runs that finished while no host was there.
+    """Store the runs that finished while no host was there; those that did not fail.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
-    and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that measured
-    nothing, `on_failure` hears why, before the device forgets it.
+    and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that failed,
+    `on_failure` hears why, before the device forgets it.
 
     Raises:
         TransportError: the link failed.
@@ -80,10 +83,9 @@ def collect_waiting(
     runs = []
     for run_id in client.list_runs().finished:
         try:
-            record, run = _store(client, store, run_id, HostRecord([]))
-            if run is None:
-                reason = record.error or "the run failed without a reason"
-                on_failure(run_id, error_from_code(record.error_code, reason))
+            run = _store(client, store, run_id, HostRecord([]))
+            if (error := failure_of(run)) is not None:
+                on_failure(run_id, error)
             else:
                 runs.append(run)
             client.acknowledge(run_id)
@@ -115,10 +117,17 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     )
 
 
-def _store(
-    client: Client, store: Store, run_id: str, beside: HostRecord
-) -> tuple[RunRecord, Run | None]:
-    """Fetch and store a finished run, if it has measured something; the device keeps it."""
+def failure_of(run: Run) -> EdgebenchError | None:
+    """The error that a stored run failed with; None for one that measured something."""
+    if run.failure is None:
+        return None
+    error = error_from_code(ErrorCode[run.failure.code.upper()], run.failure.message)
+    error.run_id = run.run_id
+    return error
+
+
+def _store(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run:
+    """Fetch and store a finished run; the device keeps it."""
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
     with store.incoming(run_id) as directory, claimed(directory):
@@ -126,28 +135,28 @@ def _store(
         record = read_record(directory)
         if record.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        run = None
-        if record.worker is not None:
-            run = _put_together(directory, record, beside)
-    return record, run
+        return _put_together(directory, record, beside)
 
 
 def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:
-    queries = unpack_traces(directory, record)
     # A run that another command started left its first probes and its facts here, if it was ours.
     probes = beside.probes or _kept_probes(directory)
     write_clock(directory, probes)
     remove_power(directory)
-    if recording := beside.recording or _kept_recording(directory, record):
-        write_power(directory, recording)
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    run = analyse_run(
-        record,
-        read_traces(directory, record, queries),
-        created_utc=created_utc(record.run_id) or now,
-        clock=fit_clock(probes, record),
-    )
+    made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
+    if record.worker is None:
+        # What a meter recorded stays under raw/: there is no inference that it could be divided by.
+        unpack_telemetry(directory, record)
+        facts = read_facts(directory)
+        run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
+    else:
+        queries = unpack_traces(directory, record)
+        if recording := beside.recording or _kept_recording(directory, record):
+            write_power(directory, recording)
+        traces = read_traces(directory, record, queries)
+        run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
     run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
     write_run(directory, run)
     return run

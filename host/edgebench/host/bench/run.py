@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.collect import HostRecord, collect
+from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.inputs import InputFile
 from edgebench.host.bench.model import Model, OnBytes
@@ -145,12 +145,14 @@ def measure(
     recording = session.recording() if session else None
     run = collect(client, store, run_id, HostRecord(probes, recording))
     if is_interrupted:
-        raise Interrupted(run)
-    if run is None and session and session.trouble is not None:
-        raise MeterLost(f"run stopped before its first inference: {session.trouble}")
-    if run is None:
-        raise error_from_code(ended.code, ended.error or "the run failed without a reason")
-    return run
+        raise Interrupted(None if run.failure else run)
+    if (failure := failure_of(run)) is None:
+        return run
+    if session and session.trouble is not None:
+        lost = MeterLost(f"run stopped before its first inference: {session.trouble}")
+        lost.run_id = run.run_id
+        raise lost
+    raise failure
 
 
 def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher: Watcher) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.latency.queries import Queries
-from edgebench.host.analysis.run import analyse_run, fit_clock
+from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
 from edgebench.host.power.trace import trace_trouble
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
@@ -60,22 +59,13 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     """
     document, version = _document(store, run_id)
     directory = store.directory(run_id)
-    record, queries = _raw(directory)
-    assert record.worker is not None
+    record = read_record(directory)
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
-    rows = len(queries), queries.warmup_count
-    expected = record.worker.query_count, record.worker.warmup_query_count
-    if rows != expected:
-        return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
-    spool = directory / RAW_DIRECTORY / METER_FILE
-    if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
-        return [Difference("power.parquet", "as stored", trouble)]
-    energy = read_facts(directory).energy
-    if energy and energy.trace and (trouble := trace_trouble(directory, energy.trace)):
-        return [Difference("power.parquet", "as stored", trouble)]
+    if record.worker is not None and (found := _trace_differences(directory, record, version)):
+        return found
     try:
-        run = _recomputed(directory, record, queries, created_utc(run_id) or _made_utc(document))
+        run = _recomputed(directory, record, created_utc(run_id) or _made_utc(document))
     except MeasurementError as exc:
         return [Difference("queries.parquet", "as stored", str(exc))]
     computed = json.loads(json.dumps(to_document(run)))
@@ -88,6 +78,23 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     return list(_differences("", document, computed))
 
 
+def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
+    """Differences of the traces, without which no number is worth computing again."""
+    assert record.worker is not None
+    queries = read_queries(directory)
+    rows = len(queries), queries.warmup_count
+    expected = record.worker.query_count, record.worker.warmup_query_count
+    if rows != expected:
+        return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
+    spool = directory / RAW_DIRECTORY / METER_FILE
+    if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
+        return [Difference("power.parquet", "as stored", trouble)]
+    energy = read_facts(directory).energy
+    if energy and energy.trace and (trouble := trace_trouble(directory, energy.trace)):
+        return [Difference("power.parquet", "as stored", trouble)]
+    return []
+
+
 def rejudge(store: Store, run_id: str) -> Run:
     """The run as today's statistics and rules make it from its raw files; nothing is stored.
 
@@ -96,9 +103,9 @@ def rejudge(store: Store, run_id: str) -> Run:
         MeasurementError: the raw files cannot be true.
     """
     document, _ = _document(store, run_id)
-    record, queries = _raw(store.directory(run_id))
+    directory = store.directory(run_id)
     made_utc = created_utc(run_id) or _made_utc(document)
-    return _recomputed(store.directory(run_id), record, queries, made_utc)
+    return _recomputed(directory, read_record(directory), made_utc)
 
 
 def _document(store: Store, run_id: str) -> tuple[dict[str, Any], int]:
@@ -116,14 +123,7 @@ def _made_utc(document: dict[str, Any]) -> str:
     return str(document.get("created_utc"))
 
 
-def _raw(directory: Path) -> tuple[RunRecord, Queries]:
-    record, queries = read_record(directory), read_queries(directory)
-    if record.worker is None:
-        raise RunDamaged(f"record of run {record.run_id} says that nothing was measured")
-    return record, queries
-
-
-def _recomputed(directory: Path, record: RunRecord, queries: Queries, made_utc: str) -> Run:
+def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
     """The run that follows from the raw files.
 
     Raises:
@@ -132,8 +132,12 @@ def _recomputed(directory: Path, record: RunRecord, queries: Queries, made_utc: 
     """
     clock = fit_clock(read_clock(directory), record)
     try:
-        traces = read_traces(directory, record, queries)
-        run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
+        if record.worker is None:
+            facts = read_facts(directory)
+            run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
+        else:
+            traces = read_traces(directory, record, read_queries(directory))
+            run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
         return replace(run, files=file_digests(directory), verdict=described(run.verdict))
     except OSError as exc:
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc

@@ -75,7 +75,7 @@ class Watcher:
         """A run that had finished earlier was fetched."""
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed while no host was there; it had measured nothing."""
+        """A run had failed while no host was there; it is stored with its reason."""
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""

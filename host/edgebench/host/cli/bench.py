@@ -306,7 +306,7 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
 def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
     kept = len(watcher.runs)
     runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-    print(f"interrupted: {runs}" if kept else "interrupted: nothing was kept", file=sys.stderr)
+    print(f"interrupted: {runs}" if kept else "interrupted: nothing was measured", file=sys.stderr)
 
 
 def _preset(options: argparse.Namespace) -> str:

@@ -88,7 +88,7 @@ def promised(
         if rule["id"] in held and today[rule["id"]] == "fail"
     }
     state = next((one for one in ("invalid", "suspect") if one in failed), "valid")
-    is_switching = computed["metrics"]["warmup"].get("class") == "switching"
+    is_switching = (computed["metrics"]["warmup"] or {}).get("class") == "switching"
     sides = (
         {**stored, "verdict": {"state": stored["verdict"]["state"], "rules": held}},
         {**computed, "verdict": {"state": state, "rules": today}},

@@ -31,6 +31,7 @@ from edgebench.protocol.record import (
     Moment,
     OperatorPlacement,
     OperatorTime,
+    Phase,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -124,10 +125,11 @@ class Metrics:
     outliers: Outliers | None = None
     stability: Stability | None = None
     """None in runs of schema version 6 and older, and for a profile."""
-    warmup: WarmupCut
-    cold_start_ns: ColdStartNs
-    memory_bytes: MemoryBytes
-    harness_ns: HarnessNs
+    warmup: WarmupCut | None
+    """None, as the next three, only in a run that failed; the keys are always there."""
+    cold_start_ns: ColdStartNs | None
+    memory_bytes: MemoryBytes | None
+    harness_ns: HarnessNs | None
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
     loadgen: LoadgenResult | None = None
@@ -157,7 +159,8 @@ class Conditions:
     before: Moment | None
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""
     after: Moment | None
-    scheduling: Scheduling
+    scheduling: Scheduling | None
+    """None only in a run that failed."""
     confinement: Confinement | None = None
     """What kept the model in its process; None where the agent did not tell."""
     background_busy_ratio: float | None
@@ -170,7 +173,8 @@ class Conditions:
     clock: ClockModel | None
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
-    output_sha256: str
+    output_sha256: str | None
+    """None only in a run that failed."""
     inputs_file: str | None = None
     """Name of the file with the inputs that the model ran on; None: they were drawn."""
     inputs: tuple[TensorSpec, ...]
@@ -180,6 +184,17 @@ class Conditions:
     outputs: tuple[TensorSpec, ...]
     power_source: str | None
     ambient_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Reason why a run measured nothing."""
+
+    code: str
+    """Name of the agent's `ErrorCode` in lower case, as `worker_died`; no name is ever changed."""
+    message: str
+    phase: Phase | None = None
+    """Phase that the run was in; None where the agent did not get so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +218,9 @@ class Run:
     environment: Environment
     conditions: Conditions
     verdict: Verdict
+    failure: Failure | None = None
+    """Why nothing was measured; None for a run that measured something, and in schema version 6 and
+    older, which did not store others."""
     files: dict[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of every other file of the run, by path inside it."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)

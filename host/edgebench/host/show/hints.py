@@ -134,7 +134,15 @@ _ALLOWING: dict[e.Permission, str] = {
 
 
 def hint_for(error: e.EdgebenchError, command: str = "") -> str:
-    """The next step after an error of a command, which may have its action: `meters record`."""
+    """The next step after an error of a command, which may have its action: `meters record`.
+
+    Of a run that failed and is stored, it names the run.
+    """
+    hint = _hint_for(error, command)
+    return hint if error.run_id is None else f"{hint}; what is kept: edgebench show {error.run_id}"
+
+
+def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
         return _ALLOWING[error.permission]
     if isinstance(error, e.LeaseHeld) and error.stoppable_on:

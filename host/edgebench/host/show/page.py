@@ -10,7 +10,7 @@ from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import BindingNs, Conditions, Metrics, ProfileResult, Run
+from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
@@ -37,7 +37,7 @@ SHOWN_INPUTS = 4
 
 
 def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
-    """The page of a run: facts, results, percentiles or operators, rules."""
+    """The page of a run: facts, results, percentiles or operators, rules; of a failed one, why."""
     facts = Table.grid(padding=(0, 2))
     for name, value in _facts(run):
         facts.add_row(Text(name, style="bold"), text(value))
@@ -46,7 +46,10 @@ def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
         outcome = rule.outcome.value
         style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
         rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
-    parts: list[RenderableType] = [facts, "", results_table([alone(run)], width)]
+    parts: list[RenderableType] = [facts, ""]
+    if run.failure is not None:
+        return Group(*parts, rules, "")
+    parts.append(results_table([alone(run)], width))
     if (line := unwatched_line([alone(run)])) is not None:
         parts.append(line)
     parts.append("")
@@ -97,18 +100,19 @@ def _percentiles_table(run: Run) -> Table:
 def _facts(run: Run) -> list[tuple[str, str]]:
     model, device, runtime, environment = run.model, run.device, run.runtime, run.environment
     delegates = ", ".join(runtime.delegates_used) or "none"
-    scheduling = run.conditions.scheduling
-    cpus = ",".join(map(str, scheduling.cpus))
     facts = [
+        *_failure(run.failure),
         ("run", f"{run.run_id}, {run.created_utc}"),
         *_set(run),
         ("model", f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"),
-        ("runtime", f"{runtime.name} {runtime.version}, delegates used: {delegates}"),
+        ("runtime", f"{runtime.name} {runtime.version or '?'}, delegates used: {delegates}"),
         ("kind", _kind(run)),
         ("scenario", _scenario(run.spec)),
-        ("inputs", _inputs(run.conditions)),
-        ("process", f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"),
     ]
+    if (scheduling := run.conditions.scheduling) is not None:
+        cpus = ",".join(map(str, scheduling.cpus))
+        process = f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"
+        facts += [("inputs", _inputs(run.conditions)), ("process", process)]
     if run.conditions.confinement is not None:
         facts.append(("confinement", confinement_line(run.conditions.confinement)))
     if not run.verdict.is_refused:
@@ -144,6 +148,14 @@ def confinement_line(confinement: Confinement) -> str:
 
 def _load(load_1m: float | None) -> str:
     return "not reported by the system" if load_1m is None else f"{load_1m:.2f} before the run"
+
+
+def _failure(failure: Failure | None) -> list[tuple[str, str]]:
+    """Why nothing was measured, before anything else."""
+    if failure is None:
+        return []
+    where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
+    return [("failed", f"{failure.message} ({failure.code}{where})")]
 
 
 def _set(run: Run) -> list[tuple[str, str]]:
@@ -211,26 +223,20 @@ def _stability(stability: Stability | None) -> list[tuple[str, str]]:
 
 def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     """Results other than the latency."""
-    warmup, cold, memory = metrics.warmup, metrics.cold_start_ns, metrics.memory_bytes
-    facts = [
-        (
-            "warm-up",
-            f"{warmup.steady_class or 'unknown'}, {warmup.query_count} inferences excluded",
-        ),
-        *_stability(metrics.stability),
-        (
-            "cold start",
-            f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "
-            f"{format_ns(cold.first_inference)}; measured once",
-        ),
-        (
-            "memory",
-            f"peak {format_bytes(memory.peak_rss)}, then {format_bytes(memory.steady_rss)} "
-            f"resident, of which {format_bytes(memory.model)} for the model",
-        ),
-    ]
-    if (binding := metrics.harness_ns.binding) is not None:
-        facts.append(("binding", _binding(binding)))
+    facts: list[tuple[str, str]] = []
+    if (warmup := metrics.warmup) is not None:
+        steady = warmup.steady_class or "unknown"
+        facts.append(("warm-up", f"{steady}, {warmup.query_count} inferences excluded"))
+    facts += _stability(metrics.stability)
+    if (cold := metrics.cold_start_ns) is not None:
+        line = f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "
+        facts.append(("cold start", f"{line}{format_ns(cold.first_inference)}; measured once"))
+    if (memory := metrics.memory_bytes) is not None:
+        line = f"peak {format_bytes(memory.peak_rss)}, then {format_bytes(memory.steady_rss)} "
+        line += f"resident, of which {format_bytes(memory.model)} for the model"
+        facts.append(("memory", line))
+    if (harness := metrics.harness_ns) is not None and harness.binding is not None:
+        facts.append(("binding", _binding(harness.binding)))
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:

@@ -28,11 +28,17 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
-from edgebench.host.store.index import DAMAGED, INVALID, RunSummary
+from edgebench.host.store.index import DAMAGED, FAILED, INVALID, RunSummary
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable
 
-_VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "red", DAMAGED: "red"}
+_VERDICT_STYLES = {
+    "valid": "green",
+    "suspect": "yellow",
+    "invalid": "red",
+    FAILED: "red",
+    DAMAGED: "red",
+}
 FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32

@@ -75,15 +75,26 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
         RunDamaged: a trace is damaged.
     """
     raw = directory / RAW_DIRECTORY
+    if record.worker is None:
+        raise RunDamaged(f"run {record.run_id} measured nothing, and has no queries")
     columns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
-    warmup_count = record.worker.warmup_query_count if record.worker else 0
-    queries = _queries(columns, warmup_count)
+    queries = _queries(columns, record.worker.warmup_query_count)
     write_queries(directory / QUERIES_FILE, queries, samples_per_query(record.spec))
-    if (raw / traces.TELEMETRY_FILE).exists():
-        _unpack_telemetry(directory, record.telemetry.sensors)
-    for name in (traces.QUERIES_FILE, traces.TELEMETRY_FILE):
-        (raw / name).unlink(missing_ok=True)
+    unpack_telemetry(directory, record)
+    (raw / traces.QUERIES_FILE).unlink(missing_ok=True)
     return queries
+
+
+def unpack_telemetry(directory: Path, record: RunRecord) -> None:
+    """Turn the packed telemetry under raw/ into a Parquet file, if there is any.
+
+    Raises:
+        RunDamaged: it is damaged.
+    """
+    packed = directory / RAW_DIRECTORY / traces.TELEMETRY_FILE
+    if packed.exists():
+        _unpack_telemetry(directory, record.telemetry.sensors)
+        packed.unlink()
 
 
 def write_queries(path: Path, queries: Queries, batch: int) -> None:

@@ -26,6 +26,8 @@ _MEANING = 7
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
+FAILED = "failed"
+"""Verdict of a run that measured nothing: in a list it is not one with refused numbers."""
 DAMAGED = "damaged"
 """Verdict of a directory without a document that makes sense."""
 
@@ -61,7 +63,8 @@ class RunSummary:
     set_id: str | None
     """Set that the run is one of."""
     verdict: str
-    """Verdict of the run; an invalid one has no numbers here, its document has them."""
+    """Verdict of the run, `failed` or `damaged`; an invalid one has no numbers here, its document
+    has them."""
     unwatched: str | None = None
     """What nobody could see during a valid run, as `clock, heat`."""
 
@@ -206,6 +209,6 @@ def summary_of(run: Run) -> RunSummary:
         # A meter's own words may be in it, which are no reason to doubt the run.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         set_id=run.member.set_id if run.member else None,
-        verdict=run.verdict.state.value,
+        verdict=FAILED if run.failure else run.verdict.state.value,
         unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
     )

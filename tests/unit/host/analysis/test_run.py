@@ -97,6 +97,7 @@ def test_run_without_warm_up_has_a_warm_up_of_nothing() -> None:
     """Zero warm-up queries crash the analysis."""
     record = run_record(worker_record(latencies()))
     made = analyse_run(record, traces_of(latencies(), 0), created_utc=CREATED_UTC, clock=None)
+    assert made.metrics.warmup is not None
     assert made.metrics.warmup.duration_ns == 0
     assert made.metrics.latency_ns is not None
     assert made.metrics.latency_ns.count == len(latencies())

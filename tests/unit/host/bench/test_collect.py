@@ -23,13 +23,17 @@ from support.metered import (
 )
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
 
+from edgebench.host.analysis.run import NO_METRICS
 from edgebench.host.bench.collect import HostRecord, collect, collect_waiting
 from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
 from edgebench.host.result.document import Document, to_document
 from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.run import Failure
+from edgebench.host.result.verdict import State
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
+from edgebench.host.store.index import list_runs
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import open_recording, write_power
 from edgebench.meters.base import Packet, Recording
@@ -47,7 +51,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
 )
 from edgebench.protocol.messages import RunListing
-from edgebench.protocol.record import MeterFacts, Outcome, RunRecord, SyncFacts
+from edgebench.protocol.record import Event, MeterFacts, Outcome, Phase, RunRecord, SyncFacts
 from edgebench.protocol.traces import METER_FILE
 
 LATENCY_NS = latencies(COUNT)
@@ -279,16 +283,55 @@ def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
         )
 
 
-def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Path) -> None:
-    """A run whose worker and whose host were killed is gone, and nobody ever hears of it."""
-    store = Store(tmp_path / "store")
-    failed = replace(
+def failed_run() -> RunRecord:
+    """A run whose worker was killed in its warm-up."""
+    return replace(
         run_record(None),
         outcome=Outcome.FAILED,
         error_code=int(ErrorCode.WORKER_DIED),
-        error="worker was killed by SIGKILL while measuring",
+        error="worker was killed by SIGKILL",
+        events=(Event(1, "starting"), Event(2, "warming_up"), Event(3, "failed", "killed")),
     )
-    client = Waiting(failed)
+
+
+def test_failed_run_is_stored_with_its_reason_and_no_number(tmp_path: Path) -> None:
+    """Of a night of runs the failed ones are gone, and nobody can ask why."""
+    store = Store(tmp_path / "store")
+    expect(store)
+    client = FakeClient(failed_run())
+    run = collect(cast(Client, client), store, RUN_ID, HostRecord(PROBES))
+    assert client.acknowledged == [RUN_ID]
+    assert run.failure == Failure(
+        code="worker_died", message="worker was killed by SIGKILL", phase=Phase.WARMING_UP
+    )
+    assert run.metrics == NO_METRICS
+    assert run.verdict.state is State.INVALID
+    [rule] = run.verdict.rules
+    assert (rule.id, rule.detail) == (
+        "complete",
+        "run failed: worker was killed by SIGKILL",
+    )
+    assert store.run(RUN_ID) == run
+    directory = store.directory(RUN_ID)
+    assert (directory / "events.jsonl").read_text().count("\n") == 3
+    assert (directory / RAW_DIRECTORY / "record.json").exists()
+    [row] = list_runs(store)
+    assert (row.verdict, row.latency_ns_p50) == ("failed", None)
+    assert verify(store, RUN_ID) == []
+    damage(directory)
+    assert [one.key for one in verify(store, RUN_ID)] == ["failure.code"]
+
+
+def damage(directory: Path) -> None:
+    """Somebody changes the reason in the document."""
+    path = directory / "run.json"
+    path.write_text(path.read_text().replace('"code": "worker_died",\n  "m', '"code": "x",\n  "m'))
+
+
+def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Path) -> None:
+    """A run whose worker and whose host were killed is gone, and nobody ever hears of it."""
+    store = Store(tmp_path / "store")
+    client = Waiting(failed_run())
     told: list[tuple[str, EdgebenchError, list[str]]] = []
 
     def on_failure(run_id: str, error: EdgebenchError) -> None:
@@ -299,7 +342,7 @@ def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Pat
     [(run_id, error, acknowledged)] = told
     assert run_id == RUN_ID
     assert isinstance(error, WorkerDied)
-    assert str(error) == "worker was killed by SIGKILL while measuring"
+    assert (str(error), error.run_id) == ("worker was killed by SIGKILL", RUN_ID)
     assert acknowledged == [], "a host killed in between would have told nobody"
     assert client.acknowledged == [RUN_ID]
-    assert store.run_ids() == []
+    assert store.run_ids() == [RUN_ID]

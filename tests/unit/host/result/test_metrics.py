@@ -147,6 +147,7 @@ def test_path_that_is_not_there_is_told(path: str) -> None:
 
 def test_path_goes_by_the_keys_of_the_document() -> None:
     """A key that is no name in Python is not found, or is found by the name of its attribute."""
+    assert RUN.metrics.cold_start_ns is not None
     assert value_at(RUN.metrics, "cold_start_ns.import") == RUN.metrics.cold_start_ns.import_
     with pytest.raises(NoSuchPath):
         value_at(RUN.metrics, "cold_start_ns.import_")

@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run import analyse_failure, analyse_run
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.run import ProfileResult
 from edgebench.host.show.page import operators_table, run_page
-from edgebench.protocol.record import OperatorTime, TensorSpec
+from edgebench.protocol.errors import ErrorCode
+from edgebench.protocol.record import Event, OperatorTime, Outcome, TensorSpec
 
 
 def rows(*operators: OperatorTime) -> list[list[str]]:
@@ -70,3 +71,24 @@ def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, s
     out.print(run_page(run))
     assert isinstance(out.file, StringIO)
     assert said in out.file.getvalue()
+
+
+def test_page_of_a_failed_run_begins_with_the_reason() -> None:
+    """Whoever opens a run without numbers searches for the line that says why."""
+    record = replace(
+        run_record(None),
+        outcome=Outcome.FAILED,
+        error_code=int(ErrorCode.WORKER_DIED),
+        error="worker was killed by SIGKILL",
+        events=(Event(1, "starting"), Event(2, "warming_up"), Event(3, "failed", "killed")),
+    )
+    run = analyse_failure(record, HostFacts(), created_utc=CREATED_UTC, clock=None)
+    out = Console(file=StringIO(), width=200)
+    out.print(run_page(run))
+    assert isinstance(out.file, StringIO)
+    first, *_, last = [line.strip() for line in out.file.getvalue().splitlines() if line.strip()]
+    assert first.split(maxsplit=1) == [
+        "failed",
+        "worker was killed by SIGKILL (worker_died, warming up)",
+    ]
+    assert "run failed: worker was killed by SIGKILL" in last

@@ -140,9 +140,9 @@ class _PreparedComparison:
 def _prepare(
     sides: Sides, name: str, margin_ratio: float, allowed: tuple[str, ...]
 ) -> _PreparedComparison:
-    baseline, candidate = sides
-    if not baseline or not candidate:
+    if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
+    baseline, candidate = map(_without_failed, sides)
     _refuse_invalid([*baseline, *candidate])
     _refuse_twice([*baseline, *candidate])
     found = check_comparable(baseline, candidate, allowed)
@@ -212,6 +212,19 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}
     if twice:
         raise UsageError(f"run {min(twice)} is named twice; a run counts once")
+
+
+def _without_failed(runs: Sequence[Run]) -> list[Run]:
+    """The runs of a side that measured something: of a set, those that are left.
+
+    Raises:
+        MeasurementError: none did.
+    """
+    counted = [run for run in runs if run.failure is None]
+    if not counted and runs[0].failure is not None:
+        code = runs[0].failure.code
+        raise MeasurementError(f"run {runs[0].run_id} failed ({code}): nothing to compare")
+    return counted
 
 
 def _refuse_invalid(runs: Sequence[Run]) -> None:

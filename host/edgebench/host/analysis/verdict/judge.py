@@ -7,8 +7,10 @@ cannot tell is unknown, and shown; one that was never asked is not applicable.
 from __future__ import annotations
 
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.table import RULES, WatchedQuantity
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, WatchedQuantity
+from edgebench.host.result.run import Failure
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.protocol.record import Outcome
 
 _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
 
@@ -39,6 +41,18 @@ def judge(evidence: Evidence) -> Verdict:
         if all(outcomes[rule.id] in _UNSEEN for rule in RULES if rule.watches is subject)
     )
     return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=unwatched)
+
+
+def judge_failure(failure: Failure) -> Verdict:
+    """The verdict of a run that measured nothing: it is not complete, and no other rule applies."""
+    finding = Finding(
+        id="complete",
+        outcome=RuleOutcome.FAIL,
+        severity=BY_ID["complete"].severity,
+        reason="why",
+        facts={"ended": Outcome.FAILED.value, "why": failure.message},
+    )
+    return Verdict(state=finding.severity, rules=(finding,))
 
 
 def _real(number: float | None) -> float | None:
