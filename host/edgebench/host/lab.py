@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
+from edgebench.host.bench.finish import Finish, FinishingProcess, finish
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
@@ -23,6 +24,7 @@ from edgebench.host.bench.request import (
     ComparisonRequest,
     new_request,
 )
+from edgebench.host.bench.run import Lane
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
@@ -337,17 +339,19 @@ class Lab:
         for target in targets:
             if request.energy is not None and target.request.energy is None:
                 watcher.unmetered(target.device.name)
-        runs = measure_targets(
-            targets,
-            self._measure_on,
-            watcher,
-            cancellation or Cancellation(),
-            parallel=farm.parallel,
-        )
+        with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
+            measure_on = partial(self._measure_on, other.finish if other else finish)
+            runs = measure_targets(
+                targets,
+                measure_on,
+                watcher,
+                cancellation or Cancellation(),
+                parallel=farm.parallel,
+            )
         return [StoredRun(self.store, run.run_id) for run in runs]
 
     def _measure_on(
-        self, target: Target, watcher: Watcher, cancellation: Cancellation
+        self, finish: Finish, target: Target, watcher: Watcher, cancellation: Cancellation
     ) -> list[Run]:
         """Measure on one device, after what it still has of earlier runs is stored."""
         with ExitStack() as stack:
@@ -368,12 +372,14 @@ class Lab:
                 self.store,
                 on_doubt=watcher.doubted,
                 on_failure=watcher.failed_meanwhile,
+                finish=finish,
             ):
                 watcher.collected(run)
             for lost in settle_lost(client, self.store):
                 watcher.lost(lost)
             try:
-                return run_all(client, self.store, request, meter, watcher, cancellation)
+                lane = Lane(client, self.store, watcher, cancellation, finish)
+                return run_all(lane, request, meter)
             finally:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from pathlib import Path
+from dataclasses import dataclass
 
-from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
+from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.client import Client
-from edgebench.host.result.document import created_utc
 from edgebench.host.result.run import Run
-from edgebench.host.show.sentences import described
-from edgebench.host.store.files import (
-    file_digests,
-    read_clock,
-    read_facts,
-    read_record,
-    read_traces,
-    unpack_telemetry,
-    unpack_traces,
-    write_clock,
-    write_events,
-    write_run,
-)
+from edgebench.host.store.files import read_record, write_clock
 from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
-from edgebench.host.store.power import remove_power
-from edgebench.host.store.recording import open_recording, write_power
-from edgebench.meters.base import Recording
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
     RemoteProtocolError,
-    RunDamaged,
     TransportError,
     error_from_code,
 )
 from edgebench.protocol.messages import MAX_LISTED_RUNS
-from edgebench.protocol.record import RUN_ID, RunRecord
-from edgebench.protocol.traces import METER_FILE
+from edgebench.protocol.record import RUN_ID
 
 OnProblem = Callable[[str, EdgebenchError], None]
 """Called with a run's id and what is wrong with it."""
@@ -51,10 +31,13 @@ class HostRecord:
     """What the host itself recorded during a run; nothing, when it was away."""
 
     probes: list[list[ClockProbe]]
-    recording: Recording | None = None
+    meter_trouble: str | None = None
+    """Why its meter ended early."""
 
 
-def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run:
+def collect(
+    client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish = finish
+) -> Run:
     """Store a finished run that waits on the device, also one that failed.
 
     The device forgets the run only after it is safe here.
@@ -63,13 +46,18 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
         StoreError: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
-    run = _store(client, store, run_id, beside)
+    run = _store(client, store, run_id, beside, finish)
     client.acknowledge(run_id)
     return run
 
 
 def collect_waiting(
-    client: Client, store: Store, *, on_doubt: OnProblem, on_failure: OnProblem
+    client: Client,
+    store: Store,
+    *,
+    on_doubt: OnProblem,
+    on_failure: OnProblem,
+    finish: Finish = finish,
 ) -> list[Run]:
     """Store the runs that finished while no host was there; those that did not fail.
 
@@ -83,7 +71,7 @@ def collect_waiting(
     runs = []
     for run_id in client.list_runs().finished:
         try:
-            run = _store(client, store, run_id, HostRecord([]))
+            run = _store(client, store, run_id, HostRecord([]), finish)
             if (error := failure_of(run)) is not None:
                 on_failure(run_id, error)
             else:
@@ -126,7 +114,7 @@ def failure_of(run: Run) -> EdgebenchError | None:
     return error
 
 
-def _store(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run:
+def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish) -> Run:
     """Fetch and store a finished run; the device keeps it."""
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
@@ -135,47 +123,6 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run
         record = read_record(directory)
         if record.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        return _put_together(directory, record, beside)
-
-
-def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:
-    # A run that another command started left its first probes and its facts here, if it was ours.
-    probes = beside.probes or _kept_probes(directory)
-    write_clock(directory, probes)
-    remove_power(directory)
-    write_events(directory, record.events)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
-    if record.worker is None:
-        # What a meter recorded stays under raw/: there is no inference that it could be divided by.
-        unpack_telemetry(directory, record)
-        facts = read_facts(directory)
-        run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
-    else:
-        queries = unpack_traces(directory, record)
-        if recording := beside.recording or _kept_recording(directory, record):
-            write_power(directory, recording)
-        traces = read_traces(directory, record, queries)
-        run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
-    run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
-    write_run(directory, run)
-    return run
-
-
-def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes that an earlier command left; none where its machine lost power meanwhile."""
-    try:
-        return read_clock(directory)
-    except RunDamaged:
-        return []
-
-
-def _kept_recording(directory: Path, record: RunRecord) -> Recording | None:
-    """What a meter of the agent's recorded, or one of this host's that went away meanwhile.
-
-    When the host's ended nobody knows; energy is refused for every window that it does not cover.
-    """
-    path = directory / RAW_DIRECTORY / METER_FILE
-    if not path.exists():
-        return None
-    return open_recording(path, record.metered.trouble if record.metered else None)
+        if beside.probes:  # else those that the command which started it left here, if it was ours
+            write_clock(directory, beside.probes)
+        return finish(directory, beside.meter_trouble)

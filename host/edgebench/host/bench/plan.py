@@ -7,17 +7,15 @@ import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
-from edgebench.host.bench.run import RunRequest, measure
+from edgebench.host.bench.run import Lane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.facts import SET_PREFIX, Pair, SetMember
 from edgebench.host.result.run import Run
-from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     InputsRefused,
@@ -143,20 +141,14 @@ def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[
     return steps
 
 
-def run_all(
-    client: Client,
-    store: Store,
-    request: BenchRequest,
-    meter: OpenMeter | None,
-    watcher: Watcher,
-    cancellation: Cancellation,
-) -> list[Run]:
+def run_all(lane: Lane, request: BenchRequest, meter: OpenMeter | None) -> list[Run]:
     """Make every run of a request on one device; those that did not fail.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or somebody cancelled.
         EdgebenchError: something that ends all runs, not only one.
     """
+    client, watcher = lane.client, lane.watcher
     steps = _steps_on(client, request, meter, watcher)
     runs: list[Run] = []
     abandoned: set[str] = set()
@@ -164,7 +156,7 @@ def run_all(
         model, runtime, member = step.model, step.runtime, step.member
         if member and member.set_id in abandoned:
             continue
-        cancellation.check()
+        lane.cancellation.check()
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
         accuracy = request.accuracy if step.number == 0 else None
         reference = accuracy.references.get(model) if accuracy else None
@@ -180,7 +172,7 @@ def run_all(
             meter=meter,
         )
         try:
-            run = measure(client, store, run_request, watcher, cancellation)
+            run = measure(lane, run_request)
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
             if member and member.number == 0:  # it would fail again

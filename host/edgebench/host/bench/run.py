@@ -13,6 +13,7 @@ from pathlib import Path
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
+from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.bench.inputs import InputFile
 from edgebench.host.bench.model import Model, OnBytes
 from edgebench.host.bench.watcher import Watcher
@@ -90,19 +91,25 @@ def _renewing(client: Client, told: OnBytes) -> OnBytes:
     return on_bytes
 
 
-def measure(
-    client: Client,
-    store: Store,
-    request: RunRequest,
-    watcher: Watcher,
-    cancellation: Cancellation,
-) -> Run:
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Everything that the runs on one device have in common."""
+
+    client: Client
+    store: Store
+    watcher: Watcher
+    cancellation: Cancellation
+    finish: Finish = finish
+
+
+def measure(lane: Lane, request: RunRequest) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
+    client, store, watcher = lane.client, lane.store, lane.watcher
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
     model.hashed(_renewing(client, watcher.hashed))
@@ -112,7 +119,7 @@ def measure(
         _push(client, "input file", inputs, watcher)
     if dataset:
         _push(client, "data set", dataset, watcher)
-    cancellation.check()
+    lane.cancellation.check()
     run_id = new_run_id()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
@@ -137,13 +144,13 @@ def measure(
         watch = _probing(client, probes, watcher.notice)
         if session:
             watch = _stopping(client, run_id, session, watch)
-        ended, is_interrupted = _wait_for_end(client, run_id, watch, cancellation)
+        ended, is_interrupted = _wait_for_end(client, run_id, watch, lane.cancellation)
     if not ended.is_spooled:
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
-    recording = session.recording() if session else None
-    run = collect(client, store, run_id, HostRecord(probes, recording))
+    beside = HostRecord(probes, session.trouble if session else None)
+    run = collect(client, store, run_id, beside, lane.finish)
     if is_interrupted:
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:

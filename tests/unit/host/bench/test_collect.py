@@ -94,7 +94,12 @@ def expect(store: Store) -> Path:
 
 def collected(store: Store, client: FakeClient, recording: Recording | None = None) -> Document:
     """The document of the run."""
-    run = collect(cast(Client, client), store, RUN_ID, HostRecord(PROBES, recording))
+    run = collect(
+        cast(Client, client),
+        store,
+        RUN_ID,
+        HostRecord(PROBES, recording.trouble if recording else None),
+    )
     assert run is not None
     return to_document(run)
 

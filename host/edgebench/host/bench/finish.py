@@ -1,0 +1,200 @@
+"""What was fetched of a run, made into its result; in a process of its own while others measure.
+
+The analysis of a million queries holds Python's global lock for a third of a second at a time. A
+meter that another lane reads meanwhile loses samples (its 64 KiB of buffer last 160 ms at a PPK2's
+rate), and clock probes take longer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any
+
+from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
+from edgebench.host.result.document import created_utc, from_document
+from edgebench.host.result.run import Run
+from edgebench.host.show.sentences import described
+from edgebench.host.store.files import (
+    file_digests,
+    read_clock,
+    read_facts,
+    read_record,
+    read_traces,
+    unpack_telemetry,
+    unpack_traces,
+    write_clock,
+    write_events,
+    write_run,
+)
+from edgebench.host.store.layout import RAW_DIRECTORY, RUN_FILE
+from edgebench.host.store.power import remove_power
+from edgebench.host.store.recording import open_recording, write_power
+from edgebench.meters.base import Recording
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    MeasurementError,
+    RunDamaged,
+    StoreError,
+    error_from_code,
+)
+from edgebench.protocol.record import RunRecord
+from edgebench.protocol.traces import METER_FILE
+
+Finish = Callable[[Path, "str | None"], Run]
+"""Finishes a run in a directory; see `finish`."""
+END_TIMEOUT_S = 2.0
+"""Time to end by itself; a run that it is busy with stays on its device, and is fetched again."""
+_HOST_ERRORS = {kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError)}
+"""Errors of files, which have no code: no agent sends them."""
+
+
+def finish(directory: Path, trouble: str | None = None) -> Run:
+    """Compute the result of a run from the files in its directory, and write run.json.
+
+    Args:
+        directory: The agent's files under raw/, clock probes, and what the host recorded.
+        trouble: Why the host's own meter ended early.
+
+    Raises:
+        RunDamaged: a file makes no sense.
+        OSError: a file cannot be read or written.
+    """
+    record = read_record(directory)
+    probes = _kept_probes(directory)
+    write_clock(directory, probes)
+    remove_power(directory)
+    write_events(directory, record.events)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
+    if record.worker is None:
+        # What a meter recorded stays under raw/: there is no inference that it could be divided by.
+        unpack_telemetry(directory, record)
+        facts = read_facts(directory)
+        run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
+    else:
+        queries = unpack_traces(directory, record)
+        if recording := _recording(directory, record, trouble):
+            write_power(directory, recording)
+        traces = read_traces(directory, record, queries)
+        run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
+    run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
+    write_run(directory, run)
+    return run
+
+
+def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
+    """Clock probes beside the run; none where a machine lost power while it wrote them."""
+    try:
+        return read_clock(directory)
+    except RunDamaged:
+        return []
+
+
+def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
+    """What a meter recorded: the agent's, this host's, or one of a host that went away meanwhile.
+
+    When the last one ended nobody knows; energy is refused for every window that it does not cover.
+    """
+    path = directory / RAW_DIRECTORY / METER_FILE
+    if not path.exists():
+        return None
+    return open_recording(path, record.metered.trouble if record.metered else trouble)
+
+
+class FinishingProcess:
+    """Finishes runs in another process, one at a time, for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C ends a measurement, not its analysis
+        )
+
+    def __enter__(self) -> FinishingProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        requests, answers = self._pipes
+        with suppress(BrokenPipeError):  # it was killed
+            requests.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
+
+    def finish(self, directory: Path, trouble: str | None = None) -> Run:
+        """Finish a run, as `finish` does.
+
+        Raises:
+            MeasurementError: the process ended meanwhile.
+        """
+        requests, answers = self._pipes
+        request = json.dumps({"directory": str(directory), "trouble": trouble}) + "\n"
+        with self._lock:
+            try:
+                requests.write(request.encode())
+                requests.flush()
+            except BrokenPipeError:
+                line = b""
+            else:
+                line = answers.readline()
+        if not line:
+            status = self._process.wait(END_TIMEOUT_S)
+            raise MeasurementError(f"analysis of run {directory.name} ended with status {status}")
+        _raise_error(json.loads(line))
+        return from_document(json.loads((directory / RUN_FILE).read_bytes()))
+
+    @property
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        return requests, answers
+
+
+def _raise_error(answer: dict[str, Any]) -> None:
+    """Raise what the other process was stopped by, if anything."""
+    if "code" in answer:
+        kind = _HOST_ERRORS.get(answer["kind"])
+        raise kind(answer["text"]) if kind else error_from_code(answer["code"], answer["text"])
+    if "errno" in answer:
+        raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["path"])
+
+
+def _answer(line: bytes) -> dict[str, Any]:
+    request = json.loads(line)
+    try:
+        finish(Path(request["directory"]), request["trouble"])
+    except EdgebenchError as exc:
+        return {"code": int(exc.code), "kind": type(exc).__name__, "text": str(exc)}
+    except OSError as exc:
+        return {"errno": exc.errno or 0, "path": exc.filename}
+    return {}
+
+
+def main() -> None:
+    """Answer one request a line until there are no more."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something
+        for line in sys.stdin.buffer:
+            answers.write(json.dumps(_answer(line)).encode() + b"\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()

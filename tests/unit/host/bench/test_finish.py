@@ -1,0 +1,70 @@
+"""A run finished in another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.metered import BEGIN_NS, COUNT, END_NS, QUERIES_NS, probe
+from support.records import latencies, run_record, spool_files, worker_record
+
+from edgebench.host.bench.finish import FinishingProcess, finish
+from edgebench.host.store.files import write_clock
+from edgebench.host.store.layout import RAW_DIRECTORY
+from edgebench.protocol.errors import MeasurementError, RunDamaged
+from edgebench.protocol.record import RunRecord
+from edgebench.protocol.traces import QUERIES_FILE
+
+LATENCY_NS = latencies(COUNT)
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[FinishingProcess]:
+    """The other process."""
+    with FinishingProcess() as process:
+        yield process
+
+
+def fetched(directory: Path, record: RunRecord | None = None) -> Path:
+    """A run as it is fetched, with the clock probes of its host."""
+    (directory / RAW_DIRECTORY).mkdir(parents=True)
+    record = record or run_record(worker_record(LATENCY_NS))
+    spool_files(directory / RAW_DIRECTORY, record, LATENCY_NS, begin_ns=QUERIES_NS)
+    write_clock(directory, [[probe(BEGIN_NS)], [probe(END_NS)]])
+    return directory
+
+
+def test_other_process_computes_the_same(tmp_path: Path, other: FinishingProcess) -> None:
+    """A run is judged otherwise when a second device is measured beside it."""
+    assert other.finish(fetched(tmp_path / "a")) == finish(fetched(tmp_path / "b"))
+
+
+def test_damage_is_told_as_in_this_process(tmp_path: Path, other: FinishingProcess) -> None:
+    """A damaged trace ends the whole farm's command, or is stored as a result."""
+    directory = fetched(tmp_path / "a")
+    (directory / RAW_DIRECTORY / QUERIES_FILE).write_bytes(b"no columns")
+    for finish_it in (other.finish, finish):
+        with pytest.raises(RunDamaged, match="trace is damaged"):
+            finish_it(directory)
+    assert other.finish(fetched(tmp_path / "b")) is not None  # it goes on
+
+
+def test_disk_that_fails_is_an_error_of_the_system(tmp_path: Path, other: FinishingProcess) -> None:
+    """A full disk in the other process is a bug of ours to its user."""
+    directory = fetched(tmp_path / "a")
+    (directory / "events.jsonl").mkdir()
+    with pytest.raises(IsADirectoryError):
+        other.finish(directory)
+
+
+def test_process_that_is_killed_leaves_the_run_to_be_finished(tmp_path: Path) -> None:
+    """The kernel ends it for its memory, and the command waits for ever."""
+    directory = fetched(tmp_path / "a")
+    with FinishingProcess() as process:
+        os.kill(process._process.pid, signal.SIGKILL)
+        with pytest.raises(MeasurementError, match="analysis of run a ended with status -9"):
+            process.finish(directory)
+    assert finish(directory) is not None
