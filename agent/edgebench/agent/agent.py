@@ -20,7 +20,7 @@ from edgebench.agent.system import agent_version, describe_device, device_identi
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import NoSuchDevice, UsageError
 from edgebench.protocol.messages import Status
 
 MACHINE_SEAT = "machine"
@@ -90,6 +90,17 @@ class Agent:
     def first(self) -> Seat:
         """The seat of those who ask for none."""
         return next(iter(self.seats.values()))
+
+    def seat(self, name: str) -> Seat:
+        """The seat of this name; the first one where none is named.
+
+        Raises:
+            NoSuchDevice: there is no such seat.
+        """
+        if name and name not in self.seats:
+            names = ", ".join(self.seats)
+            raise NoSuchDevice(f"no seat is called {name[:64]!r} there: there are {names}")
+        return self.seats[name] if name else self.first
 
     @property
     def is_measuring(self) -> bool:
@@ -161,4 +172,5 @@ class Agent:
             meters=first.wiring.meters,
             sync_line=first.wiring.sync_line,
             is_root=os.geteuid() == 0,
+            seats=tuple(seat.state() for seat in seats),
         )

@@ -38,7 +38,6 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
 )
-from edgebench.protocol.record import Phase
 
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; more are a mistake."""
@@ -171,7 +170,6 @@ class ConnectionHandler:
         self._peer = connection.peer
         self._holder = ""
         self._host_name = ""
-        self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
@@ -238,12 +236,17 @@ class ConnectionHandler:
                 "update the older one"
             )
         self._host_name = hello.host_name[:64]
-        self._protocol = hello.protocol
         if not self._holder:
+            self._seat = self._agent.seat(hello.seat)
             self._holder = f"{self._peer.identity}/{hello.session}"
             self._seat.enter(self._holder)
-        device, software = self._seat.device, self._agent.software
-        await self._send(frame.number, m.Welcome(m.PROTOCOL_VERSION, software, device))
+        seat, software = self._seat, self._agent.software
+        welcome = m.Welcome(m.PROTOCOL_VERSION, software, seat.device, seat.name)
+        await self._send(frame.number, welcome)
+
+    async def _seat_list(self, frame: Frame, _: m.SeatList) -> None:
+        states = tuple(seat.state() for seat in self._agent.seats.values())
+        await self._send(frame.number, m.Seats(states))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
         await self._send(frame.number, m.Described(await self._agent.describe(self._seat)))
@@ -308,6 +311,21 @@ class ConnectionHandler:
         await self._seat.runner.start(start, self._peer.identity, listener)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
+    async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:
+        owner, runner = self._peer.identity, self._seat.runner
+        if runner.running_for(owner) != follow.run_id:
+            ended = self._seat.spool.ended(follow.run_id, owner)
+            await self._send(frame.number, m.RunAccepted(follow.run_id))
+            await self._send(frame.number, ended)
+            return
+        run = runner.owned(follow.run_id, owner)
+        self._seat.inherit(self._holder, self._host_name, follow.ttl_s)
+        listener = self._listen(frame.number)
+        run.listeners.append(listener)
+        await self._send(frame.number, m.RunAccepted(follow.run_id))
+        if runner.current is run and run.progress is not None:  # it may have ended meanwhile
+            listener(run.progress)
+
     async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
         await self._seat.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
         await self._send(frame.number, m.Done())
@@ -362,8 +380,7 @@ class ConnectionHandler:
 
     def _listen(self, number: int) -> Listener:
         def listener(notice: Notice) -> None:
-            if _is_known(notice, self._protocol):
-                self._push(number, notice)
+            self._push(number, notice)
 
         self._listeners.append(listener)
         return listener
@@ -380,13 +397,6 @@ class ConnectionHandler:
             self._upload = None
 
 
-def _is_known(notice: Notice, protocol: int) -> bool:
-    """Whether a host of this version knows the message; one that does not would disconnect."""
-    is_cooling = isinstance(notice, m.Progress) and notice.phase is Phase.COOLING
-    is_new = is_cooling or isinstance(notice, m.Telemetry)
-    return protocol >= m.TELEMETRY_SINCE or not is_new
-
-
 Handler = Callable[[ConnectionHandler, Frame], Awaitable[None]]
 _T = TypeVar("_T")
 
@@ -398,6 +408,7 @@ def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) 
 
 _REMOTE: dict[type[m.Message], Handler] = {
     m.Hello: _handler(ConnectionHandler._hello),
+    m.SeatList: _handler(ConnectionHandler._seat_list),
     m.Describe: _handler(ConnectionHandler._describe),
     m.Probe: _handler(ConnectionHandler._probe),
     m.Acquire: _handler(ConnectionHandler._acquire),
@@ -406,6 +417,7 @@ _REMOTE: dict[type[m.Message], Handler] = {
     m.ModelChunk: _handler(ConnectionHandler._model_chunk),
     m.ModelCommit: _handler(ConnectionHandler._model_commit),
     m.RunStart: _handler(ConnectionHandler._run_start),
+    m.RunFollow: _handler(ConnectionHandler._run_follow),
     m.RunCancel: _handler(ConnectionHandler._run_cancel),
     m.RunList: _handler(ConnectionHandler._run_list),
     m.RunOpen: _handler(ConnectionHandler._run_open),

@@ -65,6 +65,7 @@ def test_codes_are_never_renumbered() -> None:
         "INPUTS_REFUSED": 14,
         "INFERENCE_FAILED": 15,
         "DATASET_REFUSED": 16,
+        "NO_SUCH_DEVICE": 17,
     }
 
 
