@@ -7,10 +7,13 @@ import ipaddress
 import os
 import shutil
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.files import make_private_directory
 from edgebench.agent.identity import Trust
 from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.seat import Seat, SeatPlan
@@ -21,10 +24,12 @@ from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import NoSuchDevice, UsageError
-from edgebench.protocol.messages import Status
+from edgebench.protocol.messages import MAX_SEATS, Status
 
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
+SEATS_DIRECTORY = "seats"
+"""Directory of the state of every seat but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,8 @@ class AgentSettings:
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
-    simulate: str | None = None
-    """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
+    simulate: tuple[str, ...] = ()
+    """Names of simulated boards, each with a seed: `raspberry-pi-5-bare:3`; one seat for each."""
     log: Path | None = None
     """File of its log, which is bounded; None: standard error."""
 
@@ -55,18 +60,34 @@ def _machine(settings: AgentSettings) -> SeatPlan:
     return SeatPlan(MACHINE_SEAT, device, profile, surroundings, settings.state, settings.wiring)
 
 
-def _simulated(settings: AgentSettings, board: str) -> SeatPlan:
-    """The seat of a simulated board, which is made anew in a directory of its own."""
-    simulator = find_simulator()
-    seat, state = simulator.board_name(board), settings.state
-    root = state / "simulated"
-    shutil.rmtree(root, ignore_errors=True)
-    simulation = simulator.simulate(board, root)
-    # A simulated device says so wherever its name is shown.
-    device = describe_device(state, f"{settings.name or seat}-simulated", root)
-    profile = match_profile(device_identity(root))
-    surroundings = SimulatedSurroundings(profile, device.id, simulation)
-    return SeatPlan(seat, device, profile, surroundings, state, settings.wiring)
+def _simulated(settings: AgentSettings) -> Iterator[SeatPlan]:
+    """The seats of simulated boards, each made anew in a directory of its own.
+
+    Raises:
+        UsageError: there is no such board, or there are too many.
+    """
+    if len(settings.simulate) > MAX_SEATS:
+        raise UsageError(f"{len(settings.simulate)} simulated boards, limit {MAX_SEATS}")
+    simulator, count = find_simulator(), Counter[str]()
+    for number, board in enumerate(settings.simulate):
+        name = simulator.board_name(board)
+        count[name] += 1
+        seat = name if count[name] == 1 else f"{name}-{count[name]}"
+        is_first = number == 0
+        # That of the first is where an agent of one device has it.
+        state = settings.state if is_first else settings.state / SEATS_DIRECTORY / seat
+        make_private_directory(state)
+        root = state / "simulated"
+        shutil.rmtree(root, ignore_errors=True)
+        simulation = simulator.simulate(board, root)
+        # A simulated device says so wherever its name is shown.
+        shown = settings.name if is_first and settings.name else seat
+        device = describe_device(state, f"{shown}-simulated", root)
+        profile = match_profile(device_identity(root))
+        surroundings = SimulatedSurroundings(profile, device.id, simulation)
+        # A meter is wired to one device.
+        wiring = settings.wiring if is_first else Wiring()
+        yield SeatPlan(seat, device, profile, surroundings, state, wiring)
 
 
 class Agent:
@@ -78,8 +99,8 @@ class Agent:
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
-        plan = _simulated(settings, settings.simulate) if settings.simulate else _machine(settings)
-        self.seats = {plan.name: Seat(plan, self.models)}
+        plans = _simulated(settings) if settings.simulate else [_machine(settings)]
+        self.seats = {plan.name: Seat(plan, self.models) for plan in plans}
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._listen_host = settings.listen[0] if settings.listen else None

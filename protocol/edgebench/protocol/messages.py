@@ -251,7 +251,7 @@ class RunCancel:
 
 @dataclass(frozen=True, slots=True)
 class RunStop:
-    """Local only: stop the run in progress, whoever asked for it; its host can fetch the rest."""
+    """Local only: stop the runs of all seats, whoever asked for them; the rest can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)

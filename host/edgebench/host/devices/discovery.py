@@ -15,8 +15,11 @@ from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, Unreachable
+from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
+SEAT_MARK = "/"
+"""What stands between the name of an agent and that of its seat."""
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
@@ -43,6 +46,8 @@ class DiscoveredDevice:
     """Why it cannot be used, when it cannot."""
     system: SystemDescription | None = None
     """Its own description, when it can be used."""
+    seat: SeatState | None = None
+    """Who has it, what runs there, how warm it is; None where its agent is too old to tell."""
 
 
 def find_devices(
@@ -59,6 +64,7 @@ def find_devices(
             lambda device: _look_at(device, registry, announced.get(device.via, [])),
             (THIS_MACHINE, *paired),
         )
+        listed = [line for lines in known for line in lines]
         strangers = [
             DiscoveredDevice(
                 stranger.endpoint.name,
@@ -71,22 +77,24 @@ def find_devices(
             for stranger in announcements
             if stranger.endpoint.pin not in pins
         ]
-        return [*known, *strangers]
+        return [*listed, *strangers]
 
 
 def open_device(
     files: HostFiles, name: str, *, state: Path | None = None, timeout_s: float = 3.0
 ) -> Client:
-    """Connect to a device by name, id, or a unique part of either.
+    """Connect to a device by name, id, or a unique part of either; behind a slash: to this seat.
 
     Raises:
-        NoSuchDevice: no paired device has that name, or several do.
+        NoSuchDevice: no paired device or seat has that name, or several do.
         TransportError: it cannot be reached.
     """
-    device = _by_name(files.devices(), name)
+    device, seat = _seat_by_name(files.devices(), name)
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return Client(transport.connect(device.endpoint), device.via)
+        return Client(transport.connect(device.endpoint), device.via, seat)
+    except NoSuchDevice:
+        raise  # the agent is there, and that seat is not
     except EdgebenchError:
         # Its address may have changed since it was paired: see where it announces itself now.
         announcements = transport.discover(timeout_s)
@@ -95,9 +103,19 @@ def open_device(
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
         current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint), device.via)
+        client = Client(transport.connect(current.endpoint), device.via, seat)
         files.remember(current)
         return client
+
+
+def _seat_by_name(paired: Sequence[KnownDevice], name: str) -> tuple[KnownDevice, str]:
+    """The device and the name of its seat, which is empty where the name has none."""
+    if name in (device.name for device in paired):  # a name may hold a slash of its own
+        return _by_name(paired, name), ""
+    agent, slash, seat = name.rpartition(SEAT_MARK)
+    if not slash or not agent or not seat:
+        return _by_name(paired, name), ""
+    return _by_name(paired, agent), seat
 
 
 def _by_name(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
@@ -126,22 +144,54 @@ def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tra
 
 def _look_at(
     device: KnownDevice, registry: Mapping[str, Transport], announcements: Sequence[Announcement]
-) -> DiscoveredDevice:
+) -> list[DiscoveredDevice]:
+    """The device; one line for each seat where its agent serves several."""
     moved = [device.moved_to(a.endpoint) for a in announcements if a.endpoint.pin == device.pin]
     failure: EdgebenchError | None = None
     for place in (device, *moved):  # where it was before, then where it says that it is
         try:
-            with Client(_transport_of(place, registry).connect(place.endpoint)) as client:
-                system = client.describe()
+            return _seats_of(device, place, _transport_of(place, registry))
         except EdgebenchError as exc:
             failure = failure or exc
-            continue
+    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+    return [
+        DiscoveredDevice(
+            device.name, device.endpoint.address, access, device.id, reason=str(failure)
+        )
+    ]
+
+
+def _seats_of(
+    device: KnownDevice, place: KnownDevice, transport: Transport
+) -> list[DiscoveredDevice]:
+    """What the agent at this place serves."""
+    with Client(transport.connect(place.endpoint)) as client:
+        system, seats = client.describe(), client.seats()[:MAX_SEATS]
+    if len(seats) < 2:
         address = place.endpoint.address
         if not place.port:  # such an address says less than the name that the device has itself
             address += f", {system.device.name}"
         device_id = device.id or system.device.id
-        return DiscoveredDevice(device.name, address, Access.READY, device_id, system=system)
-    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+        [seat] = seats or (None,)
+        return [
+            DiscoveredDevice(
+                device.name, address, Access.READY, device_id, system=system, seat=seat
+            )
+        ]
+    return [_seat_of(device, place, transport, seat) for seat in seats]
+
+
+def _seat_of(
+    device: KnownDevice, place: KnownDevice, transport: Transport, seat: SeatState
+) -> DiscoveredDevice:
+    """One of several seats, which a conversation of its own describes."""
+    with Client(transport.connect(place.endpoint), seat=seat.name) as client:
+        system = client.describe()
     return DiscoveredDevice(
-        device.name, device.endpoint.address, access, device.id, reason=str(failure)
+        f"{device.name}{SEAT_MARK}{seat.name}",
+        f"{place.endpoint.address}, {system.device.name}",
+        Access.READY,
+        system.device.id,
+        system=system,
+        seat=seat,
     )
