@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from edgebench.device_profiles.positions import Path
 from edgebench.device_profiles.ranges import out_of_range
 from edgebench.device_profiles.schema import Cluster, Fact, Profile
+from edgebench.protocol.toml_positions import Path
+from edgebench.protocol.toml_text import Complaint
 
 GENERIC_PREFIX = "generic-"
 """Prefix of the profiles that may fit every device."""
 _NAMES = ("role", "name", "kind")
 """Fields by which the key of a fact may name an item of a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """One thing that is wrong, and where."""
-
-    path: Path
-    what: str
-
-    @property
-    def key(self) -> str:
-        """The path as a person writes it: `soc.cluster[0].cpus`."""
-        text = ""
-        for part in self.path:
-            text += f"[{part}]" if isinstance(part, int) else f".{part}"
-        return text.lstrip(".")
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from edgebench.device_profiles.positions import Path
 from edgebench.device_profiles.schema import (
     Cluster,
     Cooldown,
@@ -20,6 +19,7 @@ from edgebench.device_profiles.schema import (
     RuntimeSupport,
     Zone,
 )
+from edgebench.protocol.toml_positions import Path
 
 _BITS = (0, 2**32 - 1)
 _THRESHOLD_C = (0, 200)

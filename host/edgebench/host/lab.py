@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
+from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
@@ -24,9 +25,16 @@ from edgebench.host.bench.request import (
 )
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
-from edgebench.host.devices.discovery import DiscoveredDevice, find_devices, open_device
+from edgebench.host.devices.discovery import (
+    DiscoveredDevice,
+    find_devices,
+    open_device,
+    open_known,
+)
+from edgebench.host.devices.farm import farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.power.metering import OpenMeter
+from edgebench.host.devices.selection import select
+from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
@@ -106,6 +114,7 @@ class Lab:
     ) -> None:
         self.store = Store(Path(store) if store is not None else None)
         self._files = HostFiles(config)
+        self._farm = farm_path(config)
         self._agent_state = agent_state
 
     def runs(self) -> pd.DataFrame:
@@ -178,7 +187,8 @@ class Lab:
 
         Args:
             *models: Paths, or names of built-in models.
-            on: Names of devices.
+            on: Names of devices, "all", or conditions as "label:pi,arch:aarch64"; several devices
+                are measured at the same time.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
             runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
@@ -316,37 +326,57 @@ class Lab:
             EdgebenchError: a measurement failed, and nobody watches.
         """
         watcher = watcher or Watcher()
-        cancellation = cancellation or Cancellation()
-        meter = OpenMeter.of(request.energy) if request.energy else None
-        runs: list[Run] = []
-        with closing(meter) if meter else nullcontext():
-            if meter:
-                is_fixed = request.is_duration_fixed
-                spec = meter.spec(request.spec, is_duration_fixed=is_fixed)
-                request = replace(request, spec=spec)
-            elif request.instrument:
-                is_fixed = request.is_duration_fixed
-                spec = request.instrument.spec(request.spec, is_duration_fixed=is_fixed)
-                request = replace(request, spec=spec)
-            for device in request.devices:
-                with self.connect(device) as client:
-                    # The lease first: another process of ours may be fetching its run just now.
-                    take_lease(client, device, request.wait_s, watcher, cancellation)
-                    for run in collect_waiting(
-                        client,
-                        self.store,
-                        on_doubt=watcher.doubted,
-                        on_failure=watcher.failed_meanwhile,
-                    ):
-                        watcher.collected(run)
-                    for lost in settle_lost(client, self.store):
-                        watcher.lost(lost)
-                    try:
-                        runs += run_all(client, self.store, request, meter, watcher, cancellation)
-                    finally:
-                        with suppress(EdgebenchError):  # the lease of a lost link expires
-                            client.release()
+        farm = load_farm(self._farm)
+        devices = select(request.devices, self._files.devices(), farm)
+        if request.energy is not None:
+            check_wiring(request.energy.meter, [device.name for device in devices])
+        targets = [
+            Target(device, request.on_device(device.name, farm.entry(device).meter))
+            for device in devices
+        ]
+        for target in targets:
+            if request.energy is not None and target.request.energy is None:
+                watcher.unmetered(target.device.name)
+        runs = measure_targets(
+            targets,
+            self._measure_on,
+            watcher,
+            cancellation or Cancellation(),
+            parallel=farm.parallel,
+        )
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def _measure_on(
+        self, target: Target, watcher: Watcher, cancellation: Cancellation
+    ) -> list[Run]:
+        """Measure on one device, after what it still has of earlier runs is stored."""
+        with ExitStack() as stack:
+            request, meter = target.request, None
+            if request.energy is not None:
+                meter = stack.enter_context(closing(OpenMeter.of(request.energy)))
+            if (asked := meter or request.instrument) is not None:
+                is_fixed = request.is_duration_fixed
+                spec = asked.spec(request.spec, is_duration_fixed=is_fixed)
+                request = replace(request, spec=spec)
+            client = stack.enter_context(
+                open_known(self._files, target.device, state=self._agent_state)
+            )
+            # The lease first: another process of ours may be fetching its run just now.
+            take_lease(client, target.device.name, request.wait_s, watcher, cancellation)
+            for run in collect_waiting(
+                client,
+                self.store,
+                on_doubt=watcher.doubted,
+                on_failure=watcher.failed_meanwhile,
+            ):
+                watcher.collected(run)
+            for lost in settle_lost(client, self.store):
+                watcher.lost(lost)
+            try:
+                return run_all(client, self.store, request, meter, watcher, cancellation)
+            finally:
+                with suppress(EdgebenchError):  # the lease of a lost link expires
+                    client.release()
 
     def stop(self, device: str = LOCAL_NAME) -> str | None:
         """Stop this user's run on a device; its id, or None if nothing runs there.

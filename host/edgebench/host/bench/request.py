@@ -20,7 +20,9 @@ from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.power.metering import (
+    FARM_METER,
     OtherInstrument,
+    check_wiring,
     new_energy_request,
     other_instrument,
 )
@@ -82,6 +84,7 @@ class BenchRequest:
     models: tuple[Model, ...]
     """In the order of their runs: references before those that are held against them."""
     devices: tuple[str, ...] = (LOCAL_NAME,)
+    """Names of devices, or words that choose them; see `devices.selection`."""
     runtime: str | None = None
     """Name of a runtime, "all", or None for the preferred one of each format."""
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
@@ -114,6 +117,23 @@ class BenchRequest:
             )
         if self.against is not None:
             self._check_comparison(self.against)
+
+    def on_device(self, device: str, wired: str | None) -> BenchRequest:
+        """The request for one of the devices.
+
+        Args:
+            device: Name of the device.
+            wired: Meter that the farm file says is wired to it; None: none.
+
+        Raises:
+            UsageError: the farm's meter is asked for, and cannot be used there.
+        """
+        energy = self.energy
+        if energy is not None and energy.meter == FARM_METER:
+            energy = replace(energy, meter=wired) if wired is not None else None
+            if energy is not None:
+                check_wiring(energy.meter, (device,))
+        return replace(self, devices=(device,), energy=energy)
 
     def _check_comparison(self, against: ComparisonRequest) -> None:
         """Refuse a comparison that cannot be made, before twenty runs are made for nothing."""

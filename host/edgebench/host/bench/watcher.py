@@ -24,6 +24,22 @@ class Place:
 class Watcher:
     """Somebody who is told how measurements go; this one does not look."""
 
+    def of(self, device: str, device_count: int) -> Watcher:
+        """Whoever watches this device, one of so many that are measured at the same time.
+
+        Each is told by a thread of its own.
+        """
+        del device, device_count
+        return self
+
+    def unmetered(self, device: str) -> None:
+        """The farm's meter was asked for, and none is wired to this device."""
+
+    def device_failed(self, device: str, error: EdgebenchError) -> None:
+        """Nothing more is measured on a device; unless nobody looks: then this raises the error."""
+        del device
+        raise error
+
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Another command measures on a device, which is waited for up to so long."""
 

@@ -45,7 +45,9 @@ def parser() -> argparse.ArgumentParser:
         "--on",
         action="append",
         metavar="DEVICE",
-        help="paired device; may be repeated (default: local)",
+        help="paired device; several with commas or by repeating it; all; or conditions that must "
+        "all hold, as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
+        "measured at the same time (default: local)",
     )
     wait = "if another command measures on the device, wait for up to this long (default: 0s)"
     made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
@@ -129,7 +131,8 @@ def _add_checks(add: Add) -> None:
 
 def _add_energy(add: Add) -> None:
     meter = "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
-    meter += "device's agent serves; edgebench meters lists the meters, edgebench meters --help "
+    meter += "device's agent serves, or farm for the one in farm.toml; edgebench meters lists the "
+    meter += "meters, edgebench meters --help "
     add("--meter", metavar="METER", help=meter + "the options of each")
     methods = (
         "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
@@ -170,10 +173,8 @@ def run(options: argparse.Namespace) -> ExitCode:
             runs = lab.measure(request, watcher)
             if request.against is not None:
                 compared = compare_pairs(request.against, runs)
-        except Interrupted as exc:
+        except Interrupted:
             is_interrupted = True
-            if exc.run is not None:
-                watcher.runs.append(exc.run)
         except (EdgebenchError, KeyboardInterrupt):
             _report(options, lab, watcher)  # what was measured before is not lost from sight
             raise
@@ -279,7 +280,7 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
         print()
     elif runs:
         out = console()
-        out.print(results_table(sets, out.width))
+        out.print(results_table(sets, out.width, watcher.unmeasured))
         for line in filter(None, (unwatched_line(sets), length_line(sets))):
             print(line)
         for run in runs:

@@ -78,69 +78,112 @@ class ProgressWatcher(Watcher):
     """
 
     def __init__(self) -> None:
-        self._console: Console = console(stderr=True)
-        self._name_width = max(8, self._console.width - OTHERS_WIDTH)
-        self._bar = Progress(
+        self.console: Console = console(stderr=True)
+        self.name_width = max(8, self.console.width - OTHERS_WIDTH)
+        self.bar = Progress(
             # On a narrow terminal, the long name of a model gets what is left.
             TextColumn(
                 "{task.description}",
                 markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=self._name_width),
+                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=self.name_width),
             ),
-            *([ClockBar()] if self._console.width >= BAR_FROM_WIDTH else []),
+            *([ClockBar()] if self.console.width >= BAR_FROM_WIDTH else []),
             TextColumn(
                 "{task.fields[what]}", markup=False, table_column=Column(no_wrap=True, min_width=28)
             ),
             PhaseTime(table_column=Column(no_wrap=True, min_width=18)),
-            console=self._console,
+            console=self.console,
             transient=True,
             refresh_per_second=REFRESH_HZ,
-            disable=not self._console.is_terminal,
+            disable=not self.console.is_terminal,
         )
-        self._task: TaskID | None = None
-        self._phase = ""
-        self._title = ""
-        self._is_hashing = False
-        self._shown = ""
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
+        self._devices: list[DeviceProgress] = []
         self.failures: list[tuple[str, EdgebenchError]] = []
-        self.runs: list[Run] = []
+        self.unmeasured: list[str] = []
+        """Names of the devices on which nothing more could be measured."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """Stored runs, device by device."""
+        return [run for device in self._devices for run in device.runs]
 
     def __enter__(self) -> ProgressWatcher:
-        self._bar.start()
-        if not self._console.is_terminal:
+        self.bar.start()
+        if not self.console.is_terminal:
             self._reports.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._bar.stop()
+        self.bar.stop()
 
     def _report_often(self) -> None:
         while not self._is_over.wait(REPORT_S):
             self.report()
 
     def report(self) -> None:
-        """Say which phase the run is in, since when, and how long it should take."""
-        for task in self._bar.tasks:  # the one of the run in progress, if there is one
+        """Say which phase each run is in, since when, and how long it should take."""
+        for task in self.bar.tasks:
             what = task.fields["what"] or "preparing"
             took = PhaseTime().render(task).plain
-            self._say(f"run: {self._title}: {what}{f', {took}' if took else ''}")
+            self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
+
+    def of(self, device: str, device_count: int) -> DeviceProgress:
+        """Progress of one device; among several, each of its lines says which it is."""
+        made = DeviceProgress(self, f"{device}: " if device_count > 1 else "")
+        self._devices.append(made)
+        return made
+
+    def unmetered(self, device: str) -> None:
+        """Say that a device is measured without energy."""
+        self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
+
+    def device_failed(self, device: str, error: EdgebenchError) -> None:
+        """Nothing more is measured on a device; the others go on."""
+        self.failures.append((device, error))
+        self.unmeasured.append(device)
+        self.say(f"warning: {device}: {error}; the other devices go on")
+
+    def show_doubts(self, sets: Sequence[RunSet]) -> None:
+        """Say why runs are not valid."""
+        device_count = len({one.device for one in sets})
+        for one in sets:
+            for line in verdict_lines(one, is_one_of_several=device_count > 1):
+                self.say(line)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bars."""
+        self.console.print(printable(line, keep_lines=True), markup=False, soft_wrap=True)
+
+
+class DeviceProgress(Watcher):
+    """Progress of the runs on one device."""
+
+    def __init__(self, display: ProgressWatcher, prefix: str) -> None:
+        self._display = display
+        self._prefix = prefix
+        self._task: TaskID | None = None
+        self._phase = ""
+        self._title = ""
+        self._is_hashing = False
+        self._shown = ""
+        self.runs: list[Run] = []
 
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Say who holds a device, and how long it is waited for."""
-        self._say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+        self._display.say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
 
     def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
         """Say how long the wait has lasted."""
         limit = format_duration(wait_s)
-        self._say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
+        self._display.say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
 
     def absent(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
         install = f"; install it there with {report.install}" if report.install else ""
-        self._say(f"note: runtime {report.name} is left out: {report.reason}{install}")
+        self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
 
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
@@ -148,10 +191,10 @@ class ProgressWatcher(Watcher):
         self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         self._title = printable(f"{which}{model.name} on {runtime}, {device}")
-        if not self._console.is_terminal:
-            self._say(f"run: {self._title}")
+        if not self._display.console.is_terminal:
+            self._display.say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.
-        is_whole = len(self._title) <= self._name_width
+        is_whole = len(self._title) <= self._display.name_width
         self._shown = (
             self._title if is_whole else printable(f"{which}{device}: {model.name} on {runtime}")
         )
@@ -173,12 +216,12 @@ class ProgressWatcher(Watcher):
                 shown.append(f"{telemetry.temp_c:.1f} °C")
             if telemetry.freq_hz is not None:
                 shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
-            self._bar.update(self._task, what=", ".join(shown))
+            self._display.bar.update(self._task, what=", ".join(shown))
 
     def hashed(self, done: int, total: int) -> None:
         """A part of a large model is hashed."""
-        if not self._console.is_terminal and not self._is_hashing:
-            self._say(f"note: hashing {format_bytes(total)}: {self._title}")
+        if not self._display.console.is_terminal and not self._is_hashing:
+            self._display.say(f"note: hashing {format_bytes(total)}: {self._title}")
         self._is_hashing = True
         self._transfer("hashing", done, total)
 
@@ -189,54 +232,53 @@ class ProgressWatcher(Watcher):
     def _transfer(self, verb: str, done: int, total: int) -> None:
         if self._task is not None:
             what = f"{verb} {format_bytes(done)} of {format_bytes(total)}"
-            self._bar.update(self._task, completed=done, total=total, what=what, is_timed=False)
+            self._display.bar.update(
+                self._task, completed=done, total=total, what=what, is_timed=False
+            )
 
     def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
-        self._say(f"note: run {run.run_id} had finished while no host was there; stored here")
+        self._note("note", f"run {run.run_id} had finished while no host was there; stored here")
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
         """A run had failed while no host was there."""
-        self._say(f"warning: run {run_id} had failed while no host was there: {error}")
+        self._note("warning", f"run {run_id} had failed while no host was there: {error}")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
-        self._say(f"warning: run {run_id} stays on the device: {error}")
+        self._note("warning", f"run {run_id} stays on the device: {error}")
 
     def lost(self, run: IncompleteRun) -> None:
         """A run that was started earlier is not on its device any more."""
-        self._say(f"warning: {incomplete_line(run)}")
+        self._note("warning", incomplete_line(run))
         if not run.is_empty:
-            self._say("hint: see what is kept of it, and how to remove it: edgebench runs")
+            self._display.say("hint: see what is kept of it, and how to remove it: edgebench runs")
 
     def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
         self.runs.append(run)
-        if not self._console.is_terminal:
+        if not self._display.console.is_terminal:
             metric = headline(run)
             value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
-            self._say(f"done: {self._title}: {metric.label} {value}, {run.verdict.label}")
+            self._display.say(f"done: {self._title}: {metric.label} {value}, {run.verdict.label}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
         self._clear()
-        self.failures.append((f"{model.name} on {runtime}", error))
-
-    def show_doubts(self, sets: Sequence[RunSet]) -> None:
-        """Say why runs are not valid."""
-        for one in sets:
-            for line in verdict_lines(one):
-                self._say(line)
+        self._display.failures.append((f"{self._prefix}{model.name} on {runtime}", error))
 
     def _draw(self, what: str, expected_s: float | None) -> None:
         """Begin a row: one that is reset keeps the length of the phase before."""
-        self._task = self._bar.add_task(self._shown, total=expected_s, what=what, is_timed=True)
+        self._task = self._display.bar.add_task(
+            self._shown, total=expected_s, what=what, title=self._title, is_timed=True
+        )
 
     def _clear(self) -> None:
         if self._task is not None:
-            self._bar.remove_task(self._task)
+            self._display.bar.remove_task(self._task)
             self._task = None
 
-    def _say(self, line: str) -> None:
-        self._console.print(printable(line, keep_lines=True), markup=False, soft_wrap=True)
+    def _note(self, kind: str, line: str) -> None:
+        """Print a line that does not name the device by itself."""
+        self._display.say(f"{kind}: {self._prefix}{line}")

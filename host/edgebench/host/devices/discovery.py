@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.transports.base import Announcement, Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
@@ -18,8 +18,6 @@ from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, U
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
-SEAT_MARK = "/"
-"""What stands between the name of an agent and that of its seat."""
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
@@ -89,12 +87,24 @@ def open_device(
         NoSuchDevice: no paired device or seat has that name, or several do.
         TransportError: it cannot be reached.
     """
-    device, seat = _seat_by_name(files.devices(), name)
+    return open_known(files, named(files.devices(), name), state=state, timeout_s=timeout_s)
+
+
+def open_known(
+    files: HostFiles, device: KnownDevice, *, state: Path | None = None, timeout_s: float = 3.0
+) -> Client:
+    """Connect to a device of this host's.
+
+    Raises:
+        NoSuchDevice: its agent has no such seat.
+        TransportError: it cannot be reached.
+    """
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return Client(transport.connect(device.endpoint), device.via, seat)
+        client = Client(transport.connect(device.endpoint), device.via, device.seat)
+        return _remembered(files, device, client)
     except NoSuchDevice:
-        raise  # the agent is there, and that seat is not
+        raise  # the agent is where it was
     except EdgebenchError:
         # Its address may have changed since it was paired: see where it announces itself now.
         announcements = transport.discover(timeout_s)
@@ -103,22 +113,36 @@ def open_device(
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
         current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint), device.via, seat)
-        files.remember(current)
+        client = Client(transport.connect(current.endpoint), device.via, device.seat)
+        if device.seat:
+            agent = next((one for one in files.devices() if one.pin == device.pin), None)
+            if agent is not None:
+                files.remember(agent.moved_to(moved[0]))
+        else:
+            files.remember(replace(current, arch=client.device.arch))
         return client
 
 
-def _seat_by_name(paired: Sequence[KnownDevice], name: str) -> tuple[KnownDevice, str]:
-    """The device and the name of its seat, which is empty where the name has none."""
-    if name in (device.name for device in paired):  # a name may hold a slash of its own
-        return _by_name(paired, name), ""
-    agent, slash, seat = name.rpartition(SEAT_MARK)
-    if not slash or not agent or not seat:
-        return _by_name(paired, name), ""
-    return _by_name(paired, agent), seat
+def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
+    """The client, after what devices are chosen by is remembered of its device."""
+    arch = client.device.arch
+    if device.via != LocalTransport.name and not device.seat and arch != device.arch:
+        files.remember(replace(device, arch=arch))
+    return client
 
 
-def _by_name(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
+def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
+    """The device with this name or id, or the one of which it is a part; `AGENT/SEAT` of several.
+
+    Raises:
+        NoSuchDevice: there is none, or several.
+    """
+    agent, _, seat = name.rpartition(SEAT_MARK)
+    has_seat = agent and seat and name not in (device.name for device in paired)
+    return _agent_named(paired, agent).at_seat(seat) if has_seat else _agent_named(paired, name)
+
+
+def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     if name == LOCAL_NAME:
         return THIS_MACHINE
     exact = [device for device in paired if name in (device.name, device.id, device.pin)]

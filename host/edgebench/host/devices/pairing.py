@@ -51,6 +51,7 @@ def pair(
             port=string.port,
             deployed_to=deployed_to,
             via=via,
+            arch=client.device.arch,
         )
     files.remember(device)
     return device

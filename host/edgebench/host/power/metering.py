@@ -24,6 +24,8 @@ from edgebench.protocol.spec import RunSpec, with_duration
 
 AGENT_PREFIX = "agent:"
 """Prefix of a meter that the device's own agent serves."""
+FARM_METER = "farm"
+"""Name that stands for the meter which the farm file says is wired to a device."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
 """Samples of the meter in an idle window, a quarter of which is left out."""
@@ -126,23 +128,40 @@ def new_energy_request(
                 f"unknown synchronisation {sync!r}: there are auto, {', '.join(names)}"
             )
         method = SyncMethod(sync)
-    # A meter without a driver is refused here, before a connection is opened for it.
-    is_outside = is_external(meter.removeprefix(AGENT_PREFIX))
-    if not meter.startswith(AGENT_PREFIX):
-        if len(set(devices)) > 1:
-            raise UsageError(
-                f"meter {meter} is wired to one device, not to {', '.join(devices)}; agent:METER "
-                "takes the meter of each"
-            )
-        elsewhere = [device for device in devices if device != LOCAL_NAME]
-        if elsewhere and not is_outside:
-            raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
+    check_wiring(meter, devices)
     return EnergyRequest(
         meter=meter,
         sync=method,
         battery_capacity_j=battery_capacity_j,
         idle_duration_s=idle_duration_s,
     )
+
+
+def is_of_host(meter: str) -> bool:
+    """Whether a meter is wired to this host, and not served by an agent."""
+    return not meter.startswith(AGENT_PREFIX)
+
+
+def check_wiring(meter: str, devices: Sequence[str]) -> None:
+    """Check that a meter can be the one of all these devices.
+
+    Raises:
+        UsageError: it has no driver, measures another machine, or only one of several devices.
+    """
+    if meter == FARM_METER:
+        return
+    # A meter without a driver is refused here, before a connection is opened for it.
+    is_outside = is_external(meter.removeprefix(AGENT_PREFIX))
+    if not is_of_host(meter):
+        return
+    if len(set(devices)) > 1:
+        raise UsageError(
+            f"meter {meter} is wired to one device, not to {', '.join(devices)}; agent:METER "
+            f"takes the meter of each, and {FARM_METER} the one in the farm file"
+        )
+    elsewhere = [device for device in devices if device != LOCAL_NAME]
+    if elsewhere and not is_outside:
+        raise UsageError(f"meter {meter} measures this machine, not {elsewhere[0]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +181,7 @@ class OpenMeter:
             UsageError: it cannot be used.
             TargetError: its driver fails.
         """
-        if request.meter.startswith(AGENT_PREFIX):
+        if not is_of_host(request.meter):
             return cls(request=request, meter=None, header=None)
         meter, header = open_meter(request.meter)
         return cls(request=request, meter=meter, header=header)

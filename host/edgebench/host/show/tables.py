@@ -41,6 +41,8 @@ SET_WIDTH = 13
 """Columns of the id of a set."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
+UNMEASURED = "not measured"
+"""Verdict of a device that was off, busy or unable: the error lines below a table say which."""
 UNWATCHED = "*"
 """Mark behind a valid run of which nobody could see clock, heat or load."""
 Interval = tuple[float, float]
@@ -72,8 +74,16 @@ class _Column:
     """The runs were made for it: where the set is invalid, it says that it is refused."""
 
 
-def results_table(sets: Sequence[RunSet], width: int = PIPE_WIDTH) -> Table:
-    """The sets of runs that were just made, as far as they fit into the width."""
+def results_table(
+    sets: Sequence[RunSet], width: int = PIPE_WIDTH, unmeasured: Sequence[str] = ()
+) -> Table:
+    """The sets of runs that were just made, as far as they fit into the width.
+
+    Args:
+        sets: The sets.
+        width: Columns of the terminal.
+        unmeasured: Names of the devices on which nothing could be measured.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     columns = [
@@ -91,6 +101,9 @@ def results_table(sets: Sequence[RunSet], width: int = PIPE_WIDTH) -> Table:
             table.add_column(column.name, overflow="fold", no_wrap=column.name == "verdict")
     for one in sets:
         table.add_row(*(_cell(column, one) for column in columns))
+    for name in unmeasured:
+        cells = {"device": text(name), "verdict": Text(UNMEASURED, style="red")}
+        table.add_row(*(cells.get(column.name, ABSENT) for column in columns))
     return table
 
 
@@ -137,8 +150,13 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def verdict_lines(one: RunSet) -> list[str]:
-    """Why runs are not valid, on one line; nothing for valid ones."""
+def verdict_lines(one: RunSet, *, is_one_of_several: bool = False) -> list[str]:
+    """Why runs are not valid, on one line; nothing for valid ones.
+
+    Args:
+        one: The runs.
+        is_one_of_several: Other devices are shown beside it: the line names its device.
+    """
     lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is FAIL}
     if not lines:
         return []
@@ -155,7 +173,8 @@ def verdict_lines(one: RunSet) -> list[str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
-    what = f"{one.verdict.state.value}: {one.model} on {one.runtime}"
+    where = f", {one.device}" if is_one_of_several else ""
+    what = f"{one.verdict.state.value}: {one.model} on {one.runtime}{where}"
     return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
 
 

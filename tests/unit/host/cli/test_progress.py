@@ -19,7 +19,7 @@ from edgebench.host.bench.watcher import Place
 from edgebench.host.cli import progress
 from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import ModelRefused, Unreachable
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
@@ -51,16 +51,17 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:
     """A name with a bracket in it ends the measurement, or a phase has no words."""
     watcher, out = watch(is_terminal=is_terminal)
+    runs = watcher.of("board", 1)
     with watcher:
-        watcher.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
-        watcher.run(device, MODEL, "litert", Place(2, 6))
-        watcher.pushed(1000, 24_376)
+        runs.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
+        runs.run(device, MODEL, "litert", Place(2, 6))
+        runs.pushed(1000, 24_376)
         for phase in Phase:
-            watcher.progress(Progress("run-1", phase, 3.0))
-        watcher.failed(MODEL, "litert", ModelRefused("no"))
-        watcher.collected(replace(RUN, run_id="run-0"))
-        watcher.doubted("run-2", ModelRefused("odd"))
-        watcher.failed_meanwhile("run-3", ModelRefused("no"))
+            runs.progress(Progress("run-1", phase, 3.0))
+        runs.failed(MODEL, "litert", ModelRefused("no"))
+        runs.collected(replace(RUN, run_id="run-0"))
+        runs.doubted("run-2", ModelRefused("odd"))
+        runs.failed_meanwhile("run-3", ModelRefused("no"))
     assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
     text = out.getvalue()
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
@@ -76,12 +77,13 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
 def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
     """Of six devices that take turns, nobody sees which one is measured."""
     watcher, out = watch(is_terminal=True, width=width)
+    runs = watcher.of("board", 1)
     model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", 5, 0)
     with watcher:
-        watcher.run("jetson-2", model, "litert", Place(2, 6))
-        watcher.progress(Progress("run-1", Phase.MEASURING, 3.0))
-        watcher.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
-        watcher._bar.refresh()
+        runs.run("jetson-2", model, "litert", Place(2, 6))
+        runs.progress(Progress("run-1", Phase.MEASURING, 3.0))
+        runs.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
+        watcher.bar.refresh()
     lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "measuring" in line]
     assert lines
     assert all("2/6 " in line and "jetson-2" in line for line in lines)
@@ -91,17 +93,18 @@ def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> No
 def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None:
     """A benchmark of an hour in CI looks as if it hung."""
     watcher, out = watch(is_terminal=False)
+    runs = watcher.of("board", 1)
     watcher.report()
-    watcher.run("board", MODEL, "litert", Place(2, 6))
+    runs.run("board", MODEL, "litert", Place(2, 6))
     watcher.report()
-    watcher.pushed(1000, 24_376)
+    runs.pushed(1000, 24_376)
     watcher.report()
-    watcher.progress(Progress("run-1", Phase.MEASURING, 60.0))
-    watcher.telemetry(Telemetry("run-1", 0, temp_c=71.25))
+    runs.progress(Progress("run-1", Phase.MEASURING, 60.0))
+    runs.telemetry(Telemetry("run-1", 0, temp_c=71.25))
     watcher.report()
-    watcher.progress(Progress("run-1", Phase.CHECKING))
+    runs.progress(Progress("run-1", Phase.CHECKING))
     watcher.report()
-    watcher.finished(RUN)
+    runs.finished(RUN)
     watcher.report()
     begun, *reports, done = out.getvalue().splitlines()
     assert begun == "run: 2/6 digits.tflite on litert, board"
@@ -121,10 +124,11 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
     """A terminal shows the bar and the lines, or a log file goes on after the command."""
     monkeypatch.setattr(progress, "REPORT_S", 0.001)
     watcher, out = watch(is_terminal=is_terminal, width=200)
+    runs = watcher.of("board", 1)
     reported = threading.Event()
     monkeypatch.setattr(watcher, "report", reported.set)
     with watcher:
-        watcher.run("board", MODEL, "litert", Place(1, 1))
+        runs.run("board", MODEL, "litert", Place(1, 1))
         assert reported.wait(0.2 if is_terminal else 30.0) != is_terminal
     if not is_terminal:
         watcher._reports.join(30.0)
@@ -135,8 +139,9 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
     """A late notice ends the measurement."""
     watcher, out = watch(is_terminal=True)
-    watcher.progress(Progress("run-1", Phase.LOADING))
-    watcher.pushed(1, 2)
+    runs = watcher.of("board", 1)
+    runs.progress(Progress("run-1", Phase.LOADING))
+    runs.pushed(1, 2)
     assert out.getvalue() == ""
 
 
@@ -144,13 +149,35 @@ def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> Non
 def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> None:
     """A model of gigabytes is read in silence, and somebody presses Ctrl-C."""
     watcher, out = watch(is_terminal=is_terminal)
+    runs = watcher.of("board", 1)
     with watcher:
-        watcher.run("pi", MODEL, "litert", Place(1, 1))
+        runs.run("pi", MODEL, "litert", Place(1, 1))
         for done in (2, 3):
-            watcher.hashed(done * 2**30, 4 * 2**30)
-        watcher._bar.refresh()
+            runs.hashed(done * 2**30, 4 * 2**30)
+        watcher.bar.refresh()
     text = out.getvalue()
     if is_terminal:
         assert "hashing 3.00 GiB of 4.00 GiB" in text
     else:
         assert text.count("note: hashing 4.00 GiB: digits.tflite on litert, pi") == 1
+
+
+def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
+    """Of three boards that are measured at the same time, one has a run in doubt: which?"""
+    watcher, out = watch(is_terminal=False)
+    pi, jetson = watcher.of("pi", 2), watcher.of("jetson", 2)
+    pi.run("pi", MODEL, "litert", Place(1, 1))
+    jetson.run("jetson", MODEL, "onnx", Place(1, 1))
+    watcher.report()
+    jetson.doubted("run-7", ModelRefused("no"))
+    pi.failed(MODEL, "litert", ModelRefused("no"))
+    watcher.device_failed("nano", Unreachable("no answer"))
+    assert out.getvalue().splitlines() == [
+        "run: digits.tflite on litert, pi",
+        "run: digits.tflite on onnx, jetson",
+        "run: digits.tflite on litert, pi: preparing, 0:00:00",
+        "run: digits.tflite on onnx, jetson: preparing, 0:00:00",
+        "warning: jetson: run run-7 stays on the device: no",
+        "warning: nano: no answer; the other devices go on",
+    ]
+    assert [what for what, _ in watcher.failures] == ["pi: digits.tflite on litert", "nano"]

@@ -136,7 +136,7 @@ def test_device_is_reached_by_its_transport_and_its_new_address_is_kept(
     with open_device(files, "phone") as client:
         assert client.device.name == "sm-a52"
     assert [endpoint.addresses for endpoint in usb.opened] == [("R58M12",), ("R58M12-2",)]
-    assert files.devices() == (replace(PHONE, addresses=("R58M12-2",)),)
+    assert files.devices() == (replace(PHONE, addresses=("R58M12-2",), arch=DEVICE.arch),)
 
 
 def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport) -> None:
@@ -177,10 +177,11 @@ def test_unknown_transport_does_not_hide_the_other_devices(
 
 
 @pytest.mark.parametrize(
-    ("name", "agent"), [("jet/nucleo", "jetson"), ("local/nucleo", "local"), ("lab/pi/x", "lab/pi")]
+    ("name", "shown"),
+    [("jet/nucleo", "jetson/nucleo"), ("local/x", "local/x"), ("lab/pi/x", "lab/pi/x")],
 )
 def test_slash_separates_a_seat_from_its_agent(
-    files: HostFiles, name: str, agent: str, monkeypatch: pytest.MonkeyPatch
+    files: HostFiles, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A seat cannot be named."""
     asked: list[str] = []
@@ -195,7 +196,8 @@ def test_slash_separates_a_seat_from_its_agent(
     monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable):
         open_device(files, name)
-    assert asked == [agent]
+    assert asked == [shown]
+    assert not any(device.seat for device in files.devices()), "agents are remembered"
 
 
 def test_device_whose_name_has_a_slash_is_not_a_seat(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.device_profiles.positions import Path, line_of
+from edgebench.protocol.toml_positions import Path, line_of
 
 TEXT = """\
 # a comment with a = 1

@@ -1,0 +1,98 @@
+"""The farm file: labels of the devices, the meters wired to them, and how many work at once.
+
+A farm of two devices::
+
+    schema = 1
+    parallel = 8                    # devices that are measured at the same time
+
+    [device.pi5]                    # by the name that it was paired under, or its id
+    labels = ["pi", "bench-2"]
+    meter = "ppk2:/dev/ttyACM0,supply=5.0"
+
+    [device.local]                  # this machine is one of the farm, too
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgebench.host.devices.files import LOCAL_NAME, KnownDevice
+from edgebench.protocol.errors import StoreError
+from edgebench.protocol.paths import user_paths
+from edgebench.protocol.toml_text import Complaint, TomlText, strict_converter
+
+SCHEMA_VERSION = 1
+FARM_FILE = "farm.toml"
+FARM_VARIABLE = "EDGEBENCH_FARM"
+MAX_PARALLEL = 64
+DEFAULT_PARALLEL = 16
+MAX_SIZE_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarmDevice:
+    """What the operator knows of a device."""
+
+    labels: tuple[str, ...] = ()
+    """Words by which devices are chosen: `--on label:WORD`."""
+    meter: str | None = None
+    """Energy meter wired to it, as `--meter` takes it; None: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Farm:
+    """The farm file."""
+
+    schema: int = SCHEMA_VERSION
+    parallel: int = DEFAULT_PARALLEL
+    """Number of devices that are measured at the same time."""
+    device: Mapping[str, FarmDevice] = field(default_factory=dict)
+    """Devices by their name or id."""
+
+    def entry(self, device: KnownDevice) -> FarmDevice:
+        """What the file says of a device; nothing, if it is not in there."""
+        return self.device.get(device.name) or self.device.get(device.id) or FarmDevice()
+
+    @property
+    def has_this_machine(self) -> bool:
+        """Whether this machine is one of the farm's devices."""
+        return LOCAL_NAME in self.device
+
+
+def farm_path(config: Path | None = None) -> Path:
+    """File of the farm: $EDGEBENCH_FARM, else farm.toml in the configuration directory."""
+    if given := os.environ.get(FARM_VARIABLE):
+        return Path(given)
+    return (config or Path(user_paths(os.environ).host_config)) / FARM_FILE
+
+
+def load_farm(path: Path) -> Farm:
+    """Read a farm file; an empty farm where there is none.
+
+    Raises:
+        StoreError: it cannot be read.
+        UsageError: not TOML, against the schema, or a value is out of bounds.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_SIZE_BYTES + 1)
+    except FileNotFoundError:
+        return Farm()
+    except OSError as exc:
+        raise StoreError(f"farm file not readable: {exc.strerror}: {path}") from exc
+    if len(content) > MAX_SIZE_BYTES:
+        raise StoreError(f"farm file not readable: over {MAX_SIZE_BYTES} bytes: {path}")
+    source = TomlText(content.decode("utf-8", "replace"), str(path))
+    farm = source.structured(source.table(SCHEMA_VERSION), Farm, strict_converter())
+    if not 1 <= farm.parallel <= MAX_PARALLEL:
+        what = f"must be 1..{MAX_PARALLEL}, got {farm.parallel}"
+        raise source.error(Complaint(("parallel",), what))
+    for name, device in farm.device.items():
+        for number, label in enumerate(device.labels):
+            if not label or set(label) & set(", :") or not label.isprintable():
+                what = f"must be a word without commas, colons and spaces, got {label!r}"
+                raise source.error(Complaint(("device", name, "labels", number), what))
+    return farm

@@ -1,0 +1,82 @@
+"""Devices by name or by what they have in common: `--on pi4,pi5`, `--on label:pi,arch:aarch64`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from edgebench.host.devices.discovery import THIS_MACHINE, named
+from edgebench.host.devices.farm import Farm
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
+from edgebench.protocol.errors import NoSuchDevice, UsageError
+
+ALL = "all"
+SEPARATOR = ","
+
+_CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
+    "label": lambda device, farm: farm.entry(device).labels,
+    "arch": lambda device, _: (device.arch,),
+    "name": lambda device, _: (device.name,),
+}
+"""What a condition looks at: the value of one of them must fit its pattern."""
+
+
+def select(words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+    """The devices that these words choose, each once, in the order of the words.
+
+    A word is `all`, names with commas between them, or conditions with commas between them, which
+    must all hold.
+
+    Raises:
+        NoSuchDevice: a name is not that of one device, or no device fits.
+        UsageError: an unknown condition, or names among conditions.
+    """
+    chosen: dict[str, KnownDevice] = {}
+    for word in words:
+        for device in _chosen(word, paired, farm):
+            chosen.setdefault(device.name, device)
+    return list(chosen.values())
+
+
+def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+    every = _every(paired, farm)
+    if exact := [device for device in paired if device.name == word]:
+        return exact  # whatever its name looks like
+    if word == ALL:
+        if not every:
+            raise NoSuchDevice("no device is paired, and --on all means the paired ones")
+        return every
+    terms = [term.strip() for term in word.split(SEPARATOR)]
+    conditions = [term for term in terms if ":" in term]
+    if not conditions:
+        return [named(paired, term) for term in terms]
+    if len(conditions) < len(terms):
+        name = next(term for term in terms if ":" not in term)
+        raise UsageError(
+            f"--on takes names or conditions, got both: {word!r}; write --on {name} apart"
+        )
+    fitting = [one for one in every if all(_holds(term, one, farm) for term in conditions)]
+    if not fitting:
+        known = ", ".join(device.name for device in every) or "none"
+        raise NoSuchDevice(f"no device fits {word!r}: there are {known}")
+    return fitting
+
+
+def _every(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+    """The devices of the farm; an agent of which the farm file has seats is these seats."""
+    agents = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
+    known = {LOCAL_NAME, *(device.name for device in paired)}
+    seats = [
+        named(paired, name)
+        for name in farm.device
+        if name not in known and name.rpartition(SEAT_MARK)[0] in known
+    ]
+    with_seats = {seat.pin for seat in seats}
+    return [agent for agent in agents if agent.pin not in with_seats] + seats
+
+
+def _holds(condition: str, device: KnownDevice, farm: Farm) -> bool:
+    key, _, pattern = condition.partition(":")
+    if key not in _CONDITIONS:
+        raise UsageError(f"unknown condition {condition!r}: there are {', '.join(_CONDITIONS)}")
+    return any(fnmatchcase(value, pattern) for value in _CONDITIONS[key](device, farm))

@@ -1,0 +1,117 @@
+"""TOML texts with a strict schema, read into dataclasses.
+
+Unknown keys are errors, so that a misspelt setting cannot pass for an absent one. An error names
+the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationNote,
+)
+
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import make_strict
+from edgebench.protocol.toml_positions import Path, line_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Table = dict[str, Any]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing that is wrong, and where."""
+
+    path: Path
+    what: str
+
+    @property
+    def key(self) -> str:
+        """The path as a person writes it: `soc.cluster[0].cpus`."""
+        text = ""
+        for part in self.path:
+            text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        return text.lstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class TomlText:
+    """The content of a TOML file."""
+
+    text: str
+    name: str
+    """File name for error texts."""
+
+    def table(self, schema_version: int) -> Table:
+        """The parsed text, which says `schema = N` at its beginning.
+
+        Raises:
+            UsageError: not TOML, or of another version.
+        """
+        try:
+            table = tomllib.loads(self.text)
+        except RecursionError as exc:
+            raise UsageError(f"{self.name}: nested too deeply") from exc
+        except ValueError as exc:  # also an integer of thousands of digits
+            raise UsageError(f"{self.name}: {exc}") from exc
+        if table.get("schema") != schema_version:
+            what = f"schema is {table.get('schema')!r}, expected {schema_version}"
+            raise self.error(Complaint(("schema",), what))
+        return table
+
+    def structured(self, table: Table, kind: type[_T], converter: Converter) -> _T:
+        """The table as a dataclass, by a converter of `strict_converter`.
+
+        Raises:
+            UsageError: against the schema.
+        """
+        try:
+            return converter.structure(table, kind)
+        except BaseValidationError as exc:
+            raise self.error(_first(exc)) from exc
+
+    def error(self, complaint: Complaint) -> UsageError:
+        """The error for a complaint, with its line."""
+        line = line_of(self.text, complaint.path)
+        return UsageError(f"{self.name}:{line}: {complaint.key}: {complaint.what}")
+
+
+def strict_converter() -> Converter:
+    """A converter that refuses unknown keys and values of another type."""
+    return make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
+
+
+def _first(exc: BaseException, path: Path = ()) -> Complaint:
+    """The first complaint."""
+    if isinstance(exc, ForbiddenExtraKeysError):
+        extra = min(exc.extra_fields)
+        return Complaint((*path, extra), "no such key")
+    if isinstance(exc, BaseValidationError):
+        # A misspelt key is missing, too; the unknown key says more.
+        inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))
+        return _first(inner, (*path, *_step(inner)))
+    if isinstance(exc, KeyError):
+        return Complaint(path, "is missing")
+    return Complaint(path, str(exc) or type(exc).__name__)
+
+
+def _step(exc: BaseException) -> Path:
+    for note in getattr(exc, "__notes__", ()):
+        if isinstance(note, AttributeValidationNote):
+            return ("class" if note.name == "device_class" else note.name,)
+        if isinstance(note, IterableValidationNote):
+            return (note.index,)
+    return ()

@@ -1,0 +1,107 @@
+"""Several devices in one command: measured at the same time, whatever one of them does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.agents import AgentProcess, Host
+
+from edgebench.host.bench.cancellation import Interrupted
+from edgebench.host.bench.watcher import Watcher
+from edgebench.protocol.messages import Progress
+from edgebench.protocol.record import Phase
+from edgebench.protocol.spec import SpecChanges
+
+MODEL = "digits_int8.tflite"
+SHORT = ("--quick", "--runs=1", "--duration=0.5s", "--min-queries=20", "--no-check")
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[AgentProcess]]:
+    """Three agents."""
+    agents = [
+        AgentProcess(tmp_path_factory.mktemp(name), options=["--name", name]).start()
+        for name in ("one", "two", "three")
+    ]
+    yield agents
+    for agent in agents:
+        agent.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(farm: list[AgentProcess], tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """A host that is paired with all of them, and has labels for two."""
+    host = Host(tmp_path_factory.mktemp("operator"))
+    for agent in farm:
+        host.lab.pair(agent.pairing_string())
+    path = host.folder / "config/edgebench/host/farm.toml"
+    path.write_text(
+        'schema = 1\n[device.two]\nlabels = ["rack"]\n'
+        '[device.one]\nlabels = ["rack"]\nmeter = "synthetic:constant,power=1"\n'
+    )
+    return host
+
+
+def test_one_device_that_is_off_and_one_that_is_busy_keep_no_other_waiting(
+    farm: list[AgentProcess], operator: Host, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One board without power, or in somebody's hands, ends the night for all."""
+    _, two, three = farm
+    other = Host(tmp_path_factory.mktemp("other"))
+    other.lab.pair(two.pairing_string())
+    three.kill()
+    try:
+        with other.lab.connect("two") as client:
+            client.acquire()
+            result = operator.run("bench", MODEL, "--on", "all", *SHORT, "--json")
+    finally:
+        three.start()
+    assert result.returncode == 1
+    assert [run["device"]["name"] for run in json.loads(result.stdout)["runs"]] == ["one"]
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 2
+    assert errors[0].startswith(("error: two: device is in use by ", "error: three: "))
+    assert {line.split(":")[1] for line in errors} == {" two", " three"}
+
+
+def test_devices_with_a_label_are_measured(operator: Host) -> None:
+    """The runs of two boards are stored as those of one, or one is silently without energy."""
+    words = ("--on", "label:rack", "--meter", "farm")
+    result = operator.run("bench", MODEL, *words, *SHORT)
+    assert result.returncode in (0, 3), result.stderr
+    assert "note: two is measured without energy" in result.stderr
+    assert "note: one" not in result.stderr
+    runs = [operator.lab.run(run_id) for run_id in operator.lab.runs()["run_id"][-2:]]
+    assert {run.result.device.name for run in runs} == {"one", "two"}
+    assert len({run.id for run in runs}) == 2
+
+
+def test_ctrl_c_ends_the_runs_of_all_devices_and_keeps_them(
+    farm: list[AgentProcess], operator: Host
+) -> None:
+    """One Ctrl-C leaves two boards measuring for the rest of the hour."""
+    before = set(operator.lab.runs()["run_id"])
+    both_measure = threading.Barrier(2, timeout=60)
+
+    class Watching(Watcher):
+        """Presses Ctrl-C once both measure."""
+
+        def progress(self, progress: Progress) -> None:
+            if progress.phase is Phase.MEASURING and both_measure.wait() == 0:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    settings: SpecChanges = {"duration_s": 60.0, "is_checked": False, "warmup_query_count": 1}
+    with pytest.raises(Interrupted):
+        operator.lab.bench(
+            MODEL, on=["one,two"], preset="quick", runs=1, watcher=Watching(), **settings
+        )
+    runs = [operator.lab.run(run_id) for run_id in operator.lab.runs()["run_id"]]
+    kept = [run.result for run in runs if run.id not in before]
+    assert {run.device.name for run in kept} == {"one", "two"}
+    assert all(run.verdict.is_refused for run in kept)
+    assert all(agent.status().running is None for agent in farm[:2])

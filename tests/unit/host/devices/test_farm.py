@@ -1,0 +1,71 @@
+"""The farm file: read strictly, with the line of what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.devices.farm import Farm, FarmDevice, farm_path, load_farm
+from edgebench.host.devices.files import KnownDevice
+from edgebench.protocol.errors import StoreError, UsageError
+
+PI = KnownDevice("pi", "01", "p" * 43, ("192.0.2.1",), 7747)
+GOOD = """\
+schema = 1
+parallel = 2
+
+[device.pi]
+labels = ["rack-1", "pi"]
+meter = "ppk2:/dev/ttyACM0"
+
+[device.local]
+"""
+
+
+def test_farm_file_says_what_is_wired_to_a_device(tmp_path: Path) -> None:
+    """Labels or a meter are read as those of another device."""
+    (tmp_path / "farm.toml").write_text(GOOD)
+    farm = load_farm(farm_path(tmp_path))
+    assert farm.parallel == 2
+    assert farm.has_this_machine
+    assert farm.entry(PI) == FarmDevice(labels=("rack-1", "pi"), meter="ppk2:/dev/ttyACM0")
+    assert farm.entry(KnownDevice("nano", "02", "n" * 43, (), 1)) == FarmDevice()
+
+
+def test_no_farm_file_is_an_empty_farm(tmp_path: Path) -> None:
+    """Somebody with one board has to write a file first."""
+    assert load_farm(tmp_path / "farm.toml") == Farm()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("parallel = 2\n", ":1: schema: schema is None, expected 1"),
+        ("schema = 1\nparalel = 2\n", ":2: paralel: no such key"),
+        ("schema = 1\nparallel = 0\n", r":2: parallel: must be 1..64, got 0"),
+        ("schema = 1\nparallel = '2'\n", ":2: parallel: expected int, got str"),
+        ("schema = 1\n[device.pi]\nlabel = ['a']\n", ":3: device.pi.label: no such key"),
+        ("schema = 1\n[device.pi]\nlabels = 'a'\n", ":3: device.pi.labels: expected a list"),
+        ("schema = 1\n[device.pi]\nlabels = ['a b']\n", "without commas, colons and spaces"),
+        ("schema = 1\n[device.pi\n", "farm.toml: "),
+    ],
+)
+def test_mistake_in_a_farm_file_is_named_with_its_line(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    """A misspelt key is ignored, and the meter of the next board is used."""
+    path = tmp_path / "farm.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=complaint):
+        load_farm(path)
+
+
+def test_farm_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A directory, or a film of gigabytes, ends in a traceback."""
+    (tmp_path / "farm.toml").mkdir()
+    with pytest.raises(StoreError, match=r"farm file not readable: Is a directory: .*farm\.toml"):
+        load_farm(tmp_path / "farm.toml")
+    (tmp_path / "long.toml").write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(StoreError, match="over 1048576 bytes"):
+        load_farm(tmp_path / "long.toml")

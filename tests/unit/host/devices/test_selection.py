@@ -1,0 +1,74 @@
+"""Devices chosen by name and by what they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edgebench.host.devices.discovery import THIS_MACHINE
+from edgebench.host.devices.farm import Farm, FarmDevice
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.selection import select
+from edgebench.protocol.errors import NoSuchDevice, UsageError
+
+PI4 = KnownDevice("pi4", "04aa", "p" * 43, ("192.0.2.4",), 7747, arch="aarch64")
+PI5 = replace(PI4, name="pi5", id="05bb", pin="q" * 43)
+MINI = replace(PI4, name="mini", id="06cc", pin="r" * 43, arch="x86_64")
+ODD = replace(PI4, name="label:odd,name", id="07dd", pin="s" * 43, arch="")
+PAIRED = (PI4, PI5, MINI, ODD)
+FARM = Farm(device={"pi4": FarmDevice(labels=("pi", "old")), "05bb": FarmDevice(labels=("pi",))})
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (["all"], [PI4, PI5, MINI, ODD]),
+        (["pi5", "pi4"], [PI5, PI4]),
+        (["mini,pi4"], [MINI, PI4]),
+        (["mini, pi4", "mini"], [MINI, PI4]),
+        (["05bb"], [PI5]),
+        (["label:pi"], [PI4, PI5]),
+        (["label:pi,label:old"], [PI4]),
+        (["label:pi,name:*5"], [PI5]),
+        (["arch:aarch64"], [PI4, PI5]),
+        (["arch:x86*", "label:old"], [MINI, PI4]),
+        (["label:odd,name"], [ODD]),
+        (["local"], [THIS_MACHINE]),
+    ],
+)
+def test_words_choose_devices(words: list[str], chosen: list[KnownDevice]) -> None:
+    """A device is measured twice, or one that nobody asked for."""
+    assert select(words, PAIRED, FARM) == chosen
+
+
+def test_this_machine_belongs_to_all_only_if_the_farm_file_says_so() -> None:
+    """The operator's laptop is measured beside the boards; or the farm's own PC never is."""
+    farm = Farm(device={"local": FarmDevice(labels=("pc",))})
+    assert select(["all"], [PI4], farm) == [THIS_MACHINE, PI4]
+    assert select(["label:pc"], [PI4], farm) == [THIS_MACHINE]
+
+
+@pytest.mark.parametrize(
+    ("word", "error", "text"),
+    [
+        ("nano", NoSuchDevice, "nano"),
+        ("pi", NoSuchDevice, "2 devices match 'pi': pi4, pi5"),
+        ("label:jetson", NoSuchDevice, "no device fits 'label:jetson': there are pi4, pi5"),
+        ("colour:red", UsageError, "unknown condition 'colour:red': there are label, arch, name"),
+        ("pi4,label:pi", UsageError, "write --on pi4 apart"),
+        ("pi4,", NoSuchDevice, "''"),
+    ],
+)
+def test_words_that_choose_nothing_are_refused(
+    word: str, error: type[Exception], text: str
+) -> None:
+    """A typing error measures other devices than meant, or none without a word."""
+    with pytest.raises(error, match=text.replace("(", r"\(")):
+        select([word], PAIRED, FARM)
+
+
+def test_all_of_no_device_is_refused() -> None:
+    """A night's measurement of nothing ends with success."""
+    with pytest.raises(NoSuchDevice, match="no device is paired"):
+        select(["all"], [], Farm())
