@@ -31,6 +31,7 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
     RemoteProtocolError,
+    RunDamaged,
     TransportError,
     error_from_code,
 )
@@ -134,7 +135,7 @@ def _store(
 def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:
     queries = unpack_traces(directory, record)
     # A run that another command started left its first probes and its facts here, if it was ours.
-    probes = beside.probes or read_clock(directory)
+    probes = beside.probes or _kept_probes(directory)
     write_clock(directory, probes)
     remove_power(directory)
     if recording := beside.recording or _kept_recording(directory, record):
@@ -150,6 +151,14 @@ def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run
     run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
     write_run(directory, run)
     return run
+
+
+def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
+    """Clock probes that an earlier command left; none where its machine lost power meanwhile."""
+    try:
+        return read_clock(directory)
+    except RunDamaged:
+        return []
 
 
 def _kept_recording(directory: Path, record: RunRecord) -> Recording | None:

@@ -234,10 +234,16 @@ def read_table(path: Path) -> Any:
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
-    """Write clock.parquet: one row per probe, with the group that it was taken in."""
+    """Write clock.parquet: one row per probe, with the group that it was taken in.
+
+    Whole or not at all: probes cannot be taken again, and a host may be killed at any time.
+    """
     rows = [asdict(probe) | {"group": i} for i, group in enumerate(groups) for probe in group]
     columns = {name: np.array([row[name] for row in rows], np.int64) for name in _CLOCK_COLUMNS}
-    pq.write_table(table_of(columns), directory / CLOCK_FILE)
+    path = directory / CLOCK_FILE
+    part = path.with_name(f".{path.name}")
+    pq.write_table(table_of(columns), part)
+    part.replace(path)
 
 
 def read_clock(directory: Path) -> list[list[ClockProbe]]:

@@ -148,6 +148,16 @@ def test_what_a_killed_host_left_of_its_power_goes(tmp_path: Path) -> None:
     assert verify(store, RUN_ID) == []
 
 
+def test_clock_probes_that_are_damaged_do_not_keep_the_run_on_the_device(tmp_path: Path) -> None:
+    """After a power cut, every later command says that the run stays there, and it does."""
+    store, client = Store(tmp_path / "store"), FakeClient(finished())
+    directory = expect(store).parent.parent
+    (directory / "clock.parquet").write_bytes(b"")
+    assert collect(cast(Client, client), store, RUN_ID, HostRecord([])) is not None
+    assert client.acknowledged == [RUN_ID]
+    assert verify(store, RUN_ID) == []
+
+
 def test_recording_of_a_host_that_went_away_is_used(tmp_path: Path) -> None:
     """The link breaks behind the last inference, and an hour of power is thrown away."""
     store = Store(tmp_path / "store")

@@ -81,6 +81,22 @@ def test_clock_probes_survive_in_their_groups(tmp_path: Path) -> None:
     assert files.read_clock(tmp_path) == []
 
 
+def test_host_that_is_killed_while_it_writes_loses_no_clock_probes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is empty when the next command reads it, and the run never leaves its device."""
+
+    def killed(_: object, path: Path) -> None:
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    files.write_clock(tmp_path, clock_probes())
+    monkeypatch.setattr("edgebench.host.store.files.pq.write_table", killed)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_clock(tmp_path, clock_probes()[:1])
+    assert files.read_clock(tmp_path) == clock_probes()
+
+
 def test_events_are_one_json_object_a_line(tmp_path: Path) -> None:
     """A text with a line break in it breaks the history."""
     files.write_events(tmp_path, (Event(1, "failed", "two\nlines"), Event(2, "end")))
