@@ -383,6 +383,7 @@ def test_run_ids_cannot_be_paths(bench: Bench, run_id: str) -> None:
             m.RunOpen(run_id),
             m.RunAcknowledge(run_id),
             m.RunCancel(run_id),
+            m.RunFollow(run_id, 30.0),
             m.RunStart(run_id, SPEC, digest, "model"),
             m.FileRead(run_id, "record.json", 0),
             m.FileRead("run", f"../{run_id}", 0),
@@ -506,6 +507,8 @@ def nearly_right(chance: random.Random) -> bytes:
             m.RunOpen("run"),
             m.FileRead("run", "record.json", 0),
             m.RunAcknowledge("run"),
+            m.RunFollow("run", 30.0),
+            m.SeatList(),
             m.Hello(1, "test", "mallory", "2"),
         ]
     )
@@ -524,7 +527,7 @@ def nearly_right(chance: random.Random) -> bytes:
             1e308,
             float("nan"),
         ]
-        body[chance.choice(sorted(body))] = chance.choice(junk)
+        body[chance.choice(sorted(body) or ["seat"])] = chance.choice(junk)
         kind = "".join("_" + c.lower() if c.isupper() else c for c in type(message).__name__)[1:]
         header = msgpack.packb([kind, chance.randrange(1000), body])
         return frame_of(header[:MAX_HEADER_BYTES], chance.randbytes(chance.choice((0, 0, 9))))

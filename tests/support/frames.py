@@ -28,6 +28,8 @@ VALID: tuple[m.Message, ...] = (
     m.Acquire(30.0),
     m.Release(),
     m.RunList(),
+    m.SeatList(),
+    m.RunFollow("run", 30.0),
     m.RunOpen("run"),
     m.FileRead("run", "record.json", 0),
     m.RunAcknowledge("run"),
@@ -46,6 +48,8 @@ WRONG_VALUES: tuple[m.Message, ...] = (
     m.ModelCommit(DIGEST),
     m.Acquire(float("nan")),
     m.Acquire(-1e308),
+    m.RunFollow("../../etc/passwd", 30.0),
+    m.RunFollow("run", float("inf")),
 )
 """Requests that are well formed and ask for what there must not be."""
 

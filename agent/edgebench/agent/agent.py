@@ -1,4 +1,4 @@
-"""The agent: its identity, models, spool, lease, and the run in progress."""
+"""The agent: its identity, its models, and the seats that it serves."""
 
 from __future__ import annotations
 
@@ -8,32 +8,28 @@ import os
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.files import make_private_directory
 from edgebench.agent.identity import Trust
-from edgebench.agent.lease import Lease
 from edgebench.agent.network import own_addresses, useful_addresses
-from edgebench.agent.run import Runner
+from edgebench.agent.seat import Seat, SeatPlan
 from edgebench.agent.simulated import find_simulator
-from edgebench.agent.spool import Spool
-from edgebench.agent.system import (
-    agent_version,
-    describe_device,
-    describe_environment,
-    device_identity,
-    is_emulated,
-)
+from edgebench.agent.surroundings import LinuxSurroundings, SimulatedSurroundings
+from edgebench.agent.system import agent_version, describe_device, device_identity, is_emulated
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import UsageError
-from edgebench.protocol.messages import Status
+from edgebench.protocol.errors import NoSuchDevice, UsageError
+from edgebench.protocol.messages import MAX_SEATS, Status
 
-if TYPE_CHECKING:
-    from edgebench.protocol.simulation import Simulation
+MACHINE_SEAT = "machine"
+"""Name of the seat that is the machine on which the agent runs."""
+SEATS_DIRECTORY = "seats"
+"""Directory of the state of every seat but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,76 +46,106 @@ class AgentSettings:
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
-    simulate: str | None = None
-    """Name of a simulated board, and a seed: `raspberry-pi-5-bare:3`."""
+    simulate: tuple[str, ...] = ()
+    """Names of simulated boards, each with a seed: `raspberry-pi-5-bare:3`; one seat for each."""
     log: Path | None = None
     """File of its log, which is bounded; None: standard error."""
 
 
-def _simulated(settings: AgentSettings) -> Simulation | None:
-    """The simulated device, made anew in a directory of its own."""
-    if settings.simulate is None:
-        return None
-    root = settings.state / "simulated"
-    shutil.rmtree(root, ignore_errors=True)
-    return find_simulator().simulate(settings.simulate, root)
+def _machine(settings: AgentSettings) -> SeatPlan:
+    """The seat of the machine that the agent runs on."""
+    device = describe_device(settings.state, settings.name)
+    profile = match_profile(device_identity())
+    surroundings = LinuxSurroundings(profile, device.id, state=settings.state)
+    return SeatPlan(MACHINE_SEAT, device, profile, surroundings, settings.state, settings.wiring)
+
+
+def _simulated(settings: AgentSettings) -> Iterator[SeatPlan]:
+    """The seats of simulated boards, each made anew in a directory of its own.
+
+    Raises:
+        UsageError: there is no such board, or there are too many.
+    """
+    if len(settings.simulate) > MAX_SEATS:
+        raise UsageError(f"{len(settings.simulate)} simulated boards, limit {MAX_SEATS}")
+    simulator, count = find_simulator(), Counter[str]()
+    for number, board in enumerate(settings.simulate):
+        name = simulator.board_name(board)
+        count[name] += 1
+        seat = name if count[name] == 1 else f"{name}-{count[name]}"
+        is_first = number == 0
+        # That of the first is where an agent of one device has it.
+        state = settings.state if is_first else settings.state / SEATS_DIRECTORY / seat
+        make_private_directory(state)
+        root = state / "simulated"
+        shutil.rmtree(root, ignore_errors=True)
+        simulation = simulator.simulate(board, root)
+        # A simulated device says so wherever its name is shown.
+        shown = settings.name if is_first and settings.name else seat
+        device = describe_device(state, f"{shown}-simulated", root)
+        profile = match_profile(device_identity(root))
+        surroundings = SimulatedSurroundings(profile, device.id, simulation)
+        # A meter is wired to one device.
+        wiring = settings.wiring if is_first else Wiring()
+        yield SeatPlan(seat, device, profile, surroundings, state, wiring)
 
 
 class Agent:
-    """The state of one agent."""
+    """What the seats of one agent share, and the seats."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._started_s = time.monotonic()
         self.trust = Trust(settings.config) if settings.listen else None
-        self.simulated = _simulated(settings)
-        root = self.simulated.root if self.simulated else Path("/")
-        name = settings.name
-        if settings.simulate:  # a simulated device says so wherever its name is shown
-            name = f"{name or settings.simulate.partition(':')[0]}-simulated"
-        self.device = describe_device(settings.state, name, root)
-        profile = match_profile(device_identity(root))
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
-        self.spool = Spool(settings.state)
-        self.lease = Lease(time.monotonic)
-        self.runner = Runner(
-            self.device,
-            profile,
-            self.models,
-            self.spool,
-            self.lease,
-            self.simulated,
-            state=settings.state,
-            wiring=settings.wiring,
-        )
-        self._wiring = settings.wiring
+        plans = _simulated(settings) if settings.simulate else [_machine(settings)]
+        self.seats = {plan.name: Seat(plan, self.models) for plan in plans}
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
-        self._present: Counter[str] = Counter()
         self._listen_host = settings.listen[0] if settings.listen else None
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
 
-    async def describe(self) -> SystemDescription:
-        """The device as it is now; runtimes are probed again after something was installed."""
+    @property
+    def first(self) -> Seat:
+        """The seat of those who ask for none."""
+        return next(iter(self.seats.values()))
+
+    def seat(self, name: str) -> Seat:
+        """The seat of this name; the first one where none is named.
+
+        Raises:
+            NoSuchDevice: there is no such seat.
+        """
+        if name and name not in self.seats:
+            names = ", ".join(self.seats)
+            raise NoSuchDevice(f"no seat is called {name[:64]!r} there: there are {names}")
+        return self.seats[name] if name else self.first
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a run is in progress on any seat."""
+        return any(seat.running for seat in self.seats.values())
+
+    async def describe(self, seat: Seat) -> SystemDescription:
+        """A device as it is now; runtimes are probed again after something was installed."""
         from edgebench.agent.runtimes.registry import installed_state, probe_all
 
         state = installed_state()
-        is_free = self.runner.current is None  # else a probe would take a core from its loop
+        is_free = not self.is_measuring  # else a probe would take a core from its loop
         if self._runtimes is None or (state != self._probed_state and is_free):
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
             self._probed_state = state
         runtimes = await asyncio.shield(self._runtimes)
-        root = self.simulated.root if self.simulated else Path("/")
         return SystemDescription(
-            self.device,
-            describe_environment(clocks=root),
+            seat.device,
+            seat.surroundings.environment(),
             runtimes,
             is_emulated(),
-            simulated=self.simulated is not None,
-            meters=self._wiring.meters,
-            sync_line=self._wiring.sync_line,
+            simulated=seat.surroundings.simulation is not None,
+            meters=seat.wiring.meters,
+            sync_line=seat.wiring.sync_line,
             models_room_bytes=self.models.room_bytes(),
         )
 
@@ -128,18 +154,6 @@ class Agent:
         if self._listen_host is None or ipaddress.ip_address(self._listen_host).is_unspecified:
             return own_addresses()
         return useful_addresses([self._listen_host])
-
-    def enter(self, holder: str) -> None:
-        """Count a new connection of this client."""
-        self._present[holder] += 1
-
-    def leave(self, holder: str) -> None:
-        """Count a connection less; with the last one, the lease of this client is free."""
-        self._present[holder] -= 1
-        if self._present[holder] <= 0:
-            del self._present[holder]
-            self.lease.abandon(holder)
-        self.lease.wake()  # it may have been waiting
 
     def require_trust(self) -> Trust:
         """The pins, if this agent has a TLS door.
@@ -155,28 +169,29 @@ class Agent:
         return self.trust
 
     def status(self) -> Status:
-        """The state of the agent, for its owner."""
-        holder = self.lease.holder
-        spooled = self.spool.usage()
+        """The state of the agent, for its owner; of several seats, the lease of the first."""
+        first, seats = self.first, self.seats.values()
+        holder = first.lease.holder
+        spooled = [seat.spool.usage() for seat in seats]
         models = self.models.usage()
-        current = self.runner.current
         return Status(
-            device=self.device,
+            device=first.device,
             software=self.software,
             pid=os.getpid(),
             fingerprint=self.trust.fingerprint if self.trust else "",
             port=self.port,
             uptime_s=time.monotonic() - self._started_s,
             lease_holder=holder.name if holder else None,
-            lease_expires_in_s=self.lease.expires_in_s(),
-            running=current.request.run_id if current else None,
-            spooled_count=spooled[0],
-            spooled_bytes=spooled[1],
+            lease_expires_in_s=first.lease.expires_in_s(),
+            running=first.running,
+            spooled_count=sum(count for count, _ in spooled),
+            spooled_bytes=sum(size for _, size in spooled),
             models_count=models[0],
             models_bytes=models[1],
             models_quota_bytes=self.models.quota_bytes,
             paired_hosts=tuple(host.name for host in self.trust.hosts) if self.trust else (),
-            meters=self._wiring.meters,
-            sync_line=self._wiring.sync_line,
+            meters=first.wiring.meters,
+            sync_line=first.wiring.sync_line,
             is_root=os.geteuid() == 0,
+            seats=tuple(seat.state() for seat in seats),
         )

@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -119,6 +119,9 @@ class ArtifactStore:
     def __init__(self, directory: Path, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
         self._directory = directory
         self.quota_bytes = quota_bytes
+        self.arriving: set[str] = set()
+        """Digests of the models that some host sends now; the bytes come in one row only."""
+        self._in_use: Counter[str] = Counter()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, sha256: str) -> Path:
@@ -189,6 +192,14 @@ class ArtifactStore:
         os.utime(path)
         return path
 
+    def hold(self, *digests: str) -> None:
+        """Remove none of these models until `let_go`: a run on some seat needs them."""
+        self._in_use.update(digests)
+
+    def let_go(self, *digests: str) -> None:
+        """The run is over."""
+        self._in_use -= Counter(digests)
+
     def usage(self) -> tuple[int, int]:
         """Number of whole models, and bytes of all files."""
         sizes = [(path.suffix == "", size) for _, size, path in self._entries()]
@@ -199,9 +210,13 @@ class ArtifactStore:
         return min(self.quota_bytes, self._free_bytes() + self.usage()[1])
 
     def _make_room(self, sha256: str, size_bytes: int) -> None:
-        if size_bytes > self.quota_bytes:
-            raise NoSpace(f"model of {size_bytes} bytes, quota {self.quota_bytes} bytes")
-        others = sorted(entry for entry in self._entries() if entry[2].stem != sha256)
+        entries = [entry for entry in self._entries() if entry[2].stem != sha256]
+        is_held = self._in_use.keys() | self.arriving
+        others = sorted(entry for entry in entries if entry[2].stem not in is_held)
+        held_bytes = sum(size for _, size, path in entries if path.stem in is_held)
+        if size_bytes + held_bytes > self.quota_bytes:
+            held = f", {held_bytes} in use" if held_bytes else ""
+            raise NoSpace(f"model of {size_bytes} bytes, quota {self.quota_bytes} bytes{held}")
         have = self._part(sha256)
         missing = size_bytes - (have.stat().st_size if have.exists() else 0)
         used = sum(size for _, size, _ in others)
@@ -209,7 +224,7 @@ class ArtifactStore:
             raise NoSpace(f"model needs {missing} bytes, disk has {have_bytes} bytes free")
         for _, size, path in others:
             is_tight = self._free_bytes() < missing + KEEP_FREE_BYTES
-            if used + size_bytes <= self.quota_bytes and not is_tight:
+            if held_bytes + used + size_bytes <= self.quota_bytes and not is_tight:
                 return
             path.unlink(missing_ok=True)
             used -= size

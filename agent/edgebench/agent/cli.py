@@ -34,7 +34,7 @@ from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_pa
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
-    from edgebench.protocol.messages import Message
+    from edgebench.protocol.messages import Message, SeatState
 
 _T = TypeVar("_T")
 
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show the state of the running agent")
     status.add_argument("--json", action="store_true", help="print one JSON document")
     status.set_defaults(command=_status)
-    stop = commands.add_parser("stop", help="stop the run in progress, whichever host started it")
+    stop = commands.add_parser("stop", help="stop what runs here, whichever host started it")
     stop.set_defaults(command=_stop)
     for other in (pair, status, stop):
         other.add_argument(
@@ -141,8 +141,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
-        "--simulate", metavar="BOARD[:SEED]",
-        help="simulate a board that slows down, for tests",
+        "--simulate", action="append", metavar="BOARD[:SEED]",
+        help="simulate a board that slows down, for tests; repeated: several on one agent",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
@@ -172,10 +172,17 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
 
 def _paths(options: argparse.Namespace) -> Paths:
     """The directories of the addressed agent; that of a simulated board has its own."""
-    paths = user_paths(os.environ)
-    if options.simulate is None:
+    paths, boards = user_paths(os.environ), _boards(options)
+    if not boards:
         return paths
-    return paths.of_simulated(find_simulator().board_name(options.simulate))
+    names = [find_simulator().board_name(board) for board in boards]
+    return paths.of_simulated(names[0])
+
+
+def _boards(options: argparse.Namespace) -> list[str]:
+    """The simulated boards; the first one names the agent."""
+    named: list[str] | str | None = options.simulate
+    return [named] if isinstance(named, str) else named or []
 
 
 def _state(options: argparse.Namespace) -> Path:
@@ -186,7 +193,7 @@ def _state(options: argparse.Namespace) -> Path:
     """
     paths = _paths(options)  # even when --state is given: an unknown board is refused
     state: Path = (options.state or Path(paths.agent_state)).absolute()
-    if options.simulate is not None and state == Path(user_paths(os.environ).agent_state):
+    if _boards(options) and state == Path(user_paths(os.environ).agent_state):
         raise UsageError(f"a simulated board cannot have the state of this machine: {state}")
     refuse_long(state)
     return state
@@ -211,7 +218,7 @@ def _serve(options: argparse.Namespace) -> None:
             is_advertised=not options.no_advertise,
             models_quota_bytes=options.models_quota,
             wiring=wiring,
-            simulate=options.simulate,
+            simulate=tuple(_boards(options)),
             log=options.log.absolute() if options.log else None,
         )
     )
@@ -289,14 +296,40 @@ def _status(options: argparse.Namespace) -> None:
     if status.is_root:
         print("user     root: governors can be set; models run without root's capabilities")
     print(f"port     {status.port or 'none: this machine only'}")
-    print(f"lease    {lease}")
-    print(f"running  {status.running or 'nothing'}")
+    if len(status.seats) > 1:
+        for seat in status.seats:
+            print(f"seat     {seat_line(seat)}")
+    else:
+        print(f"lease    {lease}")
+        print(f"running  {status.running or 'nothing'}")
     print(f"spool    {status.spooled_count} runs wait for their host, {status.spooled_bytes} bytes")
     quota = status.models_quota_bytes
     print(f"models   {status.models_count}, {status.models_bytes} of {quota} bytes")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
     print(f"meters   {', '.join(status.meters) or 'none'}")
     print(f"line     {status.sync_line or 'none'}")
+
+
+def seat_line(seat: SeatState) -> str:
+    """One seat of several, as its owner reads it.
+
+    >>> from edgebench.protocol.device import DeviceDescription
+    >>> from edgebench.protocol.messages import SeatState
+    >>> device = DeviceDescription("0f", "pi-simulated", "generic", "aarch64", "bcm2712", "Linux")
+    >>> seat_line(SeatState("pi", device, "ada", 61.0, "20261123-1", 48.2))
+    'pi: pi-simulated, held by ada for 61 s, runs 20261123-1, 48.2 °C'
+    >>> seat_line(SeatState("pi", device, fault="it has 90.0 °C"))
+    'pi: pi-simulated, free; it has 90.0 °C'
+    """
+    parts = [seat.device.name, "free"]
+    if seat.held_by is not None:
+        parts[1] = f"held by {seat.held_by} for {seat.held_for_s or 0:.0f} s"
+    if seat.running is not None:
+        parts.append(f"runs {seat.running}")
+    if seat.temp_c is not None:
+        parts.append(f"{seat.temp_c:.1f} °C")
+    fault = f"; {seat.fault}" if seat.fault else ""
+    return f"{seat.name}: {', '.join(parts)}{fault}"
 
 
 def _stop(options: argparse.Namespace) -> None:

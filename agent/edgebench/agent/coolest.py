@@ -68,17 +68,20 @@ class Coolest:
             self.temp_c = temp_c
             self._keep(temp_c)
 
-    def see_at_start(self, temp_c: float | None, max_c: float | None) -> None:
+    def see_at_start(
+        self, temp_c: float | None, max_c: float | None, root: Path = Path("/")
+    ) -> None:
         """Take the temperature at the start of the agent, if the device may be idle.
 
         Args:
             temp_c: Temperature now.
             max_c: Limit of the profile's gate. A device above it counts as idle only by its load
                 average; None: every temperature counts, as there is no better one.
+            root: Directory that stands for / where the load is read.
         """
         if temp_c is None:
             return
-        load = load_averages()
+        load = load_averages(root)
         is_idle = load is not None and load[2] < IDLE_LOAD_15M
         if max_c is None or temp_c <= max_c or is_idle:
             self.see(temp_c)

@@ -78,8 +78,9 @@ def run_daemon(settings: AgentSettings) -> None:
 
 async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
     agent = Agent(settings)
-    for run_id in agent.spool.sweep():
-        logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
+    for seat in agent.seats.values():
+        for run_id in seat.spool.sweep():
+            logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
     if os.geteuid() == 0:
         logger.info("runs as root: governors can be set; models run without root's capabilities")
     stop = asyncio.Event()
@@ -98,14 +99,12 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         local = await doors.enter_async_context(_local_door(settings, connections, options))
         if settings.listen:
             await doors.enter_async_context(_tls_door(settings, agent, connections, options))
-        if agent.simulated:
-            living = asyncio.create_task(agent.simulated.live())
-            doors.callback(living.cancel)
-        print(f"ready {agent.device.name} port {agent.port or '-'}", flush=True)
+        for seat in agent.seats.values():
+            if simulation := seat.surroundings.simulation:
+                doors.callback(asyncio.create_task(simulation.live()).cancel)
+        print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
         await _until_done(settings, agent, connections, local, stop)
-        if agent.runner.current:
-            await agent.runner.current.worker.stop()
-            await agent.runner.wait()
+        await asyncio.gather(*(seat.runner.end() for seat in agent.seats.values()))
 
 
 @asynccontextmanager
@@ -183,11 +182,11 @@ async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     # Imported when the doors are open: it takes a tenth of the start, and 4 MB of memory.
     from edgebench.agent.advertise import advertise
 
-    pin = agent.require_trust().fingerprint
+    pin, device = agent.require_trust().fingerprint, agent.first.device
     properties = {
-        "id": agent.device.id,
-        "name": agent.device.name,
-        "arch": agent.device.arch,
+        "id": device.id,
+        "name": device.name,
+        "arch": device.arch,
         "pin": pin,
         "software": agent.software,
     }
@@ -206,7 +205,7 @@ async def _until_done(
         return
 
     def is_idle() -> bool:
-        if agent.runner.current:
+        if agent.is_measuring:
             connections.active()
         return connections.idle_s >= limit_s
 

@@ -54,8 +54,7 @@ class Lease:
             UsageError: the time is not positive, or longer than the limit.
             LeaseHeld: somebody else has it.
         """
-        if not 0 < ttl_s <= MAX_TTL_S:
-            raise UsageError(f"lease of {ttl_s} s, limit {MAX_TTL_S:.0f} s")
+        _check_ttl(ttl_s)
         self._refuse_others(identity)
         now_s = self._now_s()
         since_s = self._holder.since_s if self._holder else now_s
@@ -145,6 +144,22 @@ class Lease:
             self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
         self.wake()
 
+    def inherit(self, identity: str, name: str, ttl_s: float) -> None:
+        """Give the lease of a holder that is gone to another client of its host.
+
+        Raises:
+            UsageError: the time is not positive, or longer than the limit.
+        """
+        _check_ttl(ttl_s)
+        if (holder := self.holder) is not None:
+            expires_s = self._now_s() + ttl_s
+            self._holder = Holder(identity, name, ttl_s, expires_s, holder.since_s)
+
+    def held_for_s(self) -> float | None:
+        """Seconds since the holder took the lease; None when it is free."""
+        holder = self.holder
+        return None if holder is None else self._now_s() - holder.since_s
+
     def expires_in_s(self) -> float | None:
         """Seconds until the lease expires; None when it is free, or held by a run."""
         holder = self.holder
@@ -160,6 +175,11 @@ class Lease:
         until = "until its run ends" if left is None else f"for {left:.0f} s more"
         ago = _ago(self._now_s() - holder.since_s)
         raise LeaseHeld(f"device is in use by {holder.name}, {until}; taken {ago}")
+
+
+def _check_ttl(ttl_s: float) -> None:
+    if not 0 < ttl_s <= MAX_TTL_S:
+        raise UsageError(f"lease of {ttl_s} s, limit {MAX_TTL_S:.0f} s")
 
 
 def _ago(elapsed_s: float) -> str:

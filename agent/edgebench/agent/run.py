@@ -7,14 +7,9 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgebench.agent.artifacts import ArtifactStore
-from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
-from edgebench.agent.coolest import COOLEST_FILE, Coolest, settled_c
-from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors, keep_end
-from edgebench.agent.governor import Governors
 from edgebench.agent.guard import Guard
 from edgebench.agent.idle import work_between_idling
 from edgebench.agent.lease import Lease
@@ -22,8 +17,9 @@ from edgebench.agent.memory import give_back
 from edgebench.agent.metering import MeterRecorder, require_served
 from edgebench.agent.running import ActiveRun, Listener
 from edgebench.agent.spool import Spool
-from edgebench.agent.system import describe_environment, is_emulated, load_1m
-from edgebench.agent.telemetry.job import LiveReading, SamplerJob
+from edgebench.agent.surroundings import Surroundings
+from edgebench.agent.system import is_emulated
+from edgebench.agent.telemetry.job import LiveReading
 from edgebench.agent.telemetry.process import SamplerMessage, SamplerProcess
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import default_memory_bytes
@@ -53,47 +49,30 @@ from edgebench.protocol.record import (
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
-if TYPE_CHECKING:
-    from edgebench.protocol.simulation import Simulation
-
 logger = logging.getLogger(__name__)
 
-GUARD_HZ = 1.0
-"""Least sampling rate of a device with a temperature at which a run must end."""
 KEPT_LOG_BYTES = 256 * 1024
 """Size of the end of the worker's log that is kept; a runtime may print far more."""
 
 
 class Runner:
-    """Runs one model at a time."""
+    """Runs one model at a time, on one seat."""
 
     def __init__(
         self,
         device: DeviceDescription,
         profile: Profile,
+        surroundings: Surroundings,
         models: ArtifactStore,
+        *,
         spool: Spool,
         lease: Lease,
-        simulated: Simulation | None = None,
-        *,
-        state: Path,
         wiring: Wiring,
     ) -> None:
         self._device = device
         self._profile = profile
         self._wiring = wiring
-        self._simulated = simulated
-        self._root = simulated.root if simulated else Path("/")
-        # The governors kept for this machine must not be taken for those of a simulated device.
-        self._governors = Governors(simulated.root if simulated else state, self._root)
-        self._governors.restore()  # an earlier agent may have been killed in a run
-        self._expected = expect(profile, self._root)
-        self._thermometer = find_thermometer(profile, self._root)
-        # A simulated device starts cool, and is made anew each time.
-        self._coolest = Coolest(None if simulated else state / COOLEST_FILE, device.id)
-        if self._thermometer:
-            max_c = None if simulated else profile.cooldown.max_c
-            self._coolest.see_at_start(settled_c(self._thermometer), max_c)
+        self._surroundings = surroundings
         self._models = models
         self._spool = spool
         self._lease = lease
@@ -137,22 +116,32 @@ class Runner:
         if self.current is not None and listener in self.current.listeners:
             self.current.listeners.remove(listener)
 
-    async def wait(self) -> None:
-        """Wait for the run in progress."""
+    async def end(self) -> None:
+        """Stop the run in progress, and wait until it is spooled."""
+        if self.current:
+            await self.current.worker.stop()
         if self._task:
             await asyncio.shield(self._task)
 
     async def _admit(self, request: RunStart, owner: str) -> ActiveRun:
+        self._models.hold(*_digests(request))
+        try:
+            return await self._begin(request, owner)
+        except BaseException:  # a cancelled start as well
+            self._models.let_go(*_digests(request))
+            raise
+
+    async def _begin(self, request: RunStart, owner: str) -> ActiveRun:
         job = await self._job(request)
         directory = self._spool.begin(request.run_id)
-        environment = describe_environment(clocks=self._root)
+        environment = self._surroundings.environment()
         worker = WorkerProcess(directory, job.spec.limits)
         metering = MeterRecorder(job.spec.meter, directory / METER_FILE)
         run = ActiveRun(request, owner, job.model, environment, worker, metering)
         try:
             await worker.start(job)
-            if self._simulated:
-                self._simulated.attach(worker.pid)
+            if simulation := self._surroundings.simulation:
+                simulation.attach(worker.pid)
         except BaseException:  # a cancelled start as well leaves nothing behind
             self._spool.discard(request.run_id)
             raise
@@ -164,6 +153,7 @@ class Runner:
         from edgebench.agent.runtimes.registry import find_runtime
 
         spec, verified = request.spec, self._models.verified_path
+        simulation = self._surroundings.simulation
         runtime = find_runtime(spec.runtime)
         path = await asyncio.to_thread(verified, request.model_sha256)
         require_served(spec.meter, self._wiring.meters)
@@ -187,8 +177,8 @@ class Runner:
             memory_bytes=spec.limits.memory_bytes or default_memory_bytes(model.size_bytes, spec),
             daemon_pid=os.getpid(),
             inputs_path=str(inputs) if inputs else None,
-            root=str(self._root),
-            speed_path=str(self._simulated.speed_path) if self._simulated else None,
+            root=str(self._surroundings.root),
+            speed_path=str(simulation.speed_path) if simulation else None,
             sync_line=self._wiring.sync_line,
             devices=tuple(
                 path for accelerator in self._profile.accelerator for path in accelerator.devices
@@ -209,6 +199,7 @@ class Runner:
             ended = RunEnded(run_id, Outcome.FAILED, int(code), str(exc), is_spooled=False)
         finally:
             self.current = None
+            self._models.let_go(*_digests(run.request))
             self._lease.unpin()
         run.tell(ended)
         give_back()
@@ -226,12 +217,13 @@ class Runner:
 
         directory = run.worker.directory
         sampler = SamplerProcess(directory)
-        guard = Guard(self._expected.abort_c, stop=stop, note=run.note)
+        guard = Guard(self._surroundings.expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:
             if run.request.spec.governor:
-                self._governors.set(run.request.spec.governor)
-            if (job := self._sampler_job(run)).rate_hz > 0:
+                self._surroundings.set_governor(run.request.spec.governor)
+            job = self._surroundings.sampler_job(run.request.spec, run.worker.pid)
+            if job.rate_hz > 0:
                 await sampler.start(job, on_message)
             run.cooldown = await self._cool_down(run, guard)
             if not run.worker.has_ended:  # else that is the reason to report, not the heat
@@ -243,7 +235,7 @@ class Runner:
             run.note("failed", str(exc))
             await run.worker.kill()
         finally:
-            self._governors.restore()
+            self._surroundings.restore_governor()
             telemetry = await sampler.end()
         run.too_hot = guard.error
         if run.metering.trouble is not None:
@@ -254,39 +246,19 @@ class Runner:
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
         """Wait until the device is cool enough, as its profile and the run say."""
-        rules, timeout_s = self._profile.cooldown, run.request.spec.cooldown_timeout_s
+        timeout_s = run.request.spec.cooldown_timeout_s
         if timeout_s is None:
-            timeout_s = rules.timeout_s
+            timeout_s = self._surroundings.cooldown_timeout_s
         if timeout_s == 0:
             return CooldownFacts()
-        if self._thermometer is None:
+        if not self._surroundings.has_thermometer:
             return CooldownFacts(CooldownOutcome.NO_SENSOR)
         run.enter(PhaseStart(Phase.COOLING, timeout_s, monotonic_ns()))
-        gate = Gate(rules, self._coolest.temp_c)
-        facts = await wait_until_cool(
-            gate,
-            self._thermometer,
-            timeout_s=timeout_s,
+        return await self._surroundings.cool_down(
+            timeout_s,
             is_stopping=lambda: run.worker.is_stopping or run.worker.has_ended or guard.is_in_vain,
             may_start=guard.may_start,
             sleep=run.worker.sleep,  # a worker that died needs no cool device
-        )
-        self._coolest.see(gate.settled_c)
-        return facts
-
-    def _sampler_job(self, run: ActiveRun) -> SamplerJob:
-        cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
-        rate_hz = run.request.spec.telemetry_rate_hz
-        if self._expected.abort_c is not None:
-            rate_hz = max(rate_hz, GUARD_HZ)  # a host cannot switch the guard off
-        return SamplerJob(
-            worker_pid=run.worker.pid,
-            root=str(self._root),
-            rate_hz=rate_hz,
-            cpus=tuple(sorted(cpus)) if run.request.spec.cpus else (),
-            abort_c=self._expected.abort_c,
-            zones=tuple(zone.match_type for zone in self._expected.zones),
-            freq_sources=self._expected.believed_freq_sources,
         )
 
     def _record(
@@ -315,14 +287,14 @@ class Runner:
             worker=worker,
             error_code=int(error.code) if error else 0,
             error=str(error) if error else None,
-            load_1m_after=load_1m(),
+            load_1m_after=self._surroundings.load_1m(),
             telemetry=telemetry,
-            expected=self._expected,
+            expected=self._surroundings.expected,
             cooldown=run.cooldown,
             events=tuple(run.events),
             metered=run.metering.facts,
             emulated=is_emulated(),
-            simulated=self._simulated is not None,
+            simulated=self._surroundings.simulation is not None,
             confinement=run.worker.confinement,
         )
 
@@ -333,6 +305,12 @@ class Runner:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
+
+
+def _digests(request: RunStart) -> list[str]:
+    """Digests of everything that a run needs of the model store."""
+    spec = request.spec
+    return [one for one in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256) if one]
 
 
 def _reason(

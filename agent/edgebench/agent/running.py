@@ -33,11 +33,15 @@ class ActiveRun:
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
+    progress: Progress | None = None
+    """Last notice of a phase, for watchers that come later."""
     too_hot: TargetError | None = None
     """Why the temperature guard ended the run, or did not let it start."""
 
     def tell(self, notice: Notice) -> None:
         """Send a notice to all watchers; one that fails harms no other and not the run."""
+        if isinstance(notice, Progress):
+            self.progress = notice
         for listener in list(self.listeners):
             try:
                 listener(notice)

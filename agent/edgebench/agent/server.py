@@ -38,10 +38,11 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
 )
-from edgebench.protocol.record import Phase
 
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; more are a mistake."""
+UPLOAD_LOOK_S = 0.1
+"""Interval of the checks whether a model has arrived that another host sends."""
 
 logger = logging.getLogger(__name__)
 
@@ -164,11 +165,11 @@ class ConnectionHandler:
 
     def __init__(self, agent: Agent, connection: CountedConnection) -> None:
         self._agent = agent
+        self._seat = agent.first
         self._connection = connection
         self._peer = connection.peer
         self._holder = ""
         self._host_name = ""
-        self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
@@ -178,7 +179,7 @@ class ConnectionHandler:
         """Handle messages until the other side is gone."""
         # A handler may still be at work when the host is gone: do not wait for it.
         self._gone = asyncio.ensure_future(self._connection.wait_closed())
-        self._gone.add_done_callback(lambda _: self._agent.leave(self._holder))
+        self._gone.add_done_callback(lambda _: self._seat.leave(self._holder))
         try:
             async for data in self._connection:
                 await self._answer(data)
@@ -187,7 +188,7 @@ class ConnectionHandler:
         finally:
             self._drop_upload()
             for listener in self._listeners:
-                self._agent.runner.forget(listener)
+                self._seat.runner.forget(listener)
 
     async def _answer(self, data: str | bytes) -> None:
         number = 0
@@ -214,7 +215,7 @@ class ConnectionHandler:
             raise RemoteProtocolError(f"{kind_of(kind)} is not for this connection")
         if not self._holder and kind is not m.Hello:
             raise RemoteProtocolError(f"{kind_of(kind)} came before hello")
-        self._agent.lease.touch(self._holder)
+        self._seat.lease.touch(self._holder)
         await handler(self, frame)
 
     async def _send(self, number: int, message: m.Message, payload: bytes = b"") -> None:
@@ -235,22 +236,27 @@ class ConnectionHandler:
                 "update the older one"
             )
         self._host_name = hello.host_name[:64]
-        self._protocol = hello.protocol
-        agent = self._agent
         if not self._holder:
+            self._seat = self._agent.seat(hello.seat)
             self._holder = f"{self._peer.identity}/{hello.session}"
-            agent.enter(self._holder)
-        await self._send(frame.number, m.Welcome(m.PROTOCOL_VERSION, agent.software, agent.device))
+            self._seat.enter(self._holder)
+        seat, software = self._seat, self._agent.software
+        welcome = m.Welcome(m.PROTOCOL_VERSION, software, seat.device, seat.name)
+        await self._send(frame.number, welcome)
+
+    async def _seat_list(self, frame: Frame, _: m.SeatList) -> None:
+        states = tuple(seat.state() for seat in self._agent.seats.values())
+        await self._send(frame.number, m.Seats(states))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
-        await self._send(frame.number, m.Described(await self._agent.describe()))
+        await self._send(frame.number, m.Described(await self._agent.describe(self._seat)))
 
     async def _probe(self, frame: Frame, _: m.Probe) -> None:
         received_ns = monotonic_ns()
         await self._send(frame.number, m.ProbeReply(received_ns, monotonic_ns()))
 
     async def _acquire(self, frame: Frame, ask: m.Acquire) -> None:
-        left_s = await self._agent.lease.acquire_within(
+        left_s = await self._seat.lease.acquire_within(
             self._holder,
             self._host_name,
             ask.ttl_s,
@@ -260,17 +266,24 @@ class ConnectionHandler:
         await self._send(frame.number, m.Granted(left_s))
 
     async def _release(self, frame: Frame, _: m.Release) -> None:
-        self._agent.lease.release(self._holder)
+        self._seat.lease.release(self._holder)
         await self._send(frame.number, m.Done())
 
     async def _model_offer(self, frame: Frame, offer: m.ModelOffer) -> None:
-        self._agent.lease.require(self._holder)
+        self._seat.lease.require(self._holder)
         self._drop_upload()
-        offset_bytes, is_complete = self._agent.models.offset(offer.sha256)
+        models = self._agent.models
+        while offer.sha256 in models.arriving:  # from a host of another seat: we need it, too
+            await asyncio.sleep(UPLOAD_LOOK_S)
+            self._seat.lease.touch(self._holder)
+        offset_bytes, is_complete = models.offset(offer.sha256)
         if not is_complete:
-            self._upload = await asyncio.to_thread(
-                self._agent.models.begin, offer.sha256, offer.size_bytes
-            )
+            models.arriving.add(offer.sha256)
+            try:
+                self._upload = await asyncio.to_thread(models.begin, offer.sha256, offer.size_bytes)
+            except BaseException:
+                models.arriving.discard(offer.sha256)
+                raise
             offset_bytes = self._upload.offset_bytes
         await self._send(frame.number, m.ModelState(offer.sha256, offset_bytes, is_complete))
 
@@ -285,39 +298,58 @@ class ConnectionHandler:
     async def _model_commit(self, frame: Frame, commit: m.ModelCommit) -> None:
         upload = self._current_upload(commit.sha256)
         self._upload = None
-        await asyncio.to_thread(self._agent.models.commit, upload)
+        try:
+            await asyncio.to_thread(self._agent.models.commit, upload)
+        finally:
+            self._agent.models.arriving.discard(upload.sha256)
         state = m.ModelState(commit.sha256, upload.size_bytes, is_complete=True)
         await self._send(frame.number, state)
 
     async def _run_start(self, frame: Frame, start: m.RunStart) -> None:
-        self._agent.lease.require(self._holder)
+        self._seat.lease.require(self._holder)
         listener = self._listen(frame.number)
-        await self._agent.runner.start(start, self._peer.identity, listener)
+        await self._seat.runner.start(start, self._peer.identity, listener)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
+    async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:
+        owner, runner = self._peer.identity, self._seat.runner
+        if runner.running_for(owner) != follow.run_id:
+            ended = self._seat.spool.ended(follow.run_id, owner)
+            await self._send(frame.number, m.RunAccepted(follow.run_id))
+            await self._send(frame.number, ended)
+            return
+        run = runner.owned(follow.run_id, owner)
+        self._seat.inherit(self._holder, self._host_name, follow.ttl_s)
+        listener = self._listen(frame.number)
+        run.listeners.append(listener)
+        await self._send(frame.number, m.RunAccepted(follow.run_id))
+        if runner.current is run and run.progress is not None:  # it may have ended meanwhile
+            listener(run.progress)
+
     async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
-        await self._agent.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
+        await self._seat.runner.owned(cancel.run_id, self._peer.identity).worker.stop()
         await self._send(frame.number, m.Done())
 
     async def _run_stop(self, frame: Frame, _: m.RunStop) -> None:
-        run = self._agent.runner.current
-        if run is None:
+        runs = [seat.runner.current for seat in self._agent.seats.values()]
+        workers = [run.worker for run in runs if run is not None]
+        if not workers:
             raise UsageError("nothing runs here")
-        await run.worker.stop()
+        await asyncio.gather(*(worker.stop() for worker in workers))
         await self._send(frame.number, m.Done())
 
     async def _run_list(self, frame: Frame, _: m.RunList) -> None:
-        finished = self._agent.spool.finished(self._peer.identity)[: m.MAX_LISTED_RUNS]
-        running = self._agent.runner.running_for(self._peer.identity)
+        finished = self._seat.spool.finished(self._peer.identity)[: m.MAX_LISTED_RUNS]
+        running = self._seat.runner.running_for(self._peer.identity)
         await self._send(frame.number, m.RunListing(finished, running))
 
     async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
-        spool, owner = self._agent.spool, self._peer.identity
+        spool, owner = self._seat.spool, self._peer.identity
         files = await asyncio.to_thread(spool.files, ask.run_id, owner)
         await self._send(frame.number, m.RunFiles(ask.run_id, files))
 
     async def _file_read(self, frame: Frame, ask: m.FileRead) -> None:
-        data = self._agent.spool.read(
+        data = self._seat.spool.read(
             ask.run_id,
             self._peer.identity,
             ask.name,
@@ -327,9 +359,9 @@ class ConnectionHandler:
         await self._send(frame.number, m.FileData(ask.offset_bytes), data)
 
     async def _run_acknowledge(self, frame: Frame, ask: m.RunAcknowledge) -> None:
-        self._agent.spool.acknowledge(ask.run_id, self._peer.identity)
+        self._seat.spool.acknowledge(ask.run_id, self._peer.identity)
         await self._send(frame.number, m.Done())
-        if self._agent.runner.current is None:  # else it would take a core beside a timed loop
+        if not self._agent.is_measuring:  # else it would take a core beside a timed loop
             give_back()  # what the run's files took on their way
 
     async def _pair_host(self, frame: Frame, ask: m.PairHost) -> None:
@@ -348,8 +380,7 @@ class ConnectionHandler:
 
     def _listen(self, number: int) -> Listener:
         def listener(notice: Notice) -> None:
-            if _is_known(notice, self._protocol):
-                self._push(number, notice)
+            self._push(number, notice)
 
         self._listeners.append(listener)
         return listener
@@ -362,14 +393,8 @@ class ConnectionHandler:
     def _drop_upload(self) -> None:
         if self._upload is not None:
             self._upload.close()
+            self._agent.models.arriving.discard(self._upload.sha256)
             self._upload = None
-
-
-def _is_known(notice: Notice, protocol: int) -> bool:
-    """Whether a host of this version knows the message; one that does not would disconnect."""
-    is_cooling = isinstance(notice, m.Progress) and notice.phase is Phase.COOLING
-    is_new = is_cooling or isinstance(notice, m.Telemetry)
-    return protocol >= m.TELEMETRY_SINCE or not is_new
 
 
 Handler = Callable[[ConnectionHandler, Frame], Awaitable[None]]
@@ -383,6 +408,7 @@ def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) 
 
 _REMOTE: dict[type[m.Message], Handler] = {
     m.Hello: _handler(ConnectionHandler._hello),
+    m.SeatList: _handler(ConnectionHandler._seat_list),
     m.Describe: _handler(ConnectionHandler._describe),
     m.Probe: _handler(ConnectionHandler._probe),
     m.Acquire: _handler(ConnectionHandler._acquire),
@@ -391,6 +417,7 @@ _REMOTE: dict[type[m.Message], Handler] = {
     m.ModelChunk: _handler(ConnectionHandler._model_chunk),
     m.ModelCommit: _handler(ConnectionHandler._model_commit),
     m.RunStart: _handler(ConnectionHandler._run_start),
+    m.RunFollow: _handler(ConnectionHandler._run_follow),
     m.RunCancel: _handler(ConnectionHandler._run_cancel),
     m.RunList: _handler(ConnectionHandler._run_list),
     m.RunOpen: _handler(ConnectionHandler._run_open),

@@ -13,9 +13,9 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, sync_directory, sync_file
 from edgebench.protocol.digests import sha256_of
-from edgebench.protocol.errors import NoSpace, UsageError
-from edgebench.protocol.messages import SpooledFile
-from edgebench.protocol.record import RUN_ID
+from edgebench.protocol.errors import NoSpace, TargetError, UsageError
+from edgebench.protocol.messages import RunEnded, SpooledFile
+from edgebench.protocol.record import RUN_ID, Outcome
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
@@ -76,6 +76,19 @@ class Spool:
         """Ids of the finished runs of one host, oldest first."""
         paths = sorted(self._spool.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return tuple(path.name for path in paths if self._record(path).get("owner") == owner)
+
+    def ended(self, run_id: str, owner: str) -> RunEnded:
+        """How a finished run ended.
+
+        Raises:
+            UsageError: there is no such run for this host.
+        """
+        record = self._record(self._owned(run_id, owner))
+        try:
+            outcome = Outcome(record["outcome"])
+            return RunEnded(run_id, outcome, int(record["error_code"]), record["error"])
+        except (LookupError, ValueError, TypeError) as exc:
+            raise TargetError(f"record of run {run_id} is damaged") from exc
 
     def files(self, run_id: str, owner: str) -> tuple[SpooledFile, ...]:
         """The files of a finished run.

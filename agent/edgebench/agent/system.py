@@ -69,18 +69,19 @@ def device_identity(root: Path = Path("/")) -> DeviceIdentity:
     )
 
 
-def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) -> Environment:
+def describe_environment(root: Path = Path("/"), *, processor: Path | None = None) -> Environment:
     """The conditions now.
 
     Args:
-        root: Stands for / in tests.
-        clocks: Directory with the clocks, if it is not `root`: models of a simulated device run
-            here, on clocks of its own.
+        root: Stands for / in tests and simulations.
+        processor: Directory that stands for / where the processor is described, if it is not
+            `root`: the models of a simulated device are computed by this machine's, at clocks of
+            its own.
     """
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo"), re.MULTILINE)
     memory = {name: int(kib) * 1024 for name, kib in lines}
     return Environment(
-        cpu=_cpu(root, clocks or root),
+        cpu=_cpu(processor or root, clocks=root),
         memory_total_bytes=memory.get("MemTotal"),
         memory_available_bytes=memory.get("MemAvailable"),
         swap_used_bytes=memory["SwapTotal"] - memory.get("SwapFree", 0)
@@ -90,23 +91,29 @@ def describe_environment(root: Path = Path("/"), *, clocks: Path | None = None) 
         os=_os_name(root),
         python=platform.python_version(),
         virtualization=virtualization(root),
-        load_1m=load_1m(),
+        load_1m=load_1m(root),
         packages=_packages(),
         agent_version=agent_version(),
     )
 
 
-def load_averages() -> tuple[float, float, float] | None:
+def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
     """Load over 1, 5 and 15 minutes; None where the system does not tell, as on Android."""
+    if root != Path("/"):
+        try:
+            one, five, fifteen = map(float, read_text(root / "proc/loadavg").split()[:3])
+        except ValueError:
+            return None
+        return one, five, fifteen
     try:
         return os.getloadavg()
     except (OSError, AttributeError):  # old C libraries of Android lack the function, too
         return None
 
 
-def load_1m() -> float | None:
+def load_1m(root: Path = Path("/")) -> float | None:
     """Load average over the last minute, if the system tells."""
-    averages = load_averages()
+    averages = load_averages(root)
     return None if averages is None else averages[0]
 
 
@@ -251,7 +258,7 @@ def _device_id(state: Path, root: Path) -> str:
     return hashlib.blake2b(machine.encode(), key=b"edgebench device", digest_size=8).hexdigest()
 
 
-def _cpu(root: Path, clocks: Path) -> CpuDescription:
+def _cpu(root: Path, *, clocks: Path) -> CpuDescription:
     cpufreq = clocks / "sys/devices/system/cpu/cpufreq"
     policies = sorted(cpufreq.glob("policy*"))
     freqs_khz = [

@@ -21,8 +21,10 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
     LinkTimeout,
+    NoSuchDevice,
     RemoteProtocolError,
     StoreError,
+    TargetError,
     error_from_code,
 )
 from edgebench.protocol.spec import RunSpec
@@ -50,22 +52,40 @@ OnBytes = Callable[[int, int], None]
 class Client:
     """A conversation with one agent; it has a lease of its own, apart from all other clients."""
 
-    def __init__(self, link: Link, via: str = "") -> None:
+    def __init__(self, link: Link, via: str = "", seat: str = "") -> None:
+        """Begin the conversation.
+
+        Args:
+            link: An open connection to the agent, which is closed if this fails.
+            via: Name of the transport; the agent keeps apart who comes by which.
+            seat: Name of the seat that this is about; empty: the first one.
+
+        Raises:
+            NoSuchDevice: the agent has no such seat.
+            EdgebenchError: it refused, or the link failed.
+        """
         self._link = link
         self.via = via
-        """Name of the transport; the agent keeps apart who comes by which."""
         self._numbers = itertools.count(1)
         self._followed = 0
         self._notices: deque[Frame] = deque()
         """Notices of the followed run that came while a reply was waited for."""
-        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), secrets.token_hex(8))
+        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), secrets.token_hex(8), seat)
         try:
             welcome = self.ask(hello, m.Welcome)
+            if seat and welcome.protocol < m.SEATS_SINCE:  # it did not look at the name
+                raise NoSuchDevice(
+                    f"no seat is called {seat!r} there: its agent, {welcome.software}, serves one "
+                    "device only"
+                )
         except EdgebenchError:
             link.close()
             raise
         self.device = welcome.device
         self.software = welcome.software
+        self.seat = welcome.seat
+        """Name of the seat; empty with an older agent."""
+        self._protocol = welcome.protocol
 
     def __enter__(self) -> Client:
         return self
@@ -84,6 +104,10 @@ class Client:
             EdgebenchError: the agent refused, or the link failed.
         """
         return self._expect(self._send(request), answer, timeout_s)[0]
+
+    def seats(self) -> tuple[m.SeatState, ...]:
+        """State of every seat of the agent; empty where it is too old to have any."""
+        return self.ask(m.SeatList(), m.Seats).seats if self._protocol >= m.SEATS_SINCE else ()
 
     def describe(self) -> SystemDescription:
         """Description of the device, its conditions now, and its runtimes."""
@@ -152,8 +176,24 @@ class Client:
         self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
+    def follow(self, run_id: str) -> None:
+        """Follow a run that an earlier client of this host started, by `follow_run`.
+
+        They begin with the present phase; of a run that has finished, `RunEnded` comes at once. If
+        nobody is there any more who holds the lease, it is ours.
+
+        Raises:
+            UsageError: this host has no such run there.
+            TargetError: its agent is too old to know how.
+        """
+        if self._protocol < m.SEATS_SINCE:
+            raise TargetError(f"agent cannot let anybody follow a run: {self.software}")
+        self._notices.clear()
+        self._followed = self._send(m.RunFollow(run_id, LEASE_TTL_S))
+        self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
+
     def follow_run(self) -> Iterator[m.Progress | m.Telemetry | m.RunEnded]:
-        """Notices of the started run; ends after `RunEnded`."""
+        """Notices of the run that was started, or is followed; ends after `RunEnded`."""
         while True:
             # No limit on the wait: the connection's own pings notice a dead device.
             frame = self._notices.popleft() if self._notices else self._receive(None)

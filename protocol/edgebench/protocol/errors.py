@@ -3,7 +3,7 @@
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
-    │   ├── NoSuchDevice             no known device has that name, or several have
+    │   ├── NoSuchDevice             no known device or seat has that name, or several have
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
@@ -91,6 +91,7 @@ class ErrorCode(IntEnum):
     INPUTS_REFUSED = 14
     INFERENCE_FAILED = 15
     DATASET_REFUSED = 16
+    NO_SUCH_DEVICE = 17
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -130,7 +131,9 @@ class NoSuchRun(UsageError):
 
 
 class NoSuchDevice(UsageError):
-    """No known device, or several, match a name."""
+    """No known device, or several, match a name; or an agent has no seat of that name."""
+
+    code = ErrorCode.NO_SUCH_DEVICE
 
 
 class NoSuchMeter(UsageError):
@@ -414,6 +417,7 @@ def error_from_code(code: int, text: str) -> EdgebenchError:
 
 _CLASSES: tuple[type[EdgebenchError], ...] = (
     UsageError,
+    NoSuchDevice,
     TargetError,
     RuntimeUnavailable,
     ModelRefused,

@@ -2,11 +2,13 @@
 
 A conversation, from the host's side:
 
-    Hello → Welcome                      versions, who is who
+    Hello → Welcome                      versions, who is who, and which seat this is about
+    SeatList → Seats                     the devices that the agent serves
     Describe → SystemDescription         runtimes, environment
     Acquire → Granted                    the right to measure, for a while
     ModelOffer → ModelState, ModelChunk…, ModelCommit → ModelState
     RunStart → RunAccepted, then Progress… and RunEnded, pushed
+    RunFollow → RunAccepted, then the same of a run that was started earlier
     RunList → RunListing, RunOpen → RunFiles, FileRead → FileData…, RunAcknowledge → Done
     Probe → ProbeReply                   two-way clock probes, any time
 
@@ -24,14 +26,17 @@ from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Raised with every change that an older peer would misread; by two when it cannot be bridged.
 
 Peers one version apart work together: the newer one says only what the older one knows.
 3: six columns of queries, and what a worker records. 4: `Telemetry`, and the phase of cooling.
+5: seats, and `RunFollow`.
 """
-TELEMETRY_SINCE = 4
-"""Hosts of this version are told how the device is, and that it cools down."""
+SEATS_SINCE = 5
+"""Agents of this version know seats; an older one serves one device, whatever `Hello` asks for."""
+MAX_SEATS = 32
+"""Seats of one agent; the states of so many fit into one frame."""
 
 MAX_LISTED_RUNS = 500
 """Ids that surely fit into one frame."""
@@ -46,6 +51,8 @@ class Hello:
     host_name: str
     session: str
     """Random, one for each client: two clients of one host must not share a lease."""
+    seat: str = ""
+    """Seat that the conversation is about; empty: the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,39 @@ class Welcome:
     protocol: int
     software: str
     device: DeviceDescription
+    """Device of the seat."""
+    seat: str = ""
+    """Name of the seat; empty from older agents."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeatList:
+    """Ask for the state of every seat, whichever this conversation is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeatState:
+    """A device that the agent serves, as it is now."""
+
+    name: str
+    device: DeviceDescription
+    held_by: str | None = None
+    """Name of the host that has the lease; None where it is free."""
+    held_for_s: float | None = None
+    """Time since that host took it."""
+    running: str | None = None
+    """Id of the run in progress."""
+    temp_c: float | None = None
+    """Temperature of the zone by which the device cools down; None where there is none."""
+    fault: str | None = None
+    """Why the device can measure nothing now; None: it can, as far as its agent knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Answer to `SeatList`, the first seat first."""
+
+    seats: tuple[SeatState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +194,19 @@ class RunAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFollow:
+    """Follow a run that an earlier client of this host has started; needs no lease.
+
+    The answers are those of `RunStart`, from the present phase on; of a run that has finished, its
+    `RunEnded` comes at once. If nobody is there any more who held the lease, it is the follower's.
+    """
+
+    run_id: str
+    ttl_s: float
+    """As in `Acquire`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A run entered a phase."""
 
@@ -198,7 +251,7 @@ class RunCancel:
 
 @dataclass(frozen=True, slots=True)
 class RunStop:
-    """Local only: stop the run in progress, whoever asked for it; its host can fetch the rest."""
+    """Local only: stop the runs of all seats, whoever asked for them; the rest can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +384,14 @@ class Status:
     sync_line: str | None = None
     is_root: bool = False
     """Whether it runs as root."""
+    seats: tuple[SeatState, ...] = ()
+    """Every device that it serves; the lease and the run above are those of the first."""
 
 
 Message = Union[
-    Hello, Welcome, Problem, Done, Describe, Described, Acquire, Granted, Release,
+    Hello, Welcome, SeatList, Seats, Problem, Done, Describe, Described, Acquire, Granted, Release,
     ModelOffer, ModelState, ModelChunk, ModelCommit,
-    RunStart, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
+    RunStart, RunFollow, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
 ]  # fmt: skip

@@ -25,7 +25,7 @@ CONTROL_S = 0.25
 """Simulated interval of the controller, however late the daemon's task comes."""
 SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
-_HOST_FILES = ("proc/stat", "proc/meminfo", "proc/pressure", "proc/vmstat")
+_HOST_FILES = ("proc/stat", "proc/meminfo", "proc/loadavg", "proc/pressure", "proc/vmstat")
 """Files of this machine that a simulated device shows unchanged."""
 NOISE_C = 0.3
 STEP_C = 0.5

@@ -211,3 +211,17 @@ def test_resumed_model_does_not_push_itself_out(tmp_path: Path) -> None:
     send(upload, data)
     store.commit(upload)
     assert store.usage() == (1, 1000)
+
+
+def test_model_of_a_run_stays_while_another_seat_gets_one(tmp_path: Path) -> None:
+    """A run cools its device down for minutes, and finds its model gone."""
+    store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
+    data = b"r" * 600
+    store_model(store, data)
+    store.hold(digest(data))
+    with pytest.raises(NoSpace, match="500 bytes, quota 1000 bytes, 600 in use"):
+        store.begin(digest(MODEL), 500)
+    assert store.offset(digest(data))[1]
+    store.let_go(digest(data))
+    store.begin(digest(MODEL), 500).close()
+    assert not store.offset(digest(data))[1]

@@ -217,3 +217,23 @@ def test_wait_of_impossible_length_is_refused(lease: Lease, wait_s: float) -> No
     """A host occupies a connection for ever."""
     with pytest.raises(UsageError, match="limit 60 s"):
         asyncio.run(lease.acquire_within("a", "A", 5.0, wait_s=wait_s, is_wanted=lambda: True))
+
+
+def test_lease_of_a_holder_that_is_gone_is_inherited(lease: Lease, clock: Clock) -> None:
+    """The run ends, and its device is free for somebody else before the follower has the files."""
+    lease.acquire("ada/1", "Ada", 30.0)
+    lease.pin()
+    clock.now_s += 20
+    lease.abandon("ada/1")
+    lease.inherit("ada/2", "Ada", 30.0)
+    assert lease.held_for_s() == 20
+    lease.unpin()
+    lease.require("ada/2")
+    clock.now_s += 29
+    lease.require("ada/2")
+    clock.now_s += 2
+    assert (lease.holder, lease.held_for_s()) == (None, None)
+    lease.inherit("ada/3", "Ada", 30.0)
+    assert lease.holder is None, "what is free is not inherited"
+    with pytest.raises(UsageError, match="limit 120 s"):
+        lease.inherit("ada/3", "Ada", MAX_TTL_S + 1)

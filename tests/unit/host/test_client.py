@@ -1,22 +1,26 @@
-"""How long the host waits for an agent, by what the agent has to do first."""
+"""How long the host waits for an agent, and what it does not ask of an older one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import cast
 
+import pytest
 from support.records import DEVICE, RUN_ID
 
 from edgebench.host.client import HASHED_BYTES_PER_S, MAX_FILE_BYTES, Client
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.errors import NoSuchDevice, TargetError
 
 
 class FakeLink:
     """An agent without files; notes how long each answer is waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: int = m.PROTOCOL_VERSION) -> None:
+        self._protocol = protocol
+        self.is_closed = False
         self._asked: list[tuple[int, m.Message]] = []
         self.patience_s: dict[type[m.Message], float | None] = {}
 
@@ -30,11 +34,12 @@ class FakeLink:
         number, message = self._asked.pop()
         self.patience_s[type(message)] = timeout_s
         if isinstance(message, m.Hello):
-            return encode(number, m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", DEVICE))
+            return encode(number, m.Welcome(self._protocol, "edgebench-agent 0", DEVICE))
         return encode(number, m.RunFiles(RUN_ID, ()))
 
     def close(self) -> None:
         """Nobody is there any more."""
+        self.is_closed = True
 
 
 def test_slow_device_has_time_to_hash_what_a_meter_recorded(tmp_path: Path) -> None:
@@ -44,3 +49,21 @@ def test_slow_device_has_time_to_hash_what_a_meter_recorded(tmp_path: Path) -> N
     patience_s = link.patience_s[m.RunOpen]
     assert patience_s is not None
     assert patience_s >= MAX_FILE_BYTES / HASHED_BYTES_PER_S
+
+
+def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
+    """A host that was updated ends every conversation with an older agent in a protocol error."""
+    link = FakeLink(protocol=4)
+    client = Client(cast(Link, link))
+    assert (client.device, client.seats(), client.seat) == (DEVICE, (), "")
+    with pytest.raises(TargetError, match="cannot let anybody follow a run: edgebench-agent 0"):
+        client.follow(RUN_ID)
+    assert list(link.patience_s) == [m.Hello]
+
+
+def test_seat_of_an_agent_that_has_none_is_refused() -> None:
+    """An older agent does not look at the name of the seat, and its only device is measured."""
+    link = FakeLink(protocol=4)
+    with pytest.raises(NoSuchDevice, match="'nucleo' there: its agent, edgebench-agent 0, serves"):
+        Client(cast(Link, link), seat="nucleo")
+    assert link.is_closed

@@ -26,6 +26,7 @@ from edgebench.protocol.codec import (
     kind_of,
     to_plain,
 )
+from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Phase, RunRecord
@@ -93,7 +94,7 @@ def test_texts_of_a_peer_are_made_printable_where_they_arrive() -> None:
 def test_kinds_are_unique_and_in_snake_case() -> None:
     """Two messages share a wire name, or one is renamed by accident."""
     names = [kind_of(kind) for kind in MESSAGES]
-    assert len(set(names)) == len(names) == 34
+    assert len(set(names)) == len(names) == 37
     assert [kind_of(kind) for kind in (m.Hello, m.ModelOffer, m.RunAcknowledge)] == [
         "hello",
         "model_offer",
@@ -375,3 +376,11 @@ def _mutated(chance: random.Random, data: bytearray) -> bytes:
         if not data:
             return b""
     return bytes(data)
+
+
+def test_largest_number_of_seats_fits_into_a_frame() -> None:
+    """An agent that serves many devices cannot be listed."""
+    text = "x" * 255
+    device = DeviceDescription(text, text, text, text, text, text)
+    state = m.SeatState("seat", device, "host" * 16, 1.0, "r" * 64, 50.0, text)
+    assert len(encode(1, m.Seats(m.MAX_SEATS * (state,)))) < MAX_HEADER_BYTES

@@ -9,12 +9,13 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.transports.base import Announcement, Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, Unreachable
+from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
 THIS_MACHINE = KnownDevice(
@@ -43,6 +44,8 @@ class DiscoveredDevice:
     """Why it cannot be used, when it cannot."""
     system: SystemDescription | None = None
     """Its own description, when it can be used."""
+    seat: SeatState | None = None
+    """Who has it, what runs there, how warm it is; None where its agent is too old to tell."""
 
 
 def find_devices(
@@ -59,6 +62,7 @@ def find_devices(
             lambda device: _look_at(device, registry, announced.get(device.via, [])),
             (THIS_MACHINE, *paired),
         )
+        listed = [line for lines in known for line in lines]
         strangers = [
             DiscoveredDevice(
                 stranger.endpoint.name,
@@ -71,16 +75,16 @@ def find_devices(
             for stranger in announcements
             if stranger.endpoint.pin not in pins
         ]
-        return [*known, *strangers]
+        return [*listed, *strangers]
 
 
 def open_device(
     files: HostFiles, name: str, *, state: Path | None = None, timeout_s: float = 3.0
 ) -> Client:
-    """Connect to a device by name, id, or a unique part of either.
+    """Connect to a device by name, id, or a unique part of either; behind a slash: to this seat.
 
     Raises:
-        NoSuchDevice: no paired device has that name, or several do.
+        NoSuchDevice: no paired device or seat has that name, or several do.
         TransportError: it cannot be reached.
     """
     return open_known(files, named(files.devices(), name), state=state, timeout_s=timeout_s)
@@ -92,11 +96,15 @@ def open_known(
     """Connect to a device of this host's.
 
     Raises:
+        NoSuchDevice: its agent has no such seat.
         TransportError: it cannot be reached.
     """
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        return _remembered(files, device, Client(transport.connect(device.endpoint), device.via))
+        client = Client(transport.connect(device.endpoint), device.via, device.seat)
+        return _remembered(files, device, client)
+    except NoSuchDevice:
+        raise  # the agent is where it was
     except EdgebenchError:
         # Its address may have changed since it was paired: see where it announces itself now.
         announcements = transport.discover(timeout_s)
@@ -105,25 +113,36 @@ def open_known(
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
         current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint), device.via)
-        files.remember(replace(current, arch=client.device.arch))
+        client = Client(transport.connect(current.endpoint), device.via, device.seat)
+        if device.seat:
+            agent = next((one for one in files.devices() if one.pin == device.pin), None)
+            if agent is not None:
+                files.remember(agent.moved_to(moved[0]))
+        else:
+            files.remember(replace(current, arch=client.device.arch))
         return client
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
     """The client, after what devices are chosen by is remembered of its device."""
     arch = client.device.arch
-    if device.via != LocalTransport.name and arch != device.arch:
+    if device.via != LocalTransport.name and not device.seat and arch != device.arch:
         files.remember(replace(device, arch=arch))
     return client
 
 
 def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
-    """The device with this name or id, or the one of which it is a part.
+    """The device with this name or id, or the one of which it is a part; `AGENT/SEAT` of several.
 
     Raises:
         NoSuchDevice: there is none, or several.
     """
+    agent, _, seat = name.rpartition(SEAT_MARK)
+    has_seat = agent and seat and name not in (device.name for device in paired)
+    return _agent_named(paired, agent).at_seat(seat) if has_seat else _agent_named(paired, name)
+
+
+def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     if name == LOCAL_NAME:
         return THIS_MACHINE
     exact = [device for device in paired if name in (device.name, device.id, device.pin)]
@@ -149,22 +168,54 @@ def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tra
 
 def _look_at(
     device: KnownDevice, registry: Mapping[str, Transport], announcements: Sequence[Announcement]
-) -> DiscoveredDevice:
+) -> list[DiscoveredDevice]:
+    """The device; one line for each seat where its agent serves several."""
     moved = [device.moved_to(a.endpoint) for a in announcements if a.endpoint.pin == device.pin]
     failure: EdgebenchError | None = None
     for place in (device, *moved):  # where it was before, then where it says that it is
         try:
-            with Client(_transport_of(place, registry).connect(place.endpoint)) as client:
-                system = client.describe()
+            return _seats_of(device, place, _transport_of(place, registry))
         except EdgebenchError as exc:
             failure = failure or exc
-            continue
+    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+    return [
+        DiscoveredDevice(
+            device.name, device.endpoint.address, access, device.id, reason=str(failure)
+        )
+    ]
+
+
+def _seats_of(
+    device: KnownDevice, place: KnownDevice, transport: Transport
+) -> list[DiscoveredDevice]:
+    """What the agent at this place serves."""
+    with Client(transport.connect(place.endpoint)) as client:
+        system, seats = client.describe(), client.seats()[:MAX_SEATS]
+    if len(seats) < 2:
         address = place.endpoint.address
         if not place.port:  # such an address says less than the name that the device has itself
             address += f", {system.device.name}"
         device_id = device.id or system.device.id
-        return DiscoveredDevice(device.name, address, Access.READY, device_id, system=system)
-    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+        [seat] = seats or (None,)
+        return [
+            DiscoveredDevice(
+                device.name, address, Access.READY, device_id, system=system, seat=seat
+            )
+        ]
+    return [_seat_of(device, place, transport, seat) for seat in seats]
+
+
+def _seat_of(
+    device: KnownDevice, place: KnownDevice, transport: Transport, seat: SeatState
+) -> DiscoveredDevice:
+    """One of several seats, which a conversation of its own describes."""
+    with Client(transport.connect(place.endpoint), seat=seat.name) as client:
+        system = client.describe()
     return DiscoveredDevice(
-        device.name, device.endpoint.address, access, device.id, reason=str(failure)
+        f"{device.name}{SEAT_MARK}{seat.name}",
+        f"{place.endpoint.address}, {system.device.name}",
+        Access.READY,
+        system.device.id,
+        system=system,
+        seat=seat,
     )

@@ -19,6 +19,8 @@ from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import refuse_long, user_paths
 
 LOCK_FILE = ".lock"
+SEAT_MARK = "/"
+"""What stands between the name of an agent and that of its seat."""
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
 
@@ -39,6 +41,13 @@ class KnownDevice:
     """Name of the transport that reaches it."""
     arch: str = ""
     """Architecture, as uname(1) prints it; empty until it was connected to."""
+    seat: str = ""
+    """Seat of its agent that is meant; empty: the first. Agents are remembered, not their seats."""
+
+    def at_seat(self, seat: str) -> KnownDevice:
+        """Another device that the same agent serves."""
+        name = f"{self.name}{SEAT_MARK}{seat}"
+        return replace(self, name=name, id="", arch="", seat=seat)
 
     @property
     def endpoint(self) -> Endpoint:

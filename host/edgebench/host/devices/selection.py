@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from edgebench.host.devices.discovery import THIS_MACHINE, named
 from edgebench.host.devices.farm import Farm
-from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
 ALL = "all"
@@ -39,7 +39,7 @@ def select(words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm) -> l
 
 
 def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
-    every = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
+    every = _every(paired, farm)
     if exact := [device for device in paired if device.name == word]:
         return exact  # whatever its name looks like
     if word == ALL:
@@ -60,6 +60,19 @@ def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownD
         known = ", ".join(device.name for device in every) or "none"
         raise NoSuchDevice(f"no device fits {word!r}: there are {known}")
     return fitting
+
+
+def _every(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+    """The devices of the farm; an agent of which the farm file has seats is these seats."""
+    agents = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
+    known = {LOCAL_NAME, *(device.name for device in paired)}
+    seats = [
+        named(paired, name)
+        for name in farm.device
+        if name not in known and name.rpartition(SEAT_MARK)[0] in known
+    ]
+    with_seats = {seat.pin for seat in seats}
+    return [agent for agent in agents if agent.pin not in with_seats] + seats
 
 
 def _holds(condition: str, device: KnownDevice, farm: Farm) -> bool:

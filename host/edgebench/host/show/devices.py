@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from rich.table import Table
 from rich.text import Text
@@ -26,9 +27,22 @@ def devices_table(found: Sequence[DiscoveredDevice]) -> Table:
             Text(device.access.value, style=_ACCESS_STYLES[device.access]),
             text(system.device.profile if system else ABSENT),
             text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
-            text(device.reason or _missing_runtimes(device)),
+            text("\n".join(filter(None, (device.reason, _use(device), _missing_runtimes(device))))),
         )
     return table
+
+
+def _use(device: DiscoveredDevice) -> str:
+    """Who has the device, what is wrong with it."""
+    if (seat := device.seat) is None:
+        return ""
+    lines = [seat.fault] if seat.fault else []
+    if seat.held_by is not None:
+        lines.append(
+            f"in use by {seat.held_by} for {timedelta(seconds=round(seat.held_for_s or 0.0))}"
+        )
+        lines += [f"runs {seat.running}"] if seat.running else []
+    return "\n".join(lines)
 
 
 def _missing_runtimes(device: DiscoveredDevice) -> str:

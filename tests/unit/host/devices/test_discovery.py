@@ -15,6 +15,7 @@ from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devi
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.link import Link
+from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
@@ -24,6 +25,7 @@ from edgebench.protocol.errors import Unreachable, UsageError
 CLOSED_PORT = 9
 PHONE = KnownDevice("phone", "0f", "p" * 43, ("R58M12",), 0, via="usb")
 SYSTEM = SystemDescription(replace(DEVICE, name="sm-a52"), ENVIRONMENT, ())
+SEAT = m.SeatState("machine", SYSTEM.device, held_by="ada", held_for_s=3.0)
 
 
 @pytest.fixture
@@ -103,6 +105,8 @@ class AgentLink:
         reply: m.Message = m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", SYSTEM.device)
         if isinstance(request.message, m.Describe):
             reply = m.Described(SYSTEM)
+        elif isinstance(request.message, m.SeatList):
+            reply = m.Seats((SEAT,))
         self._replies.append(encode(request.number, reply))
 
     def receive(self, timeout_s: float | None) -> bytes:
@@ -145,7 +149,9 @@ def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport
     )
     files.remember(PHONE)
     _, phone = find_devices(files, timeout_s=0.0)
-    assert phone == DiscoveredDevice("phone", "R58M12-2, sm-a52", Access.READY, "0f", system=SYSTEM)
+    assert phone == DiscoveredDevice(
+        "phone", "R58M12-2, sm-a52", Access.READY, "0f", system=SYSTEM, seat=SEAT
+    )
 
 
 def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
@@ -168,3 +174,37 @@ def test_unknown_transport_does_not_hide_the_other_devices(
     assert by_name["phone"].access == Access.READY
     assert by_name["car"].access == Access.UNREACHABLE
     assert by_name["car"].reason == "car is reached by 'can', and this version knows only usb"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("jet/nucleo", "jetson/nucleo"), ("local/x", "local/x"), ("lab/pi/x", "lab/pi/x")],
+)
+def test_slash_separates_a_seat_from_its_agent(
+    files: HostFiles, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seat cannot be named."""
+    asked: list[str] = []
+
+    def connect(_: object, endpoint: Endpoint) -> Link:
+        asked.append(endpoint.name)
+        raise Unreachable(f"{endpoint.name} is away")
+
+    files.remember(KnownDevice("lab/pi", "99", "k" * 43, ("127.0.0.1",), CLOSED_PORT))
+    monkeypatch.setattr(TlsTransport, "connect", connect)
+    monkeypatch.setattr(LocalTransport, "connect", connect)
+    monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
+    with pytest.raises(Unreachable):
+        open_device(files, name)
+    assert asked == [shown]
+    assert not any(device.seat for device in files.devices()), "agents are remembered"
+
+
+def test_device_whose_name_has_a_slash_is_not_a_seat(
+    files: HostFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that was named a/b before there were seats cannot be reached any more."""
+    files.remember(KnownDevice("lab/pi", "99", "k" * 43, ("127.0.0.1",), CLOSED_PORT))
+    monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
+    with pytest.raises(Unreachable, match="lab/pi"):
+        open_device(files, "lab/pi")

@@ -72,3 +72,14 @@ def test_all_of_no_device_is_refused() -> None:
     """A night's measurement of nothing ends with success."""
     with pytest.raises(NoSuchDevice, match="no device is paired"):
         select(["all"], [], Farm())
+
+
+def test_agent_with_seats_in_the_farm_file_is_these_seats() -> None:
+    """The boards behind one agent are left out of the night's campaign, or one is taken twice."""
+    board = FarmDevice(labels=("board",))
+    farm = Farm(device={"pi4/nucleo": board, "pi4/machine": FarmDevice(), "gone/x": board})
+    seats = [PI4.at_seat("nucleo"), PI4.at_seat("machine")]
+    assert [seat.name for seat in seats] == ["pi4/nucleo", "pi4/machine"]
+    assert select(["all"], [PI4, PI5], farm) == [PI5, *seats]
+    assert select(["label:board"], [PI4, PI5], farm) == seats[:1]
+    assert select(["pi4/other,pi5"], [PI4, PI5], farm) == [PI4.at_seat("other"), PI5]
