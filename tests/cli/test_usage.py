@@ -372,12 +372,27 @@ def test_script_that_reads_json_gets_the_error(
     assert edgebench(*words).out == ""
 
 
-@pytest.mark.parametrize("words", [("--duration", "soon"), ("--frobnicate",), ("--pairs", "3")])
-def test_bench_that_measures_nothing_prints_no_runs(edgebench: Run, words: tuple[str, ...]) -> None:
-    """A wrong option gives a script other output than a wrong meter does."""
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("--duration", "soon"), "arguments_refused"),
+        (("--frobnicate",), "arguments_refused"),
+        (("--pairs", "3"), "usage_error"),
+        (("--on", "nowhere"), "no_such_device"),
+        (("--store", "/" + "x/" * 3000), "usage_error"),
+    ],
+    ids=["duration", "unknown", "pairs", "device", "store"],
+)
+def test_bench_that_measures_nothing_prints_no_runs(
+    edgebench: Run, words: tuple[str, ...], kind: str
+) -> None:
+    """A wrong option gives a script other output than a wrong meter does, or no reason at all."""
     said = edgebench("bench", "digits_int8.tflite", *words, "--json")
-    assert (said.code, json.loads(said.out)) == (2, {"runs": [], "sets": []})
-    assert_is_usage_error(said.err, words[0])
+    document = json.loads(said.out)
+    assert (said.code, document["runs"], document["sets"]) == (2, [], [])
+    (error,) = document["errors"]
+    assert (error["code"], error["model"], error["device"]) == (kind, None, None)
+    assert said.err == f"error: {error['message']}\nhint: {error['hint']}\n"
 
 
 def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:

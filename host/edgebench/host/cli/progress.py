@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -71,6 +72,22 @@ class PhaseTime(ProgressColumn):
         return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
 
 
+@dataclass(frozen=True, slots=True)
+class RunFailure:
+    """A run that failed, or an error that ended all of them."""
+
+    error: EdgebenchError
+    model: str | None = None
+    """Model of the run; None where the error is of no run, as the other two."""
+    runtime: str | None = None
+    device: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The run, as people call it."""
+        return f"{self.model} on {self.runtime}"
+
+
 class ProgressWatcher(Watcher):
     """Shows each run's phases: a bar on a terminal, elsewhere a line now and then.
 
@@ -104,7 +121,9 @@ class ProgressWatcher(Watcher):
         self._shown = ""
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
-        self.failures: list[tuple[str, EdgebenchError]] = []
+        self._run: tuple[str, str, str] | None = None
+        """Model, runtime and device of the run in progress."""
+        self.failures: list[RunFailure] = []
         self.runs: list[Run] = []
 
     def __enter__(self) -> ProgressWatcher:
@@ -145,6 +164,7 @@ class ProgressWatcher(Watcher):
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
+        self._run = model.name, runtime, device
         self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         self._title = printable(f"{which}{model.name} on {runtime}, {device}")
@@ -212,6 +232,7 @@ class ProgressWatcher(Watcher):
     def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
+        self._run = None
         self.runs.append(run)
         if not self._console.is_terminal:
             metric = headline(run)
@@ -221,7 +242,12 @@ class ProgressWatcher(Watcher):
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
         self._clear()
-        self.failures.append((f"{model.name} on {runtime}", error))
+        self.failures.append(self.failure(error))
+        self._run = None
+
+    def failure(self, error: EdgebenchError) -> RunFailure:
+        """An error with the run that it ended, if one was in progress."""
+        return RunFailure(error, *self._run) if self._run else RunFailure(error)
 
     def show_doubts(self, sets: Sequence[RunSet]) -> None:
         """Say why runs are not valid."""

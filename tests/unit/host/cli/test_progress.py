@@ -61,7 +61,9 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
         watcher.collected(replace(RUN, run_id="run-0"))
         watcher.doubted("run-2", ModelRefused("odd"))
         watcher.failed_meanwhile("run-3", ModelRefused("no"))
-    assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
+    (failure,) = watcher.failures
+    assert (failure.title, failure.device) == ("digits.tflite on litert", device)
+    assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
     text = out.getvalue()
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert "note: run run-0 had finished while no host was there; stored" in text
