@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
+from edgebench.protocol.spec import MAX_LENGTH_S
 
 REPORT_INTERVAL_S = 10.0
 """Interval of the reports while a device is waited for, and the wait that one request asks for.
@@ -23,10 +23,10 @@ def check_wait(wait_s: float) -> None:
     """Check a limit on waiting.
 
     Raises:
-        UsageError: it is no time.
+        UsageError: it is negative, no number, or too long.
     """
-    if not 0 <= wait_s < math.inf:
-        raise UsageError(f"wait must be a finite time >= 0 s, got {wait_s:g}")
+    if not 0 <= wait_s <= MAX_LENGTH_S:
+        raise UsageError(f"wait must be 0 to {MAX_LENGTH_S:g} s (7 days), got {wait_s:.10g} s")
 
 
 def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> None:
