@@ -251,9 +251,8 @@ class ProgressWatcher(Watcher):
 
     def show_doubts(self, sets: Sequence[RunSet]) -> None:
         """Say why runs are not valid."""
-        for one in sets:
-            for line in verdict_lines(one):
-                self._say(line)
+        for line in verdict_lines(sets):
+            self._say(line)
 
     def _draw(self, what: str, expected_s: float | None) -> None:
         """Begin a row: one that is reset keeps the length of the phase before."""
