@@ -67,7 +67,7 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
 def collect_waiting(
     client: Client, store: Store, *, on_doubt: OnProblem, on_failure: OnProblem
 ) -> list[Run]:
-    """Store the runs that finished while no host was there.
+    """Store the runs that earlier commands left on the device.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
     and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that measured

@@ -56,10 +56,10 @@ class Watcher:
         """So many bytes of the model are on the device."""
 
     def collected(self, run: Run) -> None:
-        """A run that had finished earlier was fetched."""
+        """A run that an earlier command had left on the device was stored."""
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed while no host was there; it had measured nothing."""
+        """A run of an earlier command had failed; it had measured nothing."""
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""

@@ -213,11 +213,13 @@ class ProgressWatcher(Watcher):
 
     def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
-        self._say(f"note: run {run.run_id} had finished while no host was there; stored here")
+        is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
+        ended = "had been stopped" if is_cut else "had finished"
+        self._say(f"note: run {run.run_id} {ended} and was still on the device; stored now")
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed while no host was there."""
-        self._say(f"warning: run {run_id} had failed while no host was there: {error}")
+        """A run had failed, and its host had not heard of it."""
+        self._say(f"warning: run {run_id} of an earlier command failed: {error}")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""

@@ -21,10 +21,16 @@ from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.messages import Progress, Telemetry
-from edgebench.protocol.record import Phase
+from edgebench.protocol.record import Outcome, Phase
 
 RUN = analyse_run(
     run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+STOPPED = analyse_run(
+    replace(run_record(worker_record(latencies()), "run-1"), outcome=Outcome.INTERRUPTED),
     traces_of(latencies()),
     created_utc=CREATED_UTC,
     clock=None,
@@ -59,6 +65,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
             watcher.progress(Progress("run-1", phase, 3.0))
         watcher.failed(MODEL, "litert", ModelRefused("no"))
         watcher.collected(replace(RUN, run_id="run-0"))
+        watcher.collected(STOPPED)
         watcher.doubted("run-2", ModelRefused("odd"))
         watcher.failed_meanwhile("run-3", ModelRefused("no"))
     (failure,) = watcher.failures
@@ -66,9 +73,10 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
     text = out.getvalue()
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
-    assert "note: run run-0 had finished while no host was there; stored" in text
+    assert "note: run run-0 had finished and was still on the device; stored now" in text
     assert "warning: run run-2 stays on the device: odd" in text
-    assert "warning: run run-3 had failed while no host was there: no" in text
+    assert "note: run run-1 had been stopped and was still on the device; stored now" in text
+    assert "warning: run run-3 of an earlier command failed: no" in text
     assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
     assert is_terminal or "\x1b" not in text
