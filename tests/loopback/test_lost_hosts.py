@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -138,7 +139,10 @@ def test_full_store_leaves_the_run_on_the_device(
         filler = fill(store)
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1
-        assert "error: run not stored: No space left on device" in errors
+        error, hint = errors.splitlines()[-2:]
+        stays = r"error: run \S+ stays on the device: run not stored: it takes \d{4,} bytes, "
+        assert re.match(stays + r"disk has \d{1,4} bytes free: ", error), errors
+        assert "the next bench on that device stores the run" in hint
         assert agent.status().spooled_count == 1
         assert list((store / "runs").iterdir()) == []
         filler.unlink()

@@ -50,6 +50,7 @@
     │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
+        ├── RunNotStored             a finished run cannot be stored; it stays on its device
         ├── RunDamaged               a file of a stored run is missing or not readable
         ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
@@ -391,6 +392,10 @@ class WindowTooShort(MeasurementError):
 
 class StoreError(EdgebenchError):
     """The result store cannot be read or written."""
+
+
+class RunNotStored(StoreError):
+    """A finished run cannot be stored; its device keeps it."""
 
 
 class RunDamaged(StoreError):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import cast
 
+import pytest
 from support.records import DEVICE, RUN_ID
 
 from edgebench.host.client import HASHED_BYTES_PER_S, MAX_FILE_BYTES, Client
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.errors import StoreError
+from edgebench.protocol.traces import SPOOL_FILES
 
 
 class FakeLink:
-    """An agent without files; notes how long each answer is waited for."""
+    """An agent with a run of these files; notes how long each answer is waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *files: m.SpooledFile) -> None:
+        self._files = files
         self._asked: list[tuple[int, m.Message]] = []
         self.patience_s: dict[type[m.Message], float | None] = {}
 
@@ -31,7 +37,7 @@ class FakeLink:
         self.patience_s[type(message)] = timeout_s
         if isinstance(message, m.Hello):
             return encode(number, m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", DEVICE))
-        return encode(number, m.RunFiles(RUN_ID, ()))
+        return encode(number, m.RunFiles(RUN_ID, self._files))
 
     def close(self) -> None:
         """Nobody is there any more."""
@@ -44,3 +50,14 @@ def test_slow_device_has_time_to_hash_what_a_meter_recorded(tmp_path: Path) -> N
     patience_s = link.patience_s[m.RunOpen]
     assert patience_s is not None
     assert patience_s >= MAX_FILE_BYTES / HASHED_BYTES_PER_S
+
+
+def test_run_that_the_disk_has_no_room_for_is_not_fetched(tmp_path: Path) -> None:
+    """A gigabyte is fetched until the disk is full, and the error says neither size nor limit."""
+    link = FakeLink(m.SpooledFile(min(SPOOL_FILES), MAX_FILE_BYTES, ""))
+    free = shutil.disk_usage(tmp_path)._replace(free=1000)
+    said = f"it takes {MAX_FILE_BYTES} bytes, disk has 1000 bytes free: {tmp_path}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: free)
+        with pytest.raises(StoreError, match=re.escape(said)):
+            Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)

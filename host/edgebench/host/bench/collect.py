@@ -31,6 +31,8 @@ from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
     RemoteProtocolError,
+    RunNotStored,
+    StoreError,
     TransportError,
     error_from_code,
 )
@@ -56,10 +58,13 @@ def collect(client: Client, store: Store, run_id: str, beside: HostRecord) -> Ru
     The device forgets the run only after it is safe here.
 
     Raises:
-        StoreError: the store cannot be written.
+        RunNotStored: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
-    run = _store(client, store, run_id, beside)[1]
+    try:
+        run = _store(client, store, run_id, beside)[1]
+    except StoreError as exc:
+        raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
     client.acknowledge(run_id)
     return run
 

@@ -94,6 +94,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
     (e.RunNewer, "use the version that made it; which one this is: edgebench --version"),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
+    (
+        e.RunNotStored,
+        "make the store writable, as by freeing space (df -h); the next bench on that device stores the "
+        "run: edgebench bench MODEL --on DEVICE",
+    ),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
