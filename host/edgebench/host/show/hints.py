@@ -96,8 +96,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,
-        "make the store writable, as by freeing space (df -h); the next bench on that device stores the "
-        "run: edgebench bench MODEL --on DEVICE",
+        "make room for it (df -h), or make the store writable; the next bench on that device "
+        "stores the run: edgebench bench MODEL --on DEVICE",
     ),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
