@@ -325,6 +325,13 @@ class TransportError(EdgebenchError):
 class Unreachable(TransportError):
     """Nobody answers at the address."""
 
+    def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
+        super().__init__(text)
+        self.reason = reason or str(self)
+        """Reason alone, where the text names the address too."""
+        self.is_offline = is_offline
+        """Whether this machine has no network that leads there."""
+
 
 class NotPaired(TransportError):
     """The other side refuses our identity, or shows one that we did not pin."""

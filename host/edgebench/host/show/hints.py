@@ -124,6 +124,21 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetError, "see whether it is still there: edgebench meters"),
 )
 """Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+_OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
+    (
+        e.NotPaired,
+        "print a new string on the device, it pairs one host within ten minutes: edgebench-agent "
+        "pair",
+    ),
+    (
+        e.Unreachable,
+        "see whether its agent runs, and print a new string, which names its addresses and its "
+        "port: edgebench-agent pair (on the device)",
+    ),
+    (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
+)
+"""Of `edgebench pair`, before the others."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
@@ -149,9 +164,11 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
         )
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
-    if type(error) is e.UsageError and command:
+    if isinstance(error, e.Unreachable) and error.is_offline:
+        return "see whether this machine has a network: ip route; then edgebench devices"
+    if type(error) is e.UsageError and command and command != "pair":
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
-    is_of_meters = command.split()[:1] == ["meters"]
-    hints = (*_OF_METERS, *_HINTS) if is_of_meters else _HINTS
+    own = {"meters": _OF_METERS, "pair": _OF_PAIRING}
+    hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
