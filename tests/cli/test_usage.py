@@ -447,6 +447,7 @@ def test_bench_that_measures_nothing_prints_no_runs(
     assert (said.code, document["runs"], document["sets"]) == (2, [], [])
     (error,) = document["errors"]
     assert (error["code"], error["model"], error["device"]) == (kind, None, None)
+    assert kind != "no_such_device" or error["message"].endswith("'nowhere'; available: local")
     assert said.err == f"error: {error['message']}\nhint: {error['hint']}\n"
 
 

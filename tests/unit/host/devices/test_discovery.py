@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> HostFiles:
 @pytest.mark.parametrize("name", ["nowhere", "PI", "bb", "../pi"])
 def test_unknown_name_is_told_with_the_known_ones(files: HostFiles, name: str) -> None:
     """A misspelt name measures on another device, or leaves the user without a list."""
-    with pytest.raises(UsageError, match="there are local, pi, pi-kitchen, jetson"):
+    with pytest.raises(UsageError, match="; available: local, pi, pi-kitchen, jetson"):
         open_device(files, name, timeout_s=0.0)
 
 
