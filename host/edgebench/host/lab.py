@@ -307,6 +307,8 @@ class Lab:
         watcher = watcher or Watcher()
         meter = OpenMeter.of(request.energy) if request.energy else None
         runs: list[Run] = []
+        for reference in request.accuracy.added if request.accuracy else ():
+            watcher.added(reference)
         with closing(meter) if meter else nullcontext():
             if meter:
                 is_fixed = request.is_duration_fixed

@@ -10,6 +10,9 @@
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
     │   ├── FileChanged              a file is not what it was a moment ago
+    │   ├── DatasetFileRefused       a file is no data set
+    │   │   ├── DatasetIncomplete        it has no samples, or not one label for each
+    │   │   └── DatasetNotFinite         it holds NaN or infinity
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
@@ -19,6 +22,10 @@
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
     │   │   ├── DatasetRefused           a data set does not fit the model
+    │   │   │   ├── SampleShapeRefused       its samples have another shape
+    │   │   │   ├── SampleTypeRefused        they are quantised, where the input takes real values
+    │   │   │   ├── SamplesClipped           many of its values are out of the input's range
+    │   │   │   └── OutputsTooLarge          the outputs for all samples cannot be kept
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -92,6 +99,10 @@ class ErrorCode(IntEnum):
     INPUTS_REFUSED = 14
     INFERENCE_FAILED = 15
     DATASET_REFUSED = 16
+    SAMPLE_SHAPE_REFUSED = 17
+    SAMPLE_TYPE_REFUSED = 18
+    SAMPLES_CLIPPED = 19
+    OUTPUTS_TOO_LARGE = 20
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -168,6 +179,18 @@ class FileChanged(UsageError):
     """A file was changed between two steps that need the same content."""
 
 
+class DatasetFileRefused(UsageError):
+    """A file is not a data set: arrays, labels or metric are not as they have to be."""
+
+
+class DatasetIncomplete(DatasetFileRefused):
+    """A data set has no samples, or not one label for each."""
+
+
+class DatasetNotFinite(DatasetFileRefused):
+    """A data set holds NaN or infinity."""
+
+
 class InputsRefused(UsageError):
     """Shapes or inputs that were chosen do not fit the model."""
 
@@ -225,6 +248,30 @@ class DatasetRefused(ModelRefused):
     """The samples of a data set, or the outputs for them, do not fit the model."""
 
     code = ErrorCode.DATASET_REFUSED
+
+
+class SampleShapeRefused(DatasetRefused):
+    """The samples of a data set have another shape than the model's input."""
+
+    code = ErrorCode.SAMPLE_SHAPE_REFUSED
+
+
+class SampleTypeRefused(DatasetRefused):
+    """The samples of a data set are quantised, where the model's input takes real values."""
+
+    code = ErrorCode.SAMPLE_TYPE_REFUSED
+
+
+class SamplesClipped(DatasetRefused):
+    """Many values of a data set are beyond the range of a quantised input."""
+
+    code = ErrorCode.SAMPLES_CLIPPED
+
+
+class OutputsTooLarge(DatasetRefused):
+    """The outputs for all samples of a data set cannot be kept."""
+
+    code = ErrorCode.OUTPUTS_TOO_LARGE
 
 
 class InferenceFailed(ModelRefused):
@@ -429,6 +476,10 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     ModelRefused,
     InputsRefused,
     DatasetRefused,
+    SampleShapeRefused,
+    SampleTypeRefused,
+    SamplesClipped,
+    OutputsTooLarge,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

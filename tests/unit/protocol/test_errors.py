@@ -65,6 +65,10 @@ def test_codes_are_never_renumbered() -> None:
         "INPUTS_REFUSED": 14,
         "INFERENCE_FAILED": 15,
         "DATASET_REFUSED": 16,
+        "SAMPLE_SHAPE_REFUSED": 17,
+        "SAMPLE_TYPE_REFUSED": 18,
+        "SAMPLES_CLIPPED": 19,
+        "OUTPUTS_TOO_LARGE": 20,
     }
 
 
@@ -87,7 +91,7 @@ def test_every_code_becomes_an_error(code: ErrorCode) -> None:
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
-@pytest.mark.parametrize("code", [17, 999, -1, 2**63])
+@pytest.mark.parametrize("code", [21, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN

@@ -24,6 +24,9 @@ class Place:
 class Watcher:
     """Somebody who is told how measurements go; this one does not look."""
 
+    def added(self, reference: Model) -> None:
+        """A model that the user did not name is measured too: the others' accuracy needs it."""
+
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Another command measures on a device, which is waited for up to so long."""
 

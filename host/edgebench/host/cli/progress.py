@@ -147,6 +147,10 @@ class ProgressWatcher(Watcher):
             took = PhaseTime().render(task).plain
             self._say(f"run: {self._title}: {what}{f', {took}' if took else ''}")
 
+    def added(self, reference: Model) -> None:
+        """Say that a reference model is measured too."""
+        self._say(f"note: {reference.name} is measured first, as the reference of the accuracy")
+
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Say who holds a device, and how long it is waited for."""
         self._say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")

@@ -43,9 +43,43 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
     ),
     (
+        e.DatasetIncomplete,
+        "store n >= 1 samples, along the first axis of x, and n labels: np.savez('set.npz', x=x, "
+        "y=y); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.DatasetNotFinite,
+        "leave these samples out: ok = np.isfinite(x.reshape(len(x), -1)).all(1); "
+        "np.savez('set.npz', x=x[ok], y=y[ok]); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.DatasetFileRefused,
+        "store samples as real values and their labels: np.savez('set.npz', x=x, y=y); docs/"
+        "measurement.md says more; then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SampleShapeRefused,
+        "reshape x to (n, …), n samples of the input's shape without its batch dimension; then "
+        "edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SampleTypeRefused,
+        "store x as the real values that the model was trained on, not as quantised ones: "
+        "x.astype('float32'); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SamplesClipped,
+        "scale x as in the training of the model, as x / 255; then edgebench bench MODEL "
+        "--accuracy set.npz",
+    ),
+    (
+        e.OutputsTooLarge,
+        "use fewer samples: np.savez('set.npz', x=x[:1000], y=y[:1000]); then edgebench bench "
+        "MODEL --accuracy set.npz",
+    ),
+    (
         e.DatasetRefused,
-        "give x the shape and the real values that the model takes, fewer samples if the outputs "
-        "are large; or measure without it: edgebench bench MODEL",
+        "store x as numbers that the input takes, or measure without it: edgebench bench MODEL",
     ),
     (
         e.InferenceFailed,

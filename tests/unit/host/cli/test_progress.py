@@ -58,6 +58,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     """A name with a bracket in it ends the measurement, or a phase has no words."""
     watcher, out = watch(is_terminal=is_terminal)
     with watcher:
+        watcher.added(MODEL)
         watcher.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
         watcher.run(device, MODEL, "litert", Place(2, 6))
         watcher.pushed(1000, 24_376)
@@ -72,6 +73,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     assert (failure.title, failure.device) == ("digits.tflite on litert", device)
     assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
     text = out.getvalue()
+    assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
     assert "note: run run-0 had finished and was still on the device; stored now" in text
     assert "warning: run run-2 stays on the device: odd" in text

@@ -76,6 +76,12 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (NotPermitted("x", Permission.USB_TESTER), "meters", "rule of udev"),
         (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
         (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
+        (errors.DatasetIncomplete("x"), "bench", "n >= 1 samples, along the first axis of x"),
+        (errors.DatasetNotFinite("x"), "bench", "np.isfinite"),
+        (errors.SampleShapeRefused("x"), "bench", "without its batch dimension"),
+        (errors.SampleTypeRefused("x"), "bench", "x.astype('float32')"),
+        (errors.SamplesClipped("x"), "bench", "scale x"),
+        (errors.OutputsTooLarge("x"), "bench", "fewer samples"),
         (StoreError("no space on /mnt/existing already: x"), "meters", "df -h"),
     ],
 )
