@@ -106,6 +106,8 @@ def measure(client: Client, store: Store, request: RunRequest, watcher: Watcher)
     """
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
+    if not model.size_bytes:
+        raise ModelRefused(f"model file is empty: {model.path}")
     model.hashed(_renewing(client, watcher.hashed))
     client.acquire()
     _push(client, "model", model, watcher)
