@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.cooldown import Gate, find_thermometer, wait_until_cool
 from edgebench.agent.coolest import COOLEST_FILE, Coolest, settled_c
+from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.expectation import expect
 from edgebench.agent.files import disk_errors, keep_end
 from edgebench.agent.governor import Governors
@@ -275,7 +276,7 @@ class Runner:
         return facts
 
     def _sampler_job(self, run: ActiveRun) -> SamplerJob:
-        cpus = set(os.sched_getaffinity(0)) - set(run.request.spec.cpus)
+        cpus = set(own_cpus()) - set(run.request.spec.cpus)
         rate_hz = run.request.spec.telemetry_rate_hz
         if self._expected.abort_c is not None:
             rate_hz = max(rate_hz, GUARD_HZ)  # a host cannot switch the guard off

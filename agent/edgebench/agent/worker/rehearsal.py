@@ -29,7 +29,7 @@ KEEP_FREE_BYTES = 2**20
 _T = TypeVar("_T")
 
 
-def rehearsed(what: str, action: Callable[[], _T]) -> _T:
+def attempt(what: str, action: Callable[[], _T]) -> _T:
     """The result of an action whose failure refuses the model.
 
     Args:
