@@ -322,10 +322,14 @@ class LeaseHeld(TargetError):
     code = ErrorCode.LEASE_HELD
     retryable = True
 
-    def __init__(self, text: str, *, stoppable_on: str | None = None) -> None:
+    def __init__(
+        self, text: str, *, stoppable_on: str | None = None, waited_s: float = 0.0
+    ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
         """Device whose run in progress belongs to the caller, who may stop it."""
+        self.waited_s = waited_s
+        """Time for which the caller has waited in vain."""
 
 
 class NoSpace(TargetError):

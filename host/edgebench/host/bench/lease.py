@@ -52,6 +52,9 @@ def take_lease(client: Client, device: str, wait_s: float, watcher: Watcher) -> 
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
             watcher.waiting(device, time.monotonic() - begin_s, wait_s)
+    if refusal is not None and wait_s > 0:
+        text = f"waited for {wait_s:g} s: {refusal}"
+        raise LeaseHeld(text, stoppable_on=refusal.stoppable_on, waited_s=wait_s)
     if refusal is not None:
         raise refusal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from edgebench.protocol import errors as e
+from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
@@ -105,11 +106,6 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (
-        e.LeaseHeld,
-        "wait for it: edgebench bench MODEL --wait 10m; or end its run: edgebench-agent stop (on "
-        "the device)",
-    ),
-    (
         e.TooLarge,
         "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
         "BYTES (on the device)",
@@ -191,11 +187,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     """The next step after an error of a command, which may have its action: `meters record`."""
     if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
         return _ALLOWING[error.permission]
-    if isinstance(error, e.LeaseHeld) and error.stoppable_on:
-        return (
-            "wait for it: edgebench bench MODEL --wait 10m; or end your run there: edgebench stop "
-            f"--on {shlex.quote(error.stoppable_on)}"
-        )
+    if isinstance(error, e.LeaseHeld):
+        return _hint_for_lease(error, command)
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if isinstance(error, e.Unreachable) and error.is_offline:
@@ -206,3 +199,21 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     own = {"meters": _OF_METERS, "pair": _OF_PAIRING}
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
+
+
+def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
+    """The next step where somebody else measures."""
+    if command == "stop":
+        return (
+            "only its own host or the device itself can end that run: edgebench-agent stop (there)"
+        )
+    if error.waited_s > 0:
+        longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
+        wait = f"wait for longer: edgebench bench MODEL --wait {longer_s:.0f}s"
+    else:
+        wait = "wait for it: edgebench bench MODEL --wait 10m"
+    if error.stoppable_on:
+        return (
+            f"{wait}; or end your run there: edgebench stop --on {shlex.quote(error.stoppable_on)}"
+        )
+    return f"{wait}; or end its run: edgebench-agent stop (on the device)"

@@ -76,6 +76,18 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (NotPermitted("x", Permission.USB_TESTER), "meters", "rule of udev"),
         (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
         (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
+        (errors.LeaseHeld("x"), "stop", "only its own host or the device itself can end that run"),
+        (
+            errors.LeaseHeld("x", waited_s=5.0),
+            "bench",
+            "wait for longer: edgebench bench MODEL --w",
+        ),
+        (errors.LeaseHeld("x", waited_s=1200.0), "bench", "--wait 12000s; or end its run"),
+        (
+            errors.LeaseHeld("x"),
+            "bench",
+            "wait for it: edgebench bench MODEL --wait 10m; or end its",
+        ),
         (errors.DatasetIncomplete("x"), "bench", "n >= 1 samples, along the first axis of x"),
         (errors.DatasetNotFinite("x"), "bench", "np.isfinite"),
         (errors.SampleShapeRefused("x"), "bench", "without its batch dimension"),
