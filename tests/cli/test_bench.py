@@ -99,6 +99,15 @@ def test_runtime_that_does_not_fit_is_exit_code_2(
     assert hint.startswith("hint: ")
 
 
+def test_empty_model_is_refused_before_it_is_sent(measured: Measured, tmp_path: Path) -> None:
+    """A download that failed is sent to a device, which says something about a flatbuffer."""
+    path = tmp_path / "empty.onnx"
+    path.touch()
+    result = measured.host.run("bench", str(path), *QUICK)
+    assert result.returncode == 1
+    assert f"error: empty.onnx on onnx: model file is empty: {path}" in result.stderr
+
+
 def test_store_that_cannot_be_written_is_noticed_before_the_measurement(
     measured: Measured, tmp_path: Path
 ) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from support.agents import Host
@@ -161,8 +164,17 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("--min-queries", "0"), "min queries must be 1..1000000, got 0"),
         (("--warmup", "-1"), "warm-up queries must be 0..1099511627776, got -1"),
         (("--duration", "0s"), "duration must be > 0 s"),
+        (
+            ("--duration", "99999h"),
+            "duration must be > 0 s and at most 604800 s (7 days), got 359996400 s",
+        ),
+        (("--duration", "169h", "--max-duration", "170h"), "duration must be > 0 s and at most"),
+        (("--max-duration", "8000h"), "max duration must be > 0 s and at most 604800 s (7 days)"),
+        (("--timeout", "169h"), "timeout must be > 0 s and at most 604800 s (7 days)"),
+        (("--cooldown", "169h"), "cooldown timeout must be 0 to 604800 s (7 days)"),
+        (("--wait", "169h"), "wait must be 0 to 604800 s (7 days), got 608400 s"),
         (("--seed", "-1"), "seed must be"),
-        (("--timeout", "0"), "load_timeout_s must be > 0"),
+        (("--timeout", "0"), "timeout must be > 0 s and at most"),
         (("--min-queries", "5000000"), "min queries must be 1..1000000, got 5000000"),
         (("--warmup", "9" * 20), "warm-up queries must be 0..1099511627776"),
         (("--memory-limit", "0"), "memory limit must be 128 MiB to 16 TiB"),
@@ -231,12 +243,55 @@ def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:
     assert_is_usage_error(said.err, "model is not a file")
 
 
-@pytest.mark.parametrize("text", ["nonsense", "edgebench://", "", "https://example.org"])
-def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str) -> None:
-    """Half of a pasted string leads to a connection somewhere."""
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("nonsense", "expected edgebench://ADDRESS:PORT/PIN/SECRET"),
+        ("edgebench://", "expected edgebench://ADDRESS:PORT/PIN/SECRET"),
+        ("", "expected edgebench://ADDRESS:PORT/PIN/SECRET"),
+        ("https://example.org", "expected edgebench://ADDRESS:PORT/PIN/SECRET"),
+        (f"edgebench://pi/{'A' * 43}/{'A' * 22}", "port must be 1..65535, got none"),
+        (f"edgebench://pi:77470/{'A' * 43}/{'A' * 22}", "port must be 1..65535, got 77470"),
+        (f"edgebench://pi:7747/{'A' * 43}/{'A' * 21}", "SECRET must be 22 letters, digits, "),
+        (f"edgebench://pi:7747/{'A' * 42}/{'A' * 22}", "PIN must be 43 letters, digits, - or _, "),
+    ],
+)
+def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: str) -> None:
+    """Half of a pasted string leads to a connection somewhere, or nobody says what is missing."""
     said = edgebench("pair", text)
     assert (said.code, said.out) == (2, "")
-    assert_is_usage_error(said.err, "not a pairing string")
+    assert_is_usage_error(said.err, f"not a pairing string: {wrong}")
+    assert "edgebench-agent pair" in said.err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("errors", "said", "hint"),
+    [
+        (
+            {"192.0.2.1": errno.ENETUNREACH, "198.51.100.1": errno.ENETUNREACH},
+            "no network leads there: Network is unreachable at 192.0.2.1:9, 198.51.100.1:9",
+            "see whether this machine has a network: ip route; then edgebench devices",
+        ),
+        (
+            {"192.0.2.1": errno.ECONNREFUSED, "198.51.100.1": errno.ENETUNREACH},
+            "Connection refused at 192.0.2.1:9; Network is unreachable at 198.51.100.1:9",
+            "see whether its agent runs, and print a new string, which names its addresses and its "
+            "port: edgebench-agent pair (on the device)",
+        ),
+    ],
+)
+def test_every_address_that_was_tried_is_named(
+    edgebench: Run, monkeypatch: pytest.MonkeyPatch, errors: dict[str, int], said: str, hint: str
+) -> None:
+    """An unplugged cable looks like one wrong address of several."""
+
+    def connect(address: tuple[str, int], **_: object) -> NoReturn:
+        number = errors[address[0]]
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    result = edgebench("pair", str(PairingString(tuple(errors), 9, "A" * 43, bytes(16))))
+    assert result.err == f"error: cannot reach device: {said}\nhint: {hint}\n"
 
 
 def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
@@ -372,12 +427,28 @@ def test_script_that_reads_json_gets_the_error(
     assert edgebench(*words).out == ""
 
 
-@pytest.mark.parametrize("words", [("--duration", "soon"), ("--frobnicate",), ("--pairs", "3")])
-def test_bench_that_measures_nothing_prints_no_runs(edgebench: Run, words: tuple[str, ...]) -> None:
-    """A wrong option gives a script other output than a wrong meter does."""
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("--duration", "soon"), "arguments_refused"),
+        (("--frobnicate",), "arguments_refused"),
+        (("--pairs", "3"), "usage_error"),
+        (("--on", "nowhere"), "no_such_device"),
+        (("--store", "/" + "x/" * 3000), "usage_error"),
+    ],
+    ids=["duration", "unknown", "pairs", "device", "store"],
+)
+def test_bench_that_measures_nothing_prints_no_runs(
+    edgebench: Run, words: tuple[str, ...], kind: str
+) -> None:
+    """A wrong option gives a script other output than a wrong meter does, or no reason at all."""
     said = edgebench("bench", "digits_int8.tflite", *words, "--json")
-    assert (said.code, json.loads(said.out)) == (2, {"runs": [], "sets": []})
-    assert_is_usage_error(said.err, words[0])
+    document = json.loads(said.out)
+    assert (said.code, document["runs"], document["sets"]) == (2, [], [])
+    (error,) = document["errors"]
+    assert (error["code"], error["model"], error["device"]) == (kind, None, None)
+    assert kind != "no_such_device" or error["message"].endswith("'nowhere'; available: local")
+    assert said.err == f"error: {error['message']}\nhint: {error['hint']}\n"
 
 
 def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:

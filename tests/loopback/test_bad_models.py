@@ -80,8 +80,8 @@ class Bench:
                 **QUICK,
             )
         ended = {
-            what: Ending(line=f"error: {what}: {error}", error=error)
-            for what, error in watcher.failures
+            one.title: Ending(line=f"error: {one.title}: {one.error}", error=one.error)
+            for one in watcher.failures
         }
         for run in watcher.runs:
             what = f"{run.model.name} on {run.runtime.name}"
@@ -238,7 +238,12 @@ def test_command_line_says_what_failed_and_what_to_do(
     assert len(hints) == 1
     assert "edgebench" in hints[0]
     assert "Traceback" not in result.stderr
-    assert json.loads(result.stdout) == {"runs": [], "sets": []}
+    document = json.loads(result.stdout)
+    assert (document["runs"], document["sets"]) == ([], [])
+    (error,) = document["errors"]
+    assert (error["model"], error["runtime"], error["device"]) == (path.name, runtime, "board")
+    assert errors == [f"error: {path.name} on {runtime}: {error['message']}"]
+    assert hints == [f"hint: {error['hint']}"]
 
 
 @pytest.mark.parametrize("name", ["evil_names.onnx", "evil_tensor_names.tflite"])

@@ -36,7 +36,7 @@ from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, to_plain
-from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError
+from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError, WrongAgent
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.pem import Pem
@@ -202,8 +202,12 @@ def test_used_pairing_string_is_refused_with_the_reason(bench: Bench) -> None:
     text = bench.agent.pairing_string()
     bench.bob.lab.pair(text)
     thief = Host(bench.folder / "thief")
-    with pytest.raises(NotPaired, match="used already, or expired"):
+    with pytest.raises(NotPaired, match="used already, or is older than ten minutes"):
         thief.lab.pair(text)
+    string = parse_pairing_string(text)
+    mistyped = str(replace(string, fingerprint=string.fingerprint[::-1]))
+    with pytest.raises(WrongAgent, match="PIN is mistyped, or another agent printed the string"):
+        thief.lab.pair(mistyped)
     assert HostFiles(thief.folder / "config" / "edgebench" / "host").devices() == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")
     result = paired.run("bench", MODEL, "--on", "board", *SHORT)
     assert result.returncode in (0, 3), result.stderr
-    assert "had finished while no host was there" in result.stderr
+    assert "had finished and was still on the device; stored now" in result.stderr
     assert len(paired.lab.runs()) == 2
     assert agent.status().spooled_count == 0
     first = paired.lab.run(min(paired.lab.runs()["run_id"]))
@@ -138,7 +139,10 @@ def test_full_store_leaves_the_run_on_the_device(
         filler = fill(store)
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1
-        assert "error: run not stored: No space left on device" in errors
+        error, hint = errors.splitlines()[-2:]
+        stays = r"error: run \S+ stays on the device: run not stored: it takes \d{4,} bytes, "
+        assert re.match(stays + r"disk has \d{1,4} bytes free: ", error), errors
+        assert "the next bench on that device stores the run" in hint
         assert agent.status().spooled_count == 1
         assert list((store / "runs").iterdir()) == []
         filler.unlink()

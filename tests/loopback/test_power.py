@@ -348,8 +348,10 @@ def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> Non
 def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: Host) -> None:
     """A model is sent and the device waits, and then there is no energy."""
     result = on_board(served, "hwmon")
-    assert (result.returncode, json.loads(result.stdout)) == (2, {"runs": [], "sets": []})
     error, hint = result.stderr.splitlines()
+    (entry,) = json.loads(result.stdout)["errors"]
+    assert (result.returncode, entry["code"]) == (2, "meter_not_served")
+    assert (error, hint) == (f"error: {entry['message']}", f"hint: {entry['hint']}")
     assert error.startswith(
         f"error: meter hwmon is not served by the agent of board, which serves {SQUARE}, rapl:"
     )

@@ -28,7 +28,7 @@ from support.watchers import At, worker_pid
 from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.verify import verify
 from edgebench.host.lab import StoredRun
-from edgebench.protocol.errors import DatasetRefused, TargetError
+from edgebench.protocol.errors import SampleShapeRefused, SampleTypeRefused, TargetError
 from edgebench.protocol.record import Phase
 
 SHORT: dict[str, Any] = {
@@ -204,6 +204,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
         *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
     )
     assert result.returncode == 3, result.stderr
+    assert "note: digits_fp32.tflite is measured first, as the reference" in result.stderr
     reference, damaged = json.loads(result.stdout)["runs"]
     assert reference["model"]["name"] == "digits_fp32.tflite"
     assert "accuracy_floor" not in broken_rules(reference)
@@ -306,15 +307,20 @@ def test_samples_that_do_not_fit_are_refused_before_the_measurement(
 ) -> None:
     """A run of a minute is made, to say at its end that the data set has another shape."""
     path = tmp_path / "other.npz"
-    for x, said in (
-        (np.zeros((4, 9, 9, 1)), r"shape \[9, 9, 1\], the model takes \[1, 8, 8, 1\]"),
+    for x, kind, said in (
+        (
+            np.zeros((4, 9, 9, 1)),
+            SampleShapeRefused,
+            r"shape \[9, 9, 1\], the model takes \[8, 8, 1\]",
+        ),
         (
             np.zeros((4, 8, 8, 1), np.int8),
+            SampleTypeRefused,
             r"of the data set are int8, input '.*' takes",
         ),
     ):
         np.savez(path, x=x, y=np.zeros(4, np.uint8))
-        with pytest.raises(DatasetRefused, match=said):
+        with pytest.raises(kind, match=said):
             bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path), duration_s=60.0)
     assert agent.status().spooled_count == 0
 

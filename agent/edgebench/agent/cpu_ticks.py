@@ -1,13 +1,25 @@
-"""Busy and total time of the CPUs since boot, in ticks of 10 ms. Source: proc(5), /proc/stat."""
+"""CPUs of this process, and their busy and total time since boot.
+
+Times are in ticks of 10 ms. Source: proc(5), /proc/stat.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 _IDLE, _IOWAIT = 3, 4
 _TIMES = 8
 """Columns that count: user nice system idle iowait irq softirq steal; guest time is in user."""
+
+
+def own_cpus() -> tuple[int, ...]:
+    """CPUs on which this process may run; all of them where the system does not tell."""
+    try:
+        return tuple(sorted(os.sched_getaffinity(0)))
+    except (AttributeError, OSError):  # not on every system, or denied
+        return tuple(range(os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Governors:
             offered = read_text(policy / "scaling_available_governors").split()
             if offered and name not in offered:
                 raise GovernorRefused(
-                    f"governor {name} is not offered: there are {', '.join(offered)}"
+                    f"governor {name} is not offered; available: {', '.join(offered)}"
                 )
         before = {str(p): read_text(p / "scaling_governor") for p in self._policies}
         if unread := [policy for policy, governor in before.items() if not governor]:

@@ -4,7 +4,8 @@ A warning that comes again within an hour is counted, not written; when it comes
 at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to
 FILE.2 and so on, and the last one goes. Agents that share a file do not lose each other's lines:
 each line is one write to the end of the file, the file itself is locked while it is renamed, and
-who finds another file under the name opens that one.
+who finds another file under the name opens that one. What libraries print into
+the file is bounded by a look at its size now and then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import fcntl
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -26,6 +28,8 @@ FORMAT = "%(levelname)s %(name)s: %(message)s"
 FILE_FORMAT = "%(asctime)s " + FORMAT
 MAX_BYTES = 2**20
 """Size at which a file is renamed; 8,000 lines."""
+WATCH_S = 10.0
+"""Interval of the looks at a file that this process prints into; a look is one fstat(2)."""
 GENERATIONS = 3
 """Older files that are kept."""
 REPEAT_S = 3600.0
@@ -50,20 +54,42 @@ class LogFile:
         """
         self._path = path
         self._is_output = is_output
+        self._lock = threading.Lock()
+        self._is_torn = False
+        """Whether a full disk has cut the last line."""
+        self._is_closed = threading.Event()
         self._descriptor = self._open()
+        if is_output:
+            threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     def write(self, line: str) -> None:
         """Add a line; where that fails, it is lost: a full disk must not end an agent."""
-        with contextlib.suppress(OSError):
+        data = (b"\n" if self._is_torn else b"") + line.encode("utf-8", "replace") + b"\n"
+        with self._lock, contextlib.suppress(OSError):
+            if self._is_closed.is_set():
+                return
             if not self._is_current():
                 self._reopen()
-            os.write(self._descriptor, line.encode("utf-8", "replace") + b"\n")
-            if os.fstat(self._descriptor).st_size > MAX_BYTES:
-                self._rotate()
+            self._is_torn = os.write(self._descriptor, data) < len(data)
+            self._rotate_if_full()
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file; lines that come later are lost. Closing again does nothing."""
+        with self._lock:
+            if not self._is_closed.is_set():
+                self._is_closed.set()
+                os.close(self._descriptor)
+
+    def _watch(self) -> None:
+        """Bound what is printed into the file beside the lines of the log."""
+        while not self._is_closed.wait(WATCH_S):
+            with self._lock, contextlib.suppress(OSError):
+                if not self._is_closed.is_set():
+                    self._rotate_if_full()
+
+    def _rotate_if_full(self) -> None:
+        if os.fstat(self._descriptor).st_size > MAX_BYTES:
+            self._rotate()
 
     def _open(self) -> int:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -12,13 +12,13 @@ Surroundings without sensors have no thermometer, and a sampling rate of 0.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from edgebench.agent.cooldown import Gate, Sleep, find_thermometer, wait_until_cool
 from edgebench.agent.coolest import COOLEST_FILE, Coolest, settled_c
+from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.expectation import expect
 from edgebench.agent.governor import Governors
 from edgebench.agent.system import describe_environment, load_1m
@@ -178,7 +178,7 @@ class LinuxSurroundings:
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
         """The sampler of the files under the root, away from the CPUs of the run."""
-        cpus = set(os.sched_getaffinity(0)) - set(spec.cpus)
+        cpus = set(own_cpus()) - set(spec.cpus)
         rate_hz = spec.telemetry_rate_hz
         if self.expected.abort_c is not None:
             rate_hz = max(rate_hz, GUARD_HZ)  # a host cannot switch the guard off

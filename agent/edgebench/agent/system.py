@@ -16,6 +16,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.telemetry.source import read_text
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
@@ -267,7 +268,7 @@ def _cpu(root: Path, *, clocks: Path) -> CpuDescription:
     return CpuDescription(
         model=_cpu_model(root),
         logical_count=os.cpu_count() or 1,
-        usable_count=len(os.sched_getaffinity(0)),
+        usable_count=len(own_cpus()),
         freq_hz_max=max(freqs_khz) * 1000 if freqs_khz else None,
         governor=next((read_text(p / "scaling_governor") or None for p in policies), None),
         features=_cpu_features(root),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -229,11 +230,14 @@ class Client:
             RemoteProtocolError: a file arrived damaged.
         """
         # How much the device has to hash is not known: a meter's recording may be gigabytes.
-        for file in self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files:
+        files = self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files
+        for file in files:
             if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
                 raise RemoteProtocolError(
                     f"device offers {file.name[:40]!r} of {file.size_bytes} bytes as part of a run"
                 )
+        _refuse_full_disk(files, directory)
+        for file in files:
             try:
                 self._fetch_file(run_id, file, directory / Path(file.name).name)
             except OSError as exc:
@@ -294,6 +298,25 @@ def _unwrap(frame: Frame) -> m.Message:
     if isinstance(frame.message, m.Problem):
         raise error_from_code(frame.message.code, frame.message.text)
     return frame.message
+
+
+def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
+    """Refuse files for which the disk has no room.
+
+    Raises:
+        StoreError: it has not.
+    """
+    try:
+        free = shutil.disk_usage(directory).free
+        paths = (directory / Path(file.name).name for file in files)
+        there = sum(path.stat().st_size for path in paths if path.exists())
+    except OSError as exc:
+        raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
+    needed = sum(file.size_bytes for file in files) - there
+    if needed > free:
+        raise StoreError(
+            f"run not stored: it takes {needed} bytes, disk has {free} bytes free: {directory}"
+        )
 
 
 @cache

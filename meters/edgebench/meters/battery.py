@@ -62,7 +62,7 @@ class BatteryMeter(FileMeter):
         if self._supply:
             folders = [folder for folder in folders if folder.name == self._supply]
             if not folders:
-                raise TargetError(f"no battery {self._supply!r}: there is {names or 'none'}")
+                raise TargetError(f"no battery {self._supply!r}; available: {names or 'none'}")
         if not folders:
             why = why_unreadable([base, *(folder / "type" for folder in supplies)])
             raise TargetError(f"no battery under /sys/class/power_supply{why}")

@@ -219,6 +219,6 @@ class Options:
         """
         unknown = sorted(set(self.values) - set(self._known))
         if unknown:
-            known = f"there are {', '.join(self._known)}" if self._known else "it takes none"
-            raise UsageError(f"meter {self.driver} has no option {unknown[0]!r}: {known}")
+            known = f"available: {', '.join(self._known)}" if self._known else "it takes none"
+            raise UsageError(f"meter {self.driver} has no option {unknown[0]!r}; {known}")
         return self

@@ -155,7 +155,7 @@ def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail]:
     if choice:
         known = [rail for rail in rails if choice in (rail.name, rail.chip, rail.address)]
         if not known:
-            raise TargetError(f"no {choice!r} for {driver}: there are {_listed(rails)}")
+            raise TargetError(f"no {choice!r} for {driver}; available: {_listed(rails)}")
     else:
         known = rails
     names = Counter(rail.name for rail in known)

@@ -10,6 +10,9 @@
     │   ├── FileRefused              a file to import is damaged, or not what it should be
     │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
     │   ├── FileChanged              a file is not what it was a moment ago
+    │   ├── DatasetFileRefused       a file is no data set
+    │   │   ├── DatasetIncomplete        it has no samples, or not one label for each
+    │   │   └── DatasetNotFinite         it holds NaN or infinity
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
@@ -19,6 +22,10 @@
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file was not accepted
     │   │   ├── DatasetRefused           a data set does not fit the model
+    │   │   │   ├── SampleShapeRefused       its samples have another shape
+    │   │   │   ├── SampleTypeRefused        they are quantised, where the input takes real values
+    │   │   │   ├── SamplesClipped           many of its values are out of the input's range
+    │   │   │   └── OutputsTooLarge          the outputs for all samples cannot be kept
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -50,6 +57,7 @@
     │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
     └── StoreError               the result store: unreadable, read-only, full
+        ├── RunNotStored             a finished run cannot be stored; it stays on its device
         ├── RunDamaged               a file of a stored run is missing or not readable
         ├── RunNewer                 a stored run is of a later version
         └── DirectoryTaken           something else is there already
@@ -92,6 +100,10 @@ class ErrorCode(IntEnum):
     INFERENCE_FAILED = 15
     DATASET_REFUSED = 16
     NO_SUCH_DEVICE = 17
+    SAMPLE_SHAPE_REFUSED = 18
+    SAMPLE_TYPE_REFUSED = 19
+    SAMPLES_CLIPPED = 20
+    OUTPUTS_TOO_LARGE = 21
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -172,6 +184,18 @@ class FileChanged(UsageError):
     """A file was changed between two steps that need the same content."""
 
 
+class DatasetFileRefused(UsageError):
+    """A file is not a data set: arrays, labels or metric are not as they have to be."""
+
+
+class DatasetIncomplete(DatasetFileRefused):
+    """A data set has no samples, or not one label for each."""
+
+
+class DatasetNotFinite(DatasetFileRefused):
+    """A data set holds NaN or infinity."""
+
+
 class InputsRefused(UsageError):
     """Shapes or inputs that were chosen do not fit the model."""
 
@@ -231,6 +255,30 @@ class DatasetRefused(ModelRefused):
     code = ErrorCode.DATASET_REFUSED
 
 
+class SampleShapeRefused(DatasetRefused):
+    """The samples of a data set have another shape than the model's input."""
+
+    code = ErrorCode.SAMPLE_SHAPE_REFUSED
+
+
+class SampleTypeRefused(DatasetRefused):
+    """The samples of a data set are quantised, where the model's input takes real values."""
+
+    code = ErrorCode.SAMPLE_TYPE_REFUSED
+
+
+class SamplesClipped(DatasetRefused):
+    """Many values of a data set are beyond the range of a quantised input."""
+
+    code = ErrorCode.SAMPLES_CLIPPED
+
+
+class OutputsTooLarge(DatasetRefused):
+    """The outputs for all samples of a data set cannot be kept."""
+
+    code = ErrorCode.OUTPUTS_TOO_LARGE
+
+
 class InferenceFailed(ModelRefused):
     """A loaded model failed in its first inference, often because its inputs make no sense."""
 
@@ -279,10 +327,14 @@ class LeaseHeld(TargetError):
     code = ErrorCode.LEASE_HELD
     retryable = True
 
-    def __init__(self, text: str, *, stoppable_on: str | None = None) -> None:
+    def __init__(
+        self, text: str, *, stoppable_on: str | None = None, waited_s: float = 0.0
+    ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
         """Device whose run in progress belongs to the caller, who may stop it."""
+        self.waited_s = waited_s
+        """Time for which the caller has waited in vain."""
 
 
 class NoSpace(TargetError):
@@ -328,6 +380,13 @@ class TransportError(EdgebenchError):
 
 class Unreachable(TransportError):
     """Nobody answers at the address."""
+
+    def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
+        super().__init__(text)
+        self.reason = reason or str(self)
+        """Reason alone, where the text names the address too."""
+        self.is_offline = is_offline
+        """Whether this machine has no network that leads there."""
 
 
 class NotPaired(TransportError):
@@ -398,6 +457,10 @@ class StoreError(EdgebenchError):
     """The result store cannot be read or written."""
 
 
+class RunNotStored(StoreError):
+    """A finished run cannot be stored; its device keeps it."""
+
+
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
 
@@ -423,6 +486,10 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     ModelRefused,
     InputsRefused,
     DatasetRefused,
+    SampleShapeRefused,
+    SampleTypeRefused,
+    SamplesClipped,
+    OutputsTooLarge,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

@@ -66,6 +66,10 @@ class PairingString:
         return f"{_SCHEME}{hosts}:{self.port}/{self.fingerprint}/{_encode(self.secret)}"
 
 
+PIN_CHARS, SECRET_CHARS = 43, 22
+"""Length in a pairing string of a SHA-256, and of 16 bytes: base64url without padding, RFC 4648."""
+
+
 def parse_pairing_string(text: str) -> PairingString:
     """The parts of a pairing string.
 
@@ -73,12 +77,22 @@ def parse_pairing_string(text: str) -> PairingString:
         UsageError: it is not one.
     """
     match = re.fullmatch(
-        _SCHEME + r"(?P<hosts>[^/]+):(?P<port>\d{1,5})/(?P<pin>[\w-]{43})/(?P<secret>[\w-]{22})",
+        _SCHEME + r"(?P<hosts>[^/]+?)(?::(?P<port>\d{1,9}))?/(?P<pin>[^/]*)/(?P<secret>[^/]*)",
         text.strip(),
         re.ASCII,
     )
-    if match is None or not 0 < int(match["port"]) < 65536:
+    if match is None:
         raise UsageError("not a pairing string: expected edgebench://ADDRESS:PORT/PIN/SECRET")
+    if match["port"] is None or not 0 < int(match["port"]) < 65536:
+        raise UsageError(
+            f"not a pairing string: port must be 1..65535, got {match['port'] or 'none'}"
+        )
+    for name, length in (("pin", PIN_CHARS), ("secret", SECRET_CHARS)):
+        if not re.fullmatch(rf"[\w-]{{{length}}}", match[name], re.ASCII):
+            raise UsageError(
+                f"not a pairing string: {name.upper()} must be {length} letters, digits, - or _, "
+                f"got {len(match[name])} characters"
+            )
     try:
         secret = base64.urlsafe_b64decode(match["secret"] + "==")
     except binascii.Error as exc:

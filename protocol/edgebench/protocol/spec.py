@@ -113,6 +113,8 @@ class Priority(Enum):
     """SCHED_FIFO: nothing of normal priority takes the CPU away. Needs a permission."""
 
 
+MAX_LENGTH_S = 7 * 86400.0
+"""Longest duration, timeout or wait: seven days; more is a mistake in the unit."""
 MIN_MEMORY_BYTES = 128 * 2**20
 """Least memory: with less, Python and a runtime hardly start, and fail in odd places."""
 MAX_MEMORY_BYTES = 2**44
@@ -135,11 +137,9 @@ class Limits:
             f"memory limit must be {MIN_MEMORY_BYTES >> 20} MiB to {MAX_MEMORY_BYTES >> 40} TiB, "
             "a runtime alone takes some 100 MiB",
         )
-        _require(_positive(self.load_timeout_s), "load_timeout_s must be > 0")
-        _require(
-            self.measure_timeout_s is None or _positive(self.measure_timeout_s),
-            "measure_timeout_s must be > 0",
-        )
+        _require_length("timeout", self.load_timeout_s)
+        if self.measure_timeout_s is not None:
+            _require_length("measure timeout", self.measure_timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,9 @@ class RunSpec:
             f"got {self.telemetry_rate_hz:g}",
         )
         _require(
-            self.cooldown_timeout_s is None or 0 <= self.cooldown_timeout_s < math.inf,
-            f"cooldown timeout must be >= 0 s, got {self.cooldown_timeout_s}",
+            self.cooldown_timeout_s is None or 0 <= self.cooldown_timeout_s <= MAX_LENGTH_S,
+            f"cooldown timeout must be 0 to {MAX_LENGTH_S:g} s (7 days), "
+            f"got {self.cooldown_timeout_s} s",
         )
         _require(
             self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
@@ -241,7 +242,7 @@ class RunSpec:
         _require(0 <= self.seed < MAX_SEED, f"seed must be 0..2^63-1, got {self.seed}")
 
     def _check_lengths(self) -> None:
-        _require(_positive(self.duration_s), f"duration must be > 0 s, got {self.duration_s}")
+        _require_length("duration", self.duration_s)
         _require(
             1 <= self.max_query_count <= MAX_QUERIES,
             f"max queries must be 1..{MAX_QUERIES}, got {self.max_query_count}",
@@ -250,11 +251,13 @@ class RunSpec:
             1 <= self.min_query_count <= self.max_query_count,
             f"min queries must be 1..{self.max_query_count}, got {self.min_query_count}",
         )
-        _require(
-            self.max_duration_s is None or self.duration_s <= self.max_duration_s < math.inf,
-            f"max duration must be at least the duration, {self.duration_s:g} s, "
-            f"got {self.max_duration_s}",
-        )
+        if self.max_duration_s is not None:
+            _require(
+                self.duration_s <= self.max_duration_s,
+                f"max duration must be at least the duration, {self.duration_s:g} s, "
+                f"got {self.max_duration_s:g} s",
+            )
+            _require_length("max duration", self.max_duration_s)
         _require(
             0 <= self.warmup_query_count <= MAX_WARMUP_QUERIES,
             f"warm-up queries must be 0..{MAX_WARMUP_QUERIES}, got {self.warmup_query_count}",
@@ -488,7 +491,7 @@ def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges
     name = f"{preset}{CHANGED}" if is_changed and preset == MLPERF_PRESET else preset
     if preset in LEAST_MAX_DURATION_S:
         longest_s = MAX_DURATION_RATIO[preset] * given.get("duration_s", fixed["duration_s"])
-        fixed["max_duration_s"] = max(LEAST_MAX_DURATION_S[preset], longest_s)
+        fixed["max_duration_s"] = min(max(LEAST_MAX_DURATION_S[preset], longest_s), MAX_LENGTH_S)
     return RunSpec(runtime=runtime, preset=name, **(fixed | given))
 
 
@@ -510,6 +513,13 @@ def _member(kind: type[Enum], name: str, value: Any) -> Enum:
 
 def _positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
+
+
+def _require_length(name: str, value_s: float) -> None:
+    _require(
+        0 < value_s <= MAX_LENGTH_S,
+        f"{name} must be > 0 s and at most {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g} s",
+    )
 
 
 def _require(condition: bool, text: str) -> None:

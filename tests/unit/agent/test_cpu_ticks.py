@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from support.trees import make_tree
 
-from edgebench.agent.cpu_ticks import CpuTicks, parse_cpu_ticks, read_cpu_ticks
+from edgebench.agent.cpu_ticks import CpuTicks, own_cpus, parse_cpu_ticks, read_cpu_ticks
 
 
 def test_all_cpus_and_each_one_are_counted() -> None:
@@ -37,3 +39,17 @@ def test_this_machine_counts_up() -> None:
     """The real file is not what the made-up ones are."""
     first, second = read_cpu_ticks()["all"], read_cpu_ticks()["all"]
     assert second.total >= first.total >= first.busy > 0
+
+
+@pytest.mark.parametrize("error", [AttributeError, PermissionError])
+def test_cpus_of_a_system_that_does_not_tell_are_all(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """An agent does not start where the call is missing or denied."""
+
+    def refuse(_: int) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(os, "sched_getaffinity", refuse)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert own_cpus() == (0, 1, 2)

@@ -61,7 +61,7 @@ def test_governor_that_is_not_offered_is_refused_with_those_that_are(
     """A misspelt governor is written into the kernel, or ignored."""
     before = now(root)
     with pytest.raises(
-        GovernorRefused, match=r"governor fast is not offered: there are .*schedutil"
+        GovernorRefused, match=r"governor fast is not offered; available: .*schedutil"
     ):
         Governors(state, root).set("fast")
     assert now(root) == before

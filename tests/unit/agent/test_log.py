@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -123,3 +125,50 @@ def test_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "agent.log").read_text() == "kept\n"
     gone.close()
     assert os.listdir(tmp_path) == ["agent.log"]
+
+
+def test_line_that_a_full_disk_cut_does_not_take_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a line and the next one are read as one, with another meaning."""
+    write, room = os.write, [4]
+    file = LogFile(tmp_path / "agent.log")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[: room[0]]))
+        file.write("first")
+    file.write("second")
+    file.close()
+    assert (tmp_path / "agent.log").read_text() == "firs\nsecond\n"
+
+
+def test_line_behind_the_end_goes_into_no_other_file(tmp_path: Path) -> None:
+    """A warning at the end of an agent is written into whatever has got the file's number."""
+    file = LogFile(tmp_path / "agent.log")
+    file.close()
+    with (tmp_path / "other").open("w"):
+        file.write("late")
+        file.close()
+    assert (tmp_path / "other").read_text() == ""
+    assert (tmp_path / "agent.log").read_text() == ""
+
+
+PRINTS = """
+import os, sys, time
+from pathlib import Path
+from edgebench.agent import log
+log.MAX_BYTES, log.WATCH_S = 100, 0.01
+path = Path(sys.argv[1])
+log.log_to_file(path)
+print("x" * 200, flush=True)
+while not path.with_name("agent.log.1").exists():
+    time.sleep(0.01)
+print("after", flush=True)
+"""
+
+
+def test_what_is_printed_into_the_file_is_bounded_too(tmp_path: Path) -> None:
+    """A library that complains at each step fills the card of a board."""
+    path = tmp_path / "agent.log"
+    subprocess.run([sys.executable, "-c", PRINTS, str(path)], check=True, timeout=20)
+    assert path.with_name("agent.log.1").stat().st_size == 201
+    assert path.read_text() == "after\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import cast
 
@@ -12,13 +14,15 @@ from edgebench.host.client import HASHED_BYTES_PER_S, MAX_FILE_BYTES, Client
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
-from edgebench.protocol.errors import NoSuchDevice, TargetError
+from edgebench.protocol.errors import NoSuchDevice, StoreError, TargetError
+from edgebench.protocol.traces import SPOOL_FILES
 
 
 class FakeLink:
-    """An agent without files; notes how long each answer is waited for."""
+    """An agent with a run of these files; notes how long each answer is waited for."""
 
-    def __init__(self, protocol: int = m.PROTOCOL_VERSION) -> None:
+    def __init__(self, *files: m.SpooledFile, protocol: int = m.PROTOCOL_VERSION) -> None:
+        self._files = files
         self._protocol = protocol
         self.is_closed = False
         self._asked: list[tuple[int, m.Message]] = []
@@ -35,7 +39,7 @@ class FakeLink:
         self.patience_s[type(message)] = timeout_s
         if isinstance(message, m.Hello):
             return encode(number, m.Welcome(self._protocol, "edgebench-agent 0", DEVICE))
-        return encode(number, m.RunFiles(RUN_ID, ()))
+        return encode(number, m.RunFiles(RUN_ID, self._files))
 
     def close(self) -> None:
         """Nobody is there any more."""
@@ -67,3 +71,14 @@ def test_seat_of_an_agent_that_has_none_is_refused() -> None:
     with pytest.raises(NoSuchDevice, match="'nucleo' there: its agent, edgebench-agent 0, serves"):
         Client(cast(Link, link), seat="nucleo")
     assert link.is_closed
+
+
+def test_run_that_the_disk_has_no_room_for_is_not_fetched(tmp_path: Path) -> None:
+    """A gigabyte is fetched until the disk is full, and the error says neither size nor limit."""
+    link = FakeLink(m.SpooledFile(min(SPOOL_FILES), MAX_FILE_BYTES, ""))
+    free = shutil.disk_usage(tmp_path)._replace(free=1000)
+    said = f"it takes {MAX_FILE_BYTES} bytes, disk has 1000 bytes free: {tmp_path}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: free)
+        with pytest.raises(StoreError, match=re.escape(said)):
+            Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)

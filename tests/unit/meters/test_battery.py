@@ -256,7 +256,7 @@ def test_battery_of_a_mouse_is_not_the_machines(tmp_path: Path) -> None:
     battery(tmp_path, "BAT1")
     assert "several batteries: BAT0, BAT1" in refused(BatteryMeter(tmp_path))
     assert opened(BatteryMeter(tmp_path, "BAT1")).info.serial == "BAT1"
-    assert "no battery 'BAT2': there is BAT0, BAT1" in refused(BatteryMeter(tmp_path, "BAT2"))
+    assert "no battery 'BAT2'; available: BAT0, BAT1" in refused(BatteryMeter(tmp_path, "BAT2"))
 
 
 def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_help_names_the_options_that_there_are(name: str) -> None:
     for shape in shapes:
         with pytest.raises(WrongMeterOption, match="has no option 'nonsense'") as refused:
             registry.find_meter(f"{name}{shape or ':'},nonsense=1")
-        known |= set(str(refused.value).partition("there are ")[2].split(", "))
+        known |= set(str(refused.value).partition("available: ")[2].split(", "))
     usage = registry.DRIVERS[name].usage
     assert set(re.findall(r",(\w+)", usage)) == known - {""}
 

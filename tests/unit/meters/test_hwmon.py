@@ -563,7 +563,7 @@ def test_several_chips_are_told_apart_by_their_address(tmp_path: Path) -> None:
     assert "hwmon:1-0040" in reason
     assert refused(HwmonMeter(tmp_path, "ina226")) == reason
     assert opened(HwmonMeter(tmp_path, "1-0041")).info.serial == "1-0041"
-    assert "there are ina226" in refused(HwmonMeter(tmp_path, "ina219"))
+    assert "available: ina226" in refused(HwmonMeter(tmp_path, "ina219"))
 
 
 def test_one_rail_is_chosen_by_its_label(tmp_path: Path) -> None:

@@ -537,7 +537,7 @@ def test_damaged_recording_says_so(data: bytes) -> None:
             "",
             "2 Joulescopes are connected, name one: 1, 2",
         ),
-        (FakeDriver(), "9", "no Joulescope has the serial number '9': there are 002557"),
+        (FakeDriver(), "9", "no Joulescope has the serial number '9'; available: 002557"),
         (FakeDriver(faults=Faults(is_mute=True)), "", "jsdrv_open timed out"),
     ],
 )

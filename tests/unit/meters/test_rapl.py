@@ -173,7 +173,7 @@ def test_unknown_meter_is_refused_by_name(text: str) -> None:
 
 def test_unknown_option_is_refused_by_name() -> None:
     """An option with a typing error is ignored, and the energy is of another voltage."""
-    with pytest.raises(UsageError, match=r"ppk2 has no option 'suply': there are supply"):
+    with pytest.raises(UsageError, match=r"ppk2 has no option 'suply'; available: supply"):
         find_meter("ppk2:/dev/ttyACM0,suply=3.3")
     with pytest.raises(UsageError, match=r"supply must be a number, got '3,3'|has no option '3'"):
         find_meter("ppk2:/dev/ttyACM0,supply=3,3")

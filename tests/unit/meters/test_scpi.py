@@ -489,14 +489,18 @@ def test_range_that_is_not_known_makes_no_uncertainty(said: str) -> None:
 @pytest.mark.parametrize(
     ("model", "setup", "reason"),
     [
-        (DataLogger(), {"supply_v": 3.3}, "N6705C has no option 'supply': there are channel, rate"),
+        (
+            DataLogger(),
+            {"supply_v": 3.3},
+            "N6705C has no option 'supply'; available: channel, rate",
+        ),
         (DataLogger(), {"range_a": 1.0}, "N6705C has no option 'range'"),
-        (WattMeter(), {"supply_v": 3.3}, "WT310E has no option 'supply': there are channel, rate"),
+        (WattMeter(), {"supply_v": 3.3}, "WT310E has no option 'supply'; available: channel, rate"),
         (WattMeter(), {"range_a": 1.0}, "WT310E has no option 'range'"),
         (
             Multimeter(),
             {"supply_v": 3.3, "channel": 2},
-            "34465A has no option 'channel': there are supply, rate, range",
+            "34465A has no option 'channel'; available: supply, rate, range",
         ),
         (Multimeter(identity=SIGLENT), {"supply_v": 3.3, "channel": 1}, "no option 'channel'"),
     ],

@@ -227,7 +227,7 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
         ("demo,rate=1000", r"say which channel is what.* A0 \(V\), A1 \(V\)"),
         ("demo,rate=1000,current=A1,supply=5", r"A1 should measure A.*as in shunt=0\.1"),
         ("demo,rate=1000,current=A1,shunt=1", "a current needs one voltage"),
-        ("demo,rate=1000,power=A1", "A1 should measure W; there are A1"),
+        ("demo,rate=1000,power=A1", "A1 should measure W; available: A1"),
         ("demo,rate=200k,current=A1,shunt=1,supply=5", "choose up to 100000"),
         ("demo,current=A1,shunt=1,supply=5", "takes 200000 samples a second"),
         ("demo,conn=nowhere,rate=9,channel=3", "no option 'channel'"),

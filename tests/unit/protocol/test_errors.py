@@ -66,6 +66,10 @@ def test_codes_are_never_renumbered() -> None:
         "INFERENCE_FAILED": 15,
         "DATASET_REFUSED": 16,
         "NO_SUCH_DEVICE": 17,
+        "SAMPLE_SHAPE_REFUSED": 18,
+        "SAMPLE_TYPE_REFUSED": 19,
+        "SAMPLES_CLIPPED": 20,
+        "OUTPUTS_TOO_LARGE": 21,
     }
 
 
@@ -88,7 +92,7 @@ def test_every_code_becomes_an_error(code: ErrorCode) -> None:
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
-@pytest.mark.parametrize("code", [18, 999, -1, 2**63])
+@pytest.mark.parametrize("code", [22, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN

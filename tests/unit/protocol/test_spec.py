@@ -14,6 +14,7 @@ from edgebench.protocol.spec import (
     DEFAULT_PRESET,
     MAX_ARRIVALS,
     MAX_CPUS,
+    MAX_LENGTH_S,
     MAX_QPS,
     MAX_SAMPLES,
     MAX_THREADS,
@@ -42,6 +43,7 @@ SERVER: dict[str, Any] = {
         {"duration_s": -1.0},
         {"duration_s": math.inf},
         {"duration_s": math.nan},
+        {"duration_s": MAX_LENGTH_S + 1},
         {"min_query_count": 0},
         {"min_query_count": 10, "max_query_count": 9},
         {"warmup_query_count": -1},
@@ -60,6 +62,8 @@ SERVER: dict[str, Any] = {
         {"cpus": (0, MAX_CPUS)},
         {"duration_s": 5.0, "max_duration_s": 4.9},
         {"max_duration_s": math.inf},
+        {"max_duration_s": MAX_LENGTH_S + 1},
+        {"cooldown_timeout_s": MAX_LENGTH_S + 1},
         {"max_duration_s": math.nan},
         {"target_percentile": 0.0},
         {"target_percentile": 1.0},
@@ -97,6 +101,7 @@ def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
     [
         {"duration_s": 1e-9},
         {"duration_s": 5.0, "max_duration_s": 5.0},
+        {"duration_s": MAX_LENGTH_S, "max_duration_s": MAX_LENGTH_S},
         {"min_query_count": 1, "max_query_count": 1},
         {"warmup_query_count": 2**40},
         {"warmup_query_count": 0, "warmup_duration_s": 0.0},
@@ -132,6 +137,7 @@ def test_run_specification_takes_the_bounds_themselves(field: dict[str, Any]) ->
         {"load_timeout_s": 0.0},
         {"load_timeout_s": math.nan},
         {"load_timeout_s": math.inf},
+        {"load_timeout_s": MAX_LENGTH_S + 1},
         {"measure_timeout_s": 0.0},
         {"measure_timeout_s": -1.0},
     ],
@@ -176,6 +182,7 @@ def test_default_preset_is_the_mobile_benchmark_minimum() -> None:
         ("quick", {"duration_s": 1.0}, 60.0),
         ("quick", {"duration_s": 20.0}, 120.0),
         ("quick", {"max_duration_s": 30.0}, 30.0),
+        ("default", {"duration_s": 86400.0}, MAX_LENGTH_S),
         ("mlperf", {}, None),
         ("mlperf", {"max_duration_s": 700.0}, 700.0),
     ],
@@ -189,7 +196,10 @@ def test_maximum_duration_follows_from_preset_and_duration(
     assert found.preset == ("mlperf, changed" if preset == "mlperf" and changes else preset)
 
 
-@given(duration_s=st.none() | st.floats(0.001, 1e6), seed=st.none() | st.integers(0, 2**63 - 1))
+@given(
+    duration_s=st.none() | st.floats(0.001, MAX_LENGTH_S),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+)
 def test_overrides_win_over_the_preset_and_none_does_not(
     duration_s: float | None, seed: int | None
 ) -> None:

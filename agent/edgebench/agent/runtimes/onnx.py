@@ -89,8 +89,8 @@ def _providers(library: Any, delegate: str | None) -> list[str]:
         return [available["cpu"]]
     if delegate.lower().removesuffix(PROVIDER_SUFFIX.lower()) not in available:
         raise ModelRefused(
-            f"execution provider {delegate!r} is not in this onnxruntime: "
-            f"there are {', '.join(available)}"
+            f"execution provider {delegate!r} is not in this onnxruntime; "
+            f"available: {', '.join(available)}"
         )
     wanted = available[delegate.lower().removesuffix(PROVIDER_SUFFIX.lower())]
     return list(dict.fromkeys([wanted, available["cpu"]]))

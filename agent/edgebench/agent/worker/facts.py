@@ -8,7 +8,7 @@ import resource
 import time
 from pathlib import Path
 
-from edgebench.agent.cpu_ticks import CpuTicks, read_cpu_ticks
+from edgebench.agent.cpu_ticks import CpuTicks, own_cpus, read_cpu_ticks
 from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import CpuTime, Moment, Scheduling, ThreadTime
 from edgebench.protocol.spec import Priority, RunSpec
@@ -33,8 +33,8 @@ def read_moment(root: Path = Path("/")) -> Moment:
     ticks = ticks_by_cpu.get("all")
     swaps = re.findall(r"^pswp(?:in|out) (\d+)$", read_text(root / "proc/vmstat"), re.MULTILINE)
     folder = root / "sys/devices/system/cpu"
-    own_cpus = sorted(os.sched_getaffinity(0))
-    cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in own_cpus]
+    cpus = own_cpus()
+    cpufreqs = [folder / f"cpu{cpu}/cpufreq" for cpu in cpus]
     frequencies = [read_text(cpufreq / "scaling_cur_freq") for cpufreq in cpufreqs]
     governors = [read_text(cpufreq / "scaling_governor") for cpufreq in cpufreqs]
     return Moment(
@@ -49,7 +49,7 @@ def read_moment(root: Path = Path("/")) -> Moment:
         io_stall_s=_stall_s(root, "io"),
         freq_hz=tuple(int(khz) * 1000 for khz in frequencies if khz.isdecimal()),
         governors=tuple(dict.fromkeys(filter(None, governors))),
-        cpus=_cpu_times(folder, own_cpus, ticks_by_cpu),
+        cpus=_cpu_times(folder, cpus, ticks_by_cpu),
         threads=_thread_times(root),
         wall_ns=time.time_ns(),
         monotonic_ns=time.perf_counter_ns(),
@@ -57,11 +57,11 @@ def read_moment(root: Path = Path("/")) -> Moment:
 
 
 def _cpu_times(
-    folder: Path, own_cpus: list[int], ticks_by_cpu: dict[str, CpuTicks]
+    folder: Path, allowed: tuple[int, ...], ticks_by_cpu: dict[str, CpuTicks]
 ) -> tuple[CpuTime, ...]:
     """Times of these CPUs and of their siblings: two hardware threads share what a core can do."""
-    cpus = set(own_cpus)
-    for cpu in own_cpus:
+    cpus = set(allowed)
+    for cpu in allowed:
         # A mask in hexadecimal, with a comma between words of 32 bits.
         mask = read_text(folder / f"cpu{cpu}/topology/thread_siblings").replace(",", "")
         if re.fullmatch("[0-9a-f]{1,512}", mask):
@@ -108,7 +108,7 @@ def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
 def describe_scheduling(refused: tuple[str, ...]) -> Scheduling:
     """How this process is scheduled now."""
     return Scheduling(
-        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        cpus=own_cpus(),
         policy=_POLICIES.get(os.sched_getscheduler(0), "unknown"),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
         refused=refused,

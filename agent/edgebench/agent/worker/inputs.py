@@ -16,6 +16,9 @@ from edgebench.protocol.errors import (
     InputsRefused,
     MeasurementError,
     ModelRefused,
+    SamplesClipped,
+    SampleShapeRefused,
+    SampleTypeRefused,
 )
 from edgebench.protocol.record import TensorSpec
 
@@ -205,7 +208,7 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
         read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
         shape, _, dtype = read(file)
         if not _fits(shape[1:], spec.shape):
-            raise DatasetRefused(_misfit(shape[1:], spec.shape))
+            raise SampleShapeRefused(_misfit(shape[1:], spec.shape))
         _refuse_type(dtype, spec)
         if spec.scale is not None:
             _refuse_clipped(_blocks(file, dtype), spec)
@@ -227,7 +230,7 @@ def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
         raise DatasetRefused(f"samples of the data set are numbers, input {spec.name!r} takes text")
     is_real = spec.scale is not None or np.dtype(spec.dtype).kind == "f"
     if is_real and dtype.kind in "iu" and dtype.itemsize == 1:
-        raise DatasetRefused(
+        raise SampleTypeRefused(
             f"samples of the data set are {dtype.name}, input {spec.name!r} takes real values, as "
             "float32: (number - zero point) * scale of quantised ones, number * 1.0 of others"
         )
@@ -251,7 +254,7 @@ def _refuse_clipped(blocks: Iterable[Tensor], spec: TensorSpec) -> None:
     if ratio > CLIPPED_LIMIT_RATIO:
         text = f"samples of the data set are {low:.4g} to {high:.4g}; {_range_text(spec)} and "
         text += f"clips {ratio:.2%} of the values, limit {CLIPPED_LIMIT_RATIO:.0%}"
-        raise DatasetRefused(library_line(text))
+        raise SamplesClipped(library_line(text))
 
 
 def _clipped_count(values: Tensor, spec: TensorSpec) -> int:
@@ -276,7 +279,9 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def _misfit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-    return f"sample of the data set has shape {list(shape)}, the model takes {list(wanted)}"
+    is_batch = len(wanted) > 1 and wanted[0] == 1
+    takes = f"{list(wanted[1:])} behind its batch dimension" if is_batch else f"{list(wanted)}"
+    return f"sample of the data set has shape {list(shape)}, the model takes {takes}"
 
 
 def arrange(value: Tensor, spec: TensorSpec) -> Tensor:

@@ -28,7 +28,7 @@ from edgebench.agent.worker.measure import (
     typical_ns,
 )
 from edgebench.agent.worker.permissions import permissions_of
-from edgebench.agent.worker.rehearsal import refuse_full_disk, refuse_outputs, rehearsed
+from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
@@ -101,7 +101,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
             sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
-        _rehearse(job, prepared, directory)
+        _try_writing(job, prepared, directory)
     loop = measure(job, prepared, pipe, directory)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
@@ -115,7 +115,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
     _write_record(directory, _with_binding(record, prepared))
 
 
-def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
+def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
     """Write what follows the timed loop, and remove it: what cannot be written is refused now."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
@@ -126,7 +126,7 @@ def _rehearse(job: Job, prepared: PreparedModel, directory: Path) -> None:
         harness=HarnessFacts(p50_ns=0, per_query_ns=0.0),
         sync=SyncFacts(),
     )
-    record = rehearsed(
+    record = attempt(
         f"{job.spec.runtime} does not describe the model or its outputs",
         lambda: _record(job, prepared, nothing, ()),
     )

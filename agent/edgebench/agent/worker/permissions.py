@@ -8,14 +8,11 @@ from pathlib import Path
 from edgebench.agent.confine import AllowedPaths, Permissions
 from edgebench.agent.confine.paths import ACCELERATOR_DEVICES, folders_of
 from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.timeouts import BESIDE_MEASUREMENT_S, TIMEOUT_FACTOR
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
 """Delegates that need no device."""
-WRITE_AND_CHECK_S = 900.0
-"""Time of a worker beside the measurement: results, checks, marks for a meter."""
-SLOWER_FACTOR = 3.0
-"""Latest end of a phase over its expected one, as the daemon allows."""
 
 
 def permissions_of(job: Job, directory: Path) -> Permissions:
@@ -54,5 +51,5 @@ def longest_s(spec: RunSpec) -> float:
         if spec.target_qps is not None:
             count += int(spec.target_qps * spec.duration_s)
         slowest_s = spec.limits.load_timeout_s * count
-        measure_s = SLOWER_FACTOR * (spec.warmup_duration_s + spec.duration_s + slowest_s)
-    return spec.limits.load_timeout_s + measure_s + WRITE_AND_CHECK_S
+        measure_s = TIMEOUT_FACTOR * (spec.warmup_duration_s + spec.duration_s + slowest_s)
+    return spec.limits.load_timeout_s + measure_s + BESIDE_MEASUREMENT_S

@@ -24,6 +24,14 @@ from edgebench.agent.worker.limits import (
     largest_file_bytes,
     written_bytes,
 )
+from edgebench.agent.worker.timeouts import (
+    CHECK_TIMEOUT_S,
+    COMPLETE_TIMEOUT_S,
+    SPOOL_TIMEOUT_S,
+    STOP_GRACE_S,
+    TIMEOUT_FACTOR,
+    TIMEOUT_MARGIN_S,
+)
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -37,15 +45,6 @@ from edgebench.protocol.record import CheckFacts, Confinement, Phase, WorkerReco
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
-TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
-"""Timeout of a phase: so many times its expected duration, and so much more."""
-SPOOL_TIMEOUT_S = 120.0
-CHECK_TIMEOUT_S = 600.0
-"""Timeout of the checks: reference kernels are slow, and a data set may be large."""
-COMPLETE_TIMEOUT_S = 20.0
-"""Timeout of what a worker does after its record stands, which its kernel ends long before."""
-STOP_GRACE_S = 20.0
-"""Time to stop in: a stop takes effect when the current inference has ended."""
 SETTLE_TIMEOUT_S = 30.0
 """Time for the start of the interpreter, which takes a second or two on a small board."""
 DISK_PERIOD_S = 1.0

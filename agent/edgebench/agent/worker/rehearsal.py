@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edgebench.agent.runtimes.text import library_line
-from edgebench.protocol.errors import DatasetRefused, EdgebenchError, ModelRefused, NoSpace
+from edgebench.protocol.errors import (
+    DatasetRefused,
+    EdgebenchError,
+    ModelRefused,
+    NoSpace,
+    OutputsTooLarge,
+)
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ KEEP_FREE_BYTES = 2**20
 _T = TypeVar("_T")
 
 
-def rehearsed(what: str, action: Callable[[], _T]) -> _T:
+def attempt(what: str, action: Callable[[], _T]) -> _T:
     """The result of an action whose failure refuses the model.
 
     Args:
@@ -50,7 +56,8 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
         sample_count: Samples of the data set.
 
     Raises:
-        DatasetRefused: they are no numbers, or too large.
+        DatasetRefused: they are no numbers.
+        OutputsTooLarge: they are more than is kept.
     """
     # Imported here: numpy is part of what the runtime's import takes.
     from edgebench.agent.worker.checks import MAX_OUTPUT_BYTES
@@ -59,7 +66,7 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
         raise DatasetRefused(f"outputs for a data set have to be numbers, the model has {kinds[0]}")
     size = sum(one.nbytes for one in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
-        raise DatasetRefused(
+        raise OutputsTooLarge(
             f"outputs for the {sample_count} samples of the data set take {size} bytes, "
             f"limit {MAX_OUTPUT_BYTES}"
         )

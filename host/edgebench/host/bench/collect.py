@@ -16,6 +16,8 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
     RemoteProtocolError,
+    RunNotStored,
+    StoreError,
     TransportError,
     error_from_code,
 )
@@ -43,10 +45,13 @@ def collect(
     The device forgets the run only after it is safe here.
 
     Raises:
-        StoreError: the store cannot be written.
+        RunNotStored: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
-    run = _store(client, store, run_id, beside, finish)
+    try:
+        run = _store(client, store, run_id, beside, finish)
+    except StoreError as exc:
+        raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
     client.acknowledge(run_id)
     return run
 
@@ -59,7 +64,7 @@ def collect_waiting(
     on_failure: OnProblem,
     finish: Finish = finish,
 ) -> list[Run]:
-    """Store the runs that finished while no host was there; those that did not fail.
+    """Store the runs that earlier commands left on the device; those that did not fail.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
     and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that failed,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.outputs import METRICS, NEED_BOTH_LABELS
 from edgebench.host.arrays import read_array_file
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import DatasetFileRefused, DatasetIncomplete, DatasetNotFinite
 from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
@@ -50,7 +50,8 @@ def open_dataset(text: str) -> Dataset:
     """The data set at this path, or the built-in one.
 
     Raises:
-        UsageError: there is no such file, or it is not a data set.
+        UsageError: there is no such file.
+        DatasetFileRefused: it is not a data set.
     """
     if text == BUILT_IN and not os.path.exists(text):
         return _open(_write_builtin(), BUILT_IN)
@@ -69,16 +70,27 @@ def _open(path: Path, name: str) -> Dataset:
 
 def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
     if "x" not in arrays or "y" not in arrays:
-        raise UsageError(f"data set needs the arrays x and y, has {', '.join(arrays)}: {path}")
-    samples, labels = arrays["x"], arrays["y"]
-    if samples.ndim < 1 or labels.ndim != 1 or len(samples) != len(labels) or not len(labels):
-        raise UsageError(
-            f"data set needs one label a sample: x has shape {list(samples.shape)}, "
-            f"y has {list(labels.shape)}: {path}"
+        raise DatasetFileRefused(
+            f"data set needs the arrays x and y, has {', '.join(arrays)}: {path}"
         )
+    samples, labels = arrays["x"], arrays["y"]
+    shapes = f"x has shape {list(samples.shape)}, y has {list(labels.shape)}: {path}"
+    if not samples.size or not labels.size:
+        raise DatasetIncomplete(f"data set is empty: {shapes}")
+    if samples.ndim > 1 and labels.ndim == 1 and samples.shape[:2] == (1, len(labels)) != (1, 1):
+        raise DatasetIncomplete(f"data set has a batch dimension before its samples: {shapes}")
+    if samples.ndim < 1 or labels.ndim != 1 or len(samples) != len(labels):
+        raise DatasetIncomplete(f"data set needs one label a sample: {shapes}")
     for name, array in (("x", samples), ("y", labels)):
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise UsageError(f"data set needs finite numbers in {name}: {path}")
+        if array.dtype.kind not in "biuf":
+            raise DatasetFileRefused(
+                f"data set needs numbers in {name}, which has the type {array.dtype}: {path}"
+            )
+        if count := array.size - int(np.isfinite(array).sum()):
+            raise DatasetNotFinite(
+                f"data set needs finite numbers in {name}, {count} of {array.size} are NaN or "
+                f"infinite: {path}"
+            )
     return labels
 
 
@@ -88,18 +100,24 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
         return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
     metric = str(arrays["metric"])
     if metric not in METRICS:
-        raise UsageError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}")
+        raise DatasetFileRefused(
+            f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}"
+        )
     if metric in NEED_BOTH_LABELS and len(np.unique(labels > 0)) < 2:
-        raise UsageError(f"data set needs samples of both labels for the metric {metric}: {path}")
+        raise DatasetFileRefused(
+            f"data set needs samples of both labels for the metric {metric}: {path}"
+        )
     return metric
 
 
 def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
     """Labels that no answer could match."""
     if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
-        raise UsageError(f"data set needs numbers of classes in y for top1, from 0 on: {path}")
+        raise DatasetFileRefused(
+            f"data set needs numbers of classes in y for top1, from 0 on: {path}"
+        )
     if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
-        raise UsageError(f"data set has labels above {MAX_LABEL:g} in y: {path}")
+        raise DatasetFileRefused(f"data set has labels above {MAX_LABEL:g} in y: {path}")
 
 
 def _write_builtin() -> Path:

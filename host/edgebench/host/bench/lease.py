@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 
@@ -10,6 +9,7 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
+from edgebench.protocol.spec import MAX_LENGTH_S
 
 REPORT_INTERVAL_S = 10.0
 """Interval of the reports while a device is waited for, and the wait that one request asks for.
@@ -24,10 +24,10 @@ def check_wait(wait_s: float) -> None:
     """Check a limit on waiting.
 
     Raises:
-        UsageError: it is no time.
+        UsageError: it is negative, no number, or too long.
     """
-    if not 0 <= wait_s < math.inf:
-        raise UsageError(f"wait must be a finite time >= 0 s, got {wait_s:g}")
+    if not 0 <= wait_s <= MAX_LENGTH_S:
+        raise UsageError(f"wait must be 0 to {MAX_LENGTH_S:g} s (7 days), got {wait_s:.10g} s")
 
 
 def take_lease(
@@ -59,6 +59,9 @@ def take_lease(
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
             watcher.waiting(device, time.monotonic() - begin_s, wait_s)
             cancellation.check()
+    if refusal is not None and wait_s > 0:
+        text = f"waited for {wait_s:g} s: {refusal}"
+        raise LeaseHeld(text, stoppable_on=refusal.stoppable_on, waited_s=wait_s)
     if refusal is not None:
         raise refusal
 

@@ -55,6 +55,8 @@ class AccuracyRequest:
     dataset: Dataset
     references: Mapping[Model, Model]
     """Unquantised sibling of each model that has one."""
+    added: tuple[Model, ...] = ()
+    """References that the user did not name as models, and that are measured too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,13 @@ def new_request(
     asked = None
     if accuracy:
         dataset = open_dataset(accuracy)
-        asked = AccuracyRequest(dataset=dataset, references=find_references(opened, reference))
+        references = find_references(opened, reference)
+        added = tuple(
+            model
+            for model in dict.fromkeys(references.values())
+            if not any(map(model.is_same_as, opened))
+        )
+        asked = AccuracyRequest(dataset=dataset, references=references, added=added)
         opened = with_references_first(opened, asked.references)
         changes["dataset_sha256"] = dataset.sha256
     own = None

@@ -112,6 +112,8 @@ def measure(lane: Lane, request: RunRequest) -> Run:
     client, store, watcher = lane.client, lane.store, lane.watcher
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
+    if not model.size_bytes:
+        raise ModelRefused(f"model file is empty: {model.path}")
     model.hashed(_renewing(client, watcher.hashed))
     client.acquire()
     _push(client, "model", model, watcher)

@@ -32,6 +32,9 @@ class Watcher:
         del device, device_count
         return self
 
+    def added(self, reference: Model) -> None:
+        """A model that the user did not name is measured too: the others' accuracy needs it."""
+
     def unmetered(self, device: str) -> None:
         """The farm's meter was asked for, and none is wired to this device."""
 
@@ -72,10 +75,10 @@ class Watcher:
         """So many bytes of the model are on the device."""
 
     def collected(self, run: Run) -> None:
-        """A run that had finished earlier was fetched."""
+        """A run that an earlier command had left on the device was stored."""
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed while no host was there; it is stored with its reason."""
+        """A run of an earlier command had failed; it is stored with its reason."""
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""

@@ -29,11 +29,14 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from typing import Any
+
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
-    from edgebench.host.cli.progress import ProgressWatcher
+    from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.lab import Lab
     from edgebench.host.result.run_set import RunSet
+    from edgebench.protocol.errors import EdgebenchError
     from edgebench.protocol.spec import SpecChanges
 
 
@@ -164,22 +167,28 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab, compare_pairs
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
-    lab = Lab(options.store)
     compared: list[RunComparison] = []
     is_interrupted = False
+    lab: Lab | None = None
     with ProgressWatcher() as watcher:
         try:
+            lab = Lab(options.store)
             request = _request(options)
             runs = lab.measure(request, watcher)
             if request.against is not None:
                 compared = compare_pairs(request.against, runs)
         except Interrupted:
             is_interrupted = True
-        except (EdgebenchError, KeyboardInterrupt):
+        except EdgebenchError as exc:
+            _report(options, lab, watcher, ended_by=exc)
+            raise
+        except KeyboardInterrupt:
             _report(options, lab, watcher)  # what was measured before is not lost from sight
             raise
+    assert lab is not None  # without it nothing was measured, or interrupted
     if compared:
-        report(compared, is_json=options.json, runs=watcher.runs)
+        errors = list(map(_error_entry, watcher.failures))
+        report(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         _report_losses(options, compared, watcher)
         return exit_code(compared)
     _report(options, lab, watcher)
@@ -187,7 +196,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         _say_what_was_kept(watcher, lab)
         return ExitCode.INTERRUPTED
     if watcher.failures:
-        is_ours = all(isinstance(error, UsageError) for _, error in watcher.failures)
+        is_ours = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
         return ExitCode.USAGE if is_ours else ExitCode.FAILED
     is_refused = any(map(_is_refused, find_sets(watcher.runs)))
     return ExitCode.INVALID if is_refused else ExitCode.DONE
@@ -252,8 +261,7 @@ def _report_losses(
     from edgebench.host.bench.request import DEFAULT_PAIRS
 
     watcher.show_doubts(find_sets(run for run in watcher.runs if run.verdict.is_refused))
-    for what, error in watcher.failures:
-        print(f"error: {what}: {error}", file=sys.stderr)
+    _say_failures(watcher)
     wanted = options.pairs or DEFAULT_PAIRS
     for one in compared:
         lost = wanted - one.result.baseline_count
@@ -261,7 +269,34 @@ def _report_losses(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
-def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> None:
+def _error_entry(failure: RunFailure) -> dict[str, Any]:
+    from edgebench.host.cli.failure import error_entry, kind_of
+    from edgebench.host.show.hints import hint_for
+
+    error = failure.error
+    return error_entry(
+        kind_of(error),
+        str(error),
+        hint_for(error, "bench"),
+        model=failure.model,
+        runtime=failure.runtime,
+        device=failure.device,
+    )
+
+
+def _say_failures(watcher: ProgressWatcher) -> None:
+    for failure in watcher.failures:
+        print(f"error: {failure.title}: {failure.error}", file=sys.stderr)
+
+
+def _report(
+    options: argparse.Namespace,
+    lab: Lab | None,
+    watcher: ProgressWatcher,
+    *,
+    ended_by: EdgebenchError | None = None,
+) -> None:
+    """Print the runs and why others failed; an error that ended all is printed by the caller."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
@@ -271,10 +306,12 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
 
     runs = watcher.runs
     sets = find_sets(runs)
+    failures = [*watcher.failures, *([watcher.failure(ended_by)] if ended_by else [])]
     if options.json:
         made = {
             "runs": [to_document(run) for run in runs],
             "sets": [set_document(one) for one in sets if one.set_id],
+            "errors": list(map(_error_entry, failures)),
         }
         json.dump(made, sys.stdout, indent=1)
         print()
@@ -290,11 +327,10 @@ def _report(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> 
                 for line in heat_lines(run.metrics.thermal):
                     print(f"sustained: {run.model.name}: {line}")
     watcher.show_doubts(sets)
-    for what, error in watcher.failures:
-        print(f"error: {what}: {error}", file=sys.stderr)
-    if watcher.failures and (hint := hint_for(watcher.failures[-1][1])):
+    _say_failures(watcher)
+    if watcher.failures and (hint := hint_for(watcher.failures[-1].error)):
         print(f"hint: {hint}", file=sys.stderr)
-    if runs and not options.json:
+    if lab is not None and runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         last = sets[-1].set_id or runs[-1].run_id

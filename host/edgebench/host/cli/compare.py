@@ -11,6 +11,7 @@ from edgebench.protocol.exit_code import ExitCode
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.result.run import Run
@@ -64,16 +65,20 @@ def report(
     *,
     is_json: bool,
     runs: Sequence[Run] | None = None,
+    errors: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Print the comparisons, and as JSON the runs that were made for them too."""
+    """Print the comparisons; as JSON also the runs made for them, and why others failed."""
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console
     from edgebench.protocol.codec import to_plain
 
     if is_json:
-        made = {} if runs is None else {"runs": [to_document(run) for run in runs]}
-        print(json.dumps(made | {"comparisons": to_plain(tuple(comparisons))}, indent=1))
+        document: dict[str, Any] = {"comparisons": to_plain(tuple(comparisons))}
+        if runs is not None:
+            document["runs"] = [to_document(run) for run in runs]
+            document["errors"] = list(errors)
+        print(json.dumps(document, indent=1))
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))

@@ -12,6 +12,8 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from typing import Any
 
+    from edgebench.protocol.errors import EdgebenchError
+
 OPTION = "--json"
 
 
@@ -30,8 +32,44 @@ def wants_json(words: Sequence[str]) -> bool:
     return OPTION in options
 
 
+def kind_of(error: EdgebenchError) -> str:
+    """Name of an error's kind in documents.
+
+    >>> kind_of(UsageError("no"))
+    'usage_error'
+    """
+    name = type(error).__name__
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name).lstrip("_")
+
+
+def error_entry(
+    kind: str,
+    message: str,
+    hint: str,
+    *,
+    model: str | None = None,
+    runtime: str | None = None,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """An error as `bench --json` lists it; None where it is not about one run."""
+    return {
+        "code": kind,
+        "message": message,
+        "hint": hint,
+        "model": model,
+        "runtime": runtime,
+        "device": device,
+    }
+
+
 def report_failure(
-    message: str, hint: str, code: ExitCode, *, as_json: bool, command: str = ""
+    message: str,
+    hint: str,
+    code: ExitCode,
+    *,
+    as_json: bool,
+    command: str = "",
+    kind: str = "",
 ) -> ExitCode:
     """Print what failed and what to do; the exit code.
 
@@ -41,18 +79,21 @@ def report_failure(
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
-        as_json: Print a document on stdout: for `bench` its runs, of which there are none; for
-            any other command the error.
+        as_json: Print a document on stdout: for `bench` its runs, of which there are none, and
+            the error; for any other command the error.
         command: The command that failed.
+        kind: Name of the kind of error, as `kind_of` gives it.
     """
     from edgebench.protocol.text import printable  # only here: it takes typing with it
 
     if as_json:
         import json  # only here: help must not wait for it
 
-        error = {"message": message, "hint": hint, "exit_code": code}
-        nothing: dict[str, Any] = {"runs": [], "sets": []}
-        document = nothing if command == "bench" else {"error": error}
+        document: dict[str, Any] = {
+            "error": {"message": message, "hint": hint, "exit_code": code},
+        }
+        if command == "bench":
+            document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}
         print(json.dumps(document, indent=1))
     print(f"error: {printable(message)}", file=sys.stderr)
     print(f"hint: {printable(hint)}", file=sys.stderr)

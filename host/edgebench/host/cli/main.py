@@ -80,7 +80,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _run(command: str, words: list[str]) -> ExitCode:
-    from edgebench.host.cli.failure import report_failure, wants_json
+    from edgebench.host.cli.failure import kind_of, report_failure, wants_json
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     as_json, typed = wants_json(words), command
@@ -101,13 +101,25 @@ def _run(command: str, words: list[str]) -> ExitCode:
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
         return report_failure(
-            str(exc), _hint(exc, typed), exit_code, as_json=as_json, command=command
+            str(exc),
+            _hint(exc, typed),
+            exit_code,
+            as_json=as_json,
+            command=command,
+            kind=kind_of(exc),
         )
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
             raise
         hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
-        return report_failure(message, hint, ExitCode.FAILED, as_json=as_json, command=command)
+        return report_failure(
+            message,
+            hint,
+            ExitCode.FAILED,
+            as_json=as_json,
+            command=command,
+            kind="module_missing",
+        )
     return code
 
 

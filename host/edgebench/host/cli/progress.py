@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -71,6 +72,28 @@ class PhaseTime(ProgressColumn):
         return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
 
 
+@dataclass(frozen=True, slots=True)
+class RunFailure:
+    """A run that failed, or an error that ended all of them."""
+
+    error: EdgebenchError
+    model: str | None = None
+    """Model of the run; None where the error is of no run, as the runtime."""
+    runtime: str | None = None
+    device: str | None = None
+    """Device; None where the error is of none."""
+    is_one_of_several: bool = False
+    """Other devices are measured, too: the title names the device."""
+
+    @property
+    def title(self) -> str:
+        """The run, or else the device, as people call it."""
+        if self.model is None:
+            return str(self.device)
+        run = f"{self.model} on {self.runtime}"
+        return f"{self.device}: {run}" if self.is_one_of_several else run
+
+
 class ProgressWatcher(Watcher):
     """Shows each run's phases: a bar on a terminal, elsewhere a line now and then.
 
@@ -99,15 +122,15 @@ class ProgressWatcher(Watcher):
         )
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
-        self._devices: list[DeviceProgress] = []
-        self.failures: list[tuple[str, EdgebenchError]] = []
+        self._devices: dict[str, DeviceProgress] = {}
+        self.failures: list[RunFailure] = []
         self.unmeasured: list[str] = []
         """Names of the devices on which nothing more could be measured."""
 
     @property
     def runs(self) -> list[Run]:
         """Stored runs, device by device."""
-        return [run for device in self._devices for run in device.runs]
+        return [run for device in self._devices.values() for run in device.runs]
 
     def __enter__(self) -> ProgressWatcher:
         self.bar.start()
@@ -132,9 +155,12 @@ class ProgressWatcher(Watcher):
 
     def of(self, device: str, device_count: int) -> DeviceProgress:
         """Progress of one device; among several, each of its lines says which it is."""
-        made = DeviceProgress(self, f"{device}: " if device_count > 1 else "")
-        self._devices.append(made)
-        return made
+        self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
+        return self._devices[device]
+
+    def added(self, reference: Model) -> None:
+        """Say that a reference model is measured too."""
+        self.say(f"note: {reference.name} is measured first, as the reference of the accuracy")
 
     def unmetered(self, device: str) -> None:
         """Say that a device is measured without energy."""
@@ -142,16 +168,19 @@ class ProgressWatcher(Watcher):
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
         """Nothing more is measured on a device; the others go on."""
-        self.failures.append((device, error))
+        self.failures.append(self._devices[device].failure(error))
         self.unmeasured.append(device)
         self.say(f"warning: {device}: {error}; the other devices go on")
 
+    def failure(self, error: EdgebenchError) -> RunFailure:
+        """An error that ended the command, with the run that it ended, if one was in progress."""
+        devices = list(self._devices.values())
+        return devices[0].failure(error) if len(devices) == 1 else RunFailure(error)
+
     def show_doubts(self, sets: Sequence[RunSet]) -> None:
         """Say why runs are not valid."""
-        device_count = len({one.device for one in sets})
-        for one in sets:
-            for line in verdict_lines(one, is_one_of_several=device_count > 1):
-                self.say(line)
+        for line in verdict_lines(sets):
+            self.say(line)
 
     def say(self, line: str) -> None:
         """Print a line above the bars."""
@@ -161,9 +190,12 @@ class ProgressWatcher(Watcher):
 class DeviceProgress(Watcher):
     """Progress of the runs on one device."""
 
-    def __init__(self, display: ProgressWatcher, prefix: str) -> None:
+    def __init__(self, display: ProgressWatcher, device: str, *, is_alone: bool) -> None:
         self._display = display
-        self._prefix = prefix
+        self._name = device
+        self._prefix = "" if is_alone else f"{device}: "
+        self._run: tuple[str, str, str] | None = None
+        """Model, runtime and device of the run in progress."""
         self._task: TaskID | None = None
         self._phase = ""
         self._title = ""
@@ -188,6 +220,7 @@ class DeviceProgress(Watcher):
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
+        self._run = model.name, runtime, device
         self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         self._title = printable(f"{which}{model.name} on {runtime}, {device}")
@@ -238,11 +271,13 @@ class DeviceProgress(Watcher):
 
     def collected(self, run: Run) -> None:
         """A run that had finished earlier was fetched."""
-        self._note("note", f"run {run.run_id} had finished while no host was there; stored here")
+        is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
+        ended = "had been stopped" if is_cut else "had finished"
+        self._note("note", f"run {run.run_id} {ended} and was still on the device; stored now")
 
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed while no host was there."""
-        self._note("warning", f"run {run_id} had failed while no host was there: {error}")
+        """A run had failed, and its host had not heard of it."""
+        self._note("warning", f"run {run_id} of an earlier command failed: {error}")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
@@ -257,6 +292,7 @@ class DeviceProgress(Watcher):
     def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
+        self._run = None
         self.runs.append(run)
         if not self._display.console.is_terminal:
             metric = headline(run)
@@ -266,7 +302,15 @@ class DeviceProgress(Watcher):
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
         self._clear()
-        self._display.failures.append((f"{self._prefix}{model.name} on {runtime}", error))
+        self._display.failures.append(self.failure(error))
+        self._run = None
+
+    def failure(self, error: EdgebenchError) -> RunFailure:
+        """An error with the run that it ended, if one was in progress."""
+        is_one_of_several = bool(self._prefix)
+        if self._run is None:
+            return RunFailure(error, device=self._name, is_one_of_several=is_one_of_several)
+        return RunFailure(error, *self._run, is_one_of_several=is_one_of_several)
 
     def _draw(self, what: str, expected_s: float | None) -> None:
         """Begin a row: one that is reset keeps the length of the phase before."""

@@ -171,5 +171,5 @@ def _print_verdicts(today: RunSet, stored: RunSet) -> None:
     from edgebench.host.show.tables import verdict_lines
 
     print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
-    for line in verdict_lines(today):
+    for line in verdict_lines([today]):
         print(line)

@@ -152,7 +152,7 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
         return matches[0]
     if not matches:
         names = ", ".join([LOCAL_NAME, *(device.name for device in paired)])
-        raise NoSuchDevice(f"no paired device is called {name!r}: there are {names}")
+        raise NoSuchDevice(f"no paired device is called {name!r}; available: {names}")
     names = ", ".join(device.name for device in matches)
     raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {names}")
 

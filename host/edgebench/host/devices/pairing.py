@@ -65,10 +65,11 @@ def _connect_once(string: PairingString, via: str, once: Path) -> Link:
     try:
         endpoint = Endpoint("device", string.fingerprint, string.addresses, string.port)
         return transports(lambda: once)[via].connect(endpoint)
-    except WrongAgent:
-        raise  # nobody there has seen the string yet
+    except WrongAgent as exc:  # nobody there has seen the string yet
+        raise WrongAgent(f"PIN is mistyped, or another agent printed the string: {exc}") from exc
     except NotPaired as exc:
-        raise NotPaired("pairing string was refused: used already, or expired") from exc
+        reasons = "its SECRET is mistyped, was used already, or is older than ten minutes"
+        raise NotPaired(f"pairing string was refused: {reasons}") from exc
 
 
 def _free_name(files: HostFiles, name: str, pin: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from edgebench.protocol import errors as e
+from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
@@ -43,9 +44,43 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
     ),
     (
+        e.DatasetIncomplete,
+        "store n >= 1 samples, along the first axis of x, and n labels: np.savez('set.npz', x=x, "
+        "y=y); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.DatasetNotFinite,
+        "leave these samples out: ok = np.isfinite(x.reshape(len(x), -1)).all(1); "
+        "np.savez('set.npz', x=x[ok], y=y[ok]); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.DatasetFileRefused,
+        "store samples as real values and their labels: np.savez('set.npz', x=x, y=y); docs/"
+        "measurement.md says more; then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SampleShapeRefused,
+        "reshape x to (n, …), n samples of the input's shape without its batch dimension; then "
+        "edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SampleTypeRefused,
+        "store x as the real values that the model was trained on, not as quantised ones: "
+        "x.astype('float32'); then edgebench bench MODEL --accuracy set.npz",
+    ),
+    (
+        e.SamplesClipped,
+        "scale x as in the training of the model, as x / 255; then edgebench bench MODEL "
+        "--accuracy set.npz",
+    ),
+    (
+        e.OutputsTooLarge,
+        "use fewer samples: np.savez('set.npz', x=x[:1000], y=y[:1000]); then edgebench bench "
+        "MODEL --accuracy set.npz",
+    ),
+    (
         e.DatasetRefused,
-        "give x the shape and the real values that the model takes, fewer samples if the outputs "
-        "are large; or measure without it: edgebench bench MODEL",
+        "store x as numbers that the input takes, or measure without it: edgebench bench MODEL",
     ),
     (
         e.InferenceFailed,
@@ -71,11 +106,6 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (
-        e.LeaseHeld,
-        "wait for it: edgebench bench MODEL --wait 10m; or end its run: edgebench-agent stop (on "
-        "the device)",
-    ),
-    (
         e.TooLarge,
         "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
         "BYTES (on the device)",
@@ -94,6 +124,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
     (e.RunNewer, "use the version that made it; which one this is: edgebench --version"),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
+    (
+        e.RunNotStored,
+        "make room for it (df -h), or make the store writable; the next bench on that device "
+        "stores the run: edgebench bench MODEL --on DEVICE",
+    ),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
@@ -119,6 +154,21 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetError, "see whether it is still there: edgebench meters"),
 )
 """Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+_OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
+    (
+        e.NotPaired,
+        "print a new string on the device, it pairs one host within ten minutes: edgebench-agent "
+        "pair",
+    ),
+    (
+        e.Unreachable,
+        "see whether its agent runs, and print a new string, which names its addresses and its "
+        "port: edgebench-agent pair (on the device)",
+    ),
+    (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
+)
+"""Of `edgebench pair`, before the others."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
@@ -145,16 +195,33 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
 def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
         return _ALLOWING[error.permission]
-    if isinstance(error, e.LeaseHeld) and error.stoppable_on:
-        return (
-            "wait for it: edgebench bench MODEL --wait 10m; or end your run there: edgebench stop "
-            f"--on {shlex.quote(error.stoppable_on)}"
-        )
+    if isinstance(error, e.LeaseHeld):
+        return _hint_for_lease(error, command)
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
-    if type(error) is e.UsageError and command:
+    if isinstance(error, e.Unreachable) and error.is_offline:
+        return "see whether this machine has a network: ip route; then edgebench devices"
+    if type(error) is e.UsageError and command and command != "pair":
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
-    is_of_meters = command.split()[:1] == ["meters"]
-    hints = (*_OF_METERS, *_HINTS) if is_of_meters else _HINTS
+    own = {"meters": _OF_METERS, "pair": _OF_PAIRING}
+    hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
+
+
+def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
+    """The next step where somebody else measures."""
+    if command == "stop":
+        return (
+            "only its own host or the device itself can end that run: edgebench-agent stop (there)"
+        )
+    if error.waited_s > 0:
+        longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
+        wait = f"wait for longer: edgebench bench MODEL --wait {longer_s:.0f}s"
+    else:
+        wait = "wait for it: edgebench bench MODEL --wait 10m"
+    if error.stoppable_on:
+        return (
+            f"{wait}; or end your run there: edgebench stop --on {shlex.quote(error.stoppable_on)}"
+        )
+    return f"{wait}; or end its run: edgebench-agent stop (on the device)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -156,16 +157,37 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def verdict_lines(one: RunSet, *, is_one_of_several: bool = False) -> list[str]:
-    """Why runs are not valid, on one line; nothing for valid ones.
+def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
+    """Why runs are not valid; nothing for valid ones. What several sets share is said once."""
+    sharing: dict[tuple[str, str], list[str]] = {}
+    is_of_several_devices = len({one.device for one in sets}) > 1
+    for one in sets:
+        where = f", {one.device}" if is_of_several_devices else ""
+        for reason in _reasons(one):
+            titles = sharing.setdefault((one.verdict.state.value, reason), [])
+            titles.append(f"{one.model} on {one.runtime}{where}")
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    for (state, reason), titles in sharing.items():
+        reasons.setdefault((state, *titles), []).append(reason)
+    return [
+        printable(f"{state}: {_counted(titles)}: {'; '.join(shared)}", keep_lines=True)
+        for (state, *titles), shared in reasons.items()
+    ]
 
-    Args:
-        one: The runs.
-        is_one_of_several: Other devices are shown beside it: the line names its device.
+
+def _counted(titles: Sequence[str]) -> str:
+    """Titles, each once.
+
+    >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
+    '2 × a on onnx, b on onnx'
     """
+    counts = Counter(titles)
+    return ", ".join(f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+
+
+def _reasons(one: RunSet) -> list[str]:
+    """The rules that failed, as sentences: each cause once."""
     lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is FAIL}
-    if not lines:
-        return []
     refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
     for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
@@ -179,9 +201,7 @@ def verdict_lines(one: RunSet, *, is_one_of_several: bool = False) -> list[str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
-    where = f", {one.device}" if is_one_of_several else ""
-    what = f"{one.verdict.state.value}: {one.model} on {one.runtime}{where}"
-    return [printable(f"{what}: {'; '.join(lines.values())}", keep_lines=True)]
+    return list(lines.values())
 
 
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:

@@ -12,11 +12,12 @@ be computed again.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgebench.host.result.document import Document, from_document
@@ -40,6 +41,9 @@ EXPECTED_FILE = "expected.json"
 """File under incoming/ with the device that a run was started on; see `incomplete`."""
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
+PROBE_BYTES = 4096
+"""Size of the file that shows whether a store can be written: a block of most file systems."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 STORE_VARIABLE = "EDGEBENCH_STORE"
 
 
@@ -145,7 +149,7 @@ class Store:
             yield path
             _sync_tree(path)
         except OSError as exc:
-            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+            raise self._not_writable(exc) from exc
 
     def forget_expected(self, run_id: str) -> None:
         """Remove what is known of a run that never started."""
@@ -179,7 +183,14 @@ class Store:
             path.rename(self.directory(run_id))
             _sync(self.runs)
         except OSError as exc:
-            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+            raise self._not_writable(exc) from exc
+
+    def _not_writable(self, exc: OSError) -> StoreError:
+        reason = exc.strerror or str(exc)
+        if exc.errno in _FULL:
+            with suppress(OSError):
+                reason += f", {shutil.disk_usage(self.root).free} bytes free"
+        return StoreError(f"store not writable: {reason}: {self.root}")
 
     def check_writable(self) -> None:
         """Find out before a measurement that its result could not be kept.
@@ -187,13 +198,16 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
+        import tempfile  # only here: it is slow to load
+
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{os.getpid()}"
-            probe.write_bytes(b"\0" * 4096)
-            probe.unlink()
+            # A file without a name, where the system has such: a kill leaves nothing behind.
+            with tempfile.TemporaryFile(dir=self.root) as probe:
+                probe.write(b"\0" * PROBE_BYTES)
+                probe.flush()
         except OSError as exc:
-            raise StoreError(f"store not writable: {exc.strerror}: {self.root}") from exc
+            raise self._not_writable(exc) from exc
 
 
 def _checked(run_id: str) -> str:

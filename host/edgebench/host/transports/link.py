@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ WEBSOCKET_OPTIONS: dict[str, Any] = {
     "ping_timeout": 20.0,
     "user_agent_header": None,
 }
+
+
+_OFFLINE = {errno.ENETUNREACH, errno.ENETDOWN}
+"""Errors of a machine without a network, or without the one that leads to an address."""
 
 
 class Link:
@@ -82,11 +87,17 @@ def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:
         if _is_refusal(exc):
             raise NotPaired(f"{peer} does not accept this host's identity") from exc
-        raise Unreachable(f"{peer} does not speak edgebench: {one_line(exc)}") from exc
+        reason = f"does not speak edgebench: {one_line(exc)}"
+        raise Unreachable(f"{peer} {reason}", reason=f"what answers {reason}") from exc
     except TimeoutError as exc:
-        raise Unreachable(f"no answer from {peer} within {timeout_s:g} s") from exc
+        limit = f"within {timeout_s:g} s"
+        reason = f"no answer {limit}"
+        raise Unreachable(f"no answer from {peer} {limit}", reason=reason) from exc
     except OSError as exc:
-        raise Unreachable(f"cannot reach {peer}: {exc.strerror or one_line(exc)}") from exc
+        reason = exc.strerror or one_line(exc)
+        is_offline = exc.errno in _OFFLINE
+        text = f"cannot reach {peer}: {reason}"
+        raise Unreachable(text, reason=reason, is_offline=is_offline) from exc
 
 
 def _is_refusal(exc: BaseException | None) -> bool:

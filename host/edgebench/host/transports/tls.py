@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,18 +47,45 @@ class TlsTransport:
             NotPaired: somebody else answers, or the agent does not know this host.
         """
         identity_path = self._identity_path()
-        failure: Unreachable | NotPaired | None = None
+        silent: dict[str, Unreachable] = {}
+        refusal: NotPaired | None = None
         for address in endpoint.addresses:
+            place = replace(endpoint, addresses=(address,))
             try:
-                return _connect(replace(endpoint, addresses=(address,)), identity_path)
-            except (Unreachable, NotPaired) as exc:
+                return _connect(place, identity_path)
+            except Unreachable as exc:
+                silent[place.address] = exc
+            except NotPaired as exc:
                 # A wrong agent at one address does not mean that the right one is not at the next.
-                failure = exc if not isinstance(failure, NotPaired) else failure
-        raise failure or Unreachable(f"{endpoint.name}: no address is known")
+                refusal = refusal or exc
+        if refusal is None:
+            raise _unreachable(endpoint.name, silent)
+        if silent:
+            raise type(refusal)(f"{refusal}; {_reasons(silent)}") from refusal
+        raise refusal
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Agents that announce themselves on the local network."""
         return mdns.listen(timeout_s)
+
+
+def _unreachable(name: str, silent: Mapping[str, Unreachable]) -> Unreachable:
+    """Why nobody answers at any address; an only one is named by its own error."""
+    if len(silent) == 1:
+        return next(iter(silent.values()))
+    if not silent:
+        return Unreachable(f"{name}: no address is known")
+    is_offline = all(exc.is_offline for exc in silent.values())
+    why = "no network leads there: " if is_offline else ""
+    return Unreachable(f"cannot reach {name}: {why}{_reasons(silent)}", is_offline=is_offline)
+
+
+def _reasons(silent: Mapping[str, Unreachable]) -> str:
+    """Each reason with the addresses that it is of."""
+    addresses: dict[str, list[str]] = {}
+    for address, exc in silent.items():
+        addresses.setdefault(exc.reason, []).append(address)
+    return "; ".join(f"{reason} at {', '.join(those)}" for reason, those in addresses.items())
 
 
 def _connect(endpoint: Endpoint, identity_path: Path) -> Link:
@@ -100,7 +127,8 @@ def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext) -> ssl.SS
             except (ssl.SSLEOFError, ConnectionResetError) as exc:
                 plain.close()
                 if attempt == ATTEMPTS:
-                    raise Unreachable(f"{peer} ends connections without an answer") from exc
+                    reason = "ends connections without an answer"
+                    raise Unreachable(f"{peer} {reason}", reason=f"what is there {reason}") from exc
             except BaseException:  # Ctrl-C as well: no socket is left open
                 plain.close()
                 raise

@@ -67,7 +67,7 @@ class JoulescopeUnit:
         if not paths:
             raise TargetError("no Joulescope is connected")
         if not meant:
-            raise UsageError(f"no Joulescope has the serial number {serial!r}: there are {names}")
+            raise UsageError(f"no Joulescope has the serial number {serial!r}; available: {names}")
         if len(meant) > 1:
             raise UsageError(f"{len(meant)} Joulescopes are connected, name one: {names}")
         [path] = meant

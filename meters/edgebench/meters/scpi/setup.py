@@ -123,7 +123,9 @@ def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
     """
     for option, name in _FIELDS.items():
         if option not in known and getattr(setup, name) is not None:
-            raise UsageError(f"{info.model} has no option {option!r}: there are {', '.join(known)}")
+            raise UsageError(
+                f"{info.model} has no option {option!r}; available: {', '.join(known)}"
+            )
 
 
 def _question(options: Options) -> str | None:

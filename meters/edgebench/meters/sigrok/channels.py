@@ -74,13 +74,13 @@ def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> 
     shown = ", ".join(f"{name} ({unit or 'no unit'})" for name, unit in sorted(units.items()))
     if not (wanted.power or wanted.current):
         raise UsageError(
-            "say which channel is what, as in current=NAME,voltage=NAME or power=NAME; there are "
+            "say which channel is what, as in current=NAME,voltage=NAME or power=NAME; available: "
             f"{shown}"
         )
     for name, unit in wanted.channels.items():
         if units.get(name) != unit:
             hint = "; say the resistor that it measures at, as in shunt=0.1" if unit == "A" else ""
-            raise UsageError(f"channel {name} should measure {unit}; there are {shown}{hint}")
+            raise UsageError(f"channel {name} should measure {unit}; available: {shown}{hint}")
         if re.search(r"\bAC\b", first.by_channel[name].remarks):
             raise UsageError(f"channel {name} measures AC, of which no power can be made: set DC")
     _check_quantities(wanted)

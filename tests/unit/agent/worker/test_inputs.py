@@ -146,11 +146,11 @@ def test_same_seed_gives_the_same_samples() -> None:
     ("shape", "inputs", "error"),
     [
         ((5, 8, 8, 3), IMAGE, None),
-        ((5, 3, 8, 8), IMAGE, r"shape \[3, 8, 8\], the model takes \[1, 8, 8, 3\]"),
+        ((5, 3, 8, 8), IMAGE, r"shape \[3, 8, 8\], the model takes \[8, 8, 3\] behind its batch"),
         ((5, 8, 8, 3), [TensorSpec("in", (1, 3, 8, 8), "float32")], None),
         ((5, 12, 16), IMAGE, r"shape \[12, 16\]"),
         ((5, 192), IMAGE, None),
-        ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[1, 8, 8, 3\]"),
+        ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[8, 8, 3\] behind its batch"),
         ((5,), IMAGE, r"shape \[\], the model takes"),
         ((5, 8, 8, 3), IMAGE * 2, "a data set has one input, the model has 2"),
     ],
@@ -395,5 +395,7 @@ def test_real_input_is_not_quantised() -> None:
 @pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8, 4), (0,), ()])
 def test_sample_of_the_wrong_size_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
     """A data set for another model is answered with half of each image."""
-    with pytest.raises(MeasurementError, match=r"has shape .*, the model takes \[1, 8, 8, 3\]"):
+    with pytest.raises(
+        MeasurementError, match=r"has shape .*, the model takes \[8, 8, 3\] behind its batch"
+    ):
         arrange(np.zeros(shape), IMAGE[0])

@@ -61,7 +61,7 @@ def test_rehearsal_of_a_good_model_leaves_nothing(
     tmp_path: Path, job: Job, prepared: PreparedModel
 ) -> None:
     """A worker that dies in the warm-up leaves a record of a measurement that never was."""
-    worker._rehearse(job, prepared, tmp_path)
+    worker._try_writing(job, prepared, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_described_is_refused_before_the_loop(
         vague: Any = _Vague(prepared.model)
         bad, said = replace(prepared, model=vague), "IndexError: no such operator"
     with pytest.raises(ModelRefused, match=f"^litert does not describe the model .*: {said}"):
-        worker._rehearse(job, bad, tmp_path)
+        worker._try_writing(job, bad, tmp_path)
 
 
 def test_outputs_for_a_data_set_have_to_be_numbers_and_fit(

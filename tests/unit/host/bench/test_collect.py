@@ -45,6 +45,7 @@ from edgebench.protocol.errors import (
     LinkLost,
     MeasurementError,
     RemoteProtocolError,
+    RunNotStored,
     StoreError,
     TargetError,
     UsageError,
@@ -277,6 +278,15 @@ def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: Edgebe
     assert run.run_id == RUN_ID
     assert doubts == [error]
     assert client.acknowledged == [RUN_ID]
+
+
+def test_run_that_cannot_be_stored_stays_on_the_device(tmp_path: Path) -> None:
+    """After an hour the disk is full, and the error does not say that nothing is lost."""
+    (tmp_path / "file").write_text("")
+    client = FakeClient(finished())
+    with pytest.raises(RunNotStored, match=f"run {RUN_ID} stays on the device: store not writ"):
+        collected(Store(tmp_path / "file"), client)
+    assert client.acknowledged == []
 
 
 def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:

@@ -88,3 +88,18 @@ def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
     assert request(runs=3, duration_s=0.3).run_count == 3
     assert request(runs=1, duration_s=0.01).spec.duration_s == 0.01
     assert request(runs=7, duration_s=1.0, preset="mlperf").spec.duration_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("models", "added"),
+    [
+        (["digits_int8.tflite"], ["digits_fp32.tflite"]),
+        (["digits_int8.tflite", "digits_fp32.tflite"], []),
+        (["digits_fp32.tflite"], []),
+    ],
+)
+def test_reference_that_nobody_named_is_known_as_added(models: list[str], added: list[str]) -> None:
+    """A second model is measured, for twice the time, and nobody says why."""
+    request = new_request(models, accuracy="digits")
+    assert request.accuracy is not None
+    assert [model.name for model in request.accuracy.added] == added

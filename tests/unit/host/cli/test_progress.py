@@ -21,10 +21,16 @@ from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused, Unreachable
 from edgebench.protocol.messages import Progress, Telemetry
-from edgebench.protocol.record import Phase
+from edgebench.protocol.record import Outcome, Phase
 
 RUN = analyse_run(
     run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+STOPPED = analyse_run(
+    replace(run_record(worker_record(latencies()), "run-1"), outcome=Outcome.INTERRUPTED),
     traces_of(latencies()),
     created_utc=CREATED_UTC,
     clock=None,
@@ -53,6 +59,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     watcher, out = watch(is_terminal=is_terminal)
     runs = watcher.of("board", 1)
     with watcher:
+        watcher.added(MODEL)
         runs.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
         runs.run(device, MODEL, "litert", Place(2, 6))
         runs.pushed(1000, 24_376)
@@ -60,14 +67,19 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
             runs.progress(Progress("run-1", phase, 3.0))
         runs.failed(MODEL, "litert", ModelRefused("no"))
         runs.collected(replace(RUN, run_id="run-0"))
+        runs.collected(STOPPED)
         runs.doubted("run-2", ModelRefused("odd"))
         runs.failed_meanwhile("run-3", ModelRefused("no"))
-    assert [what for what, _ in watcher.failures] == ["digits.tflite on litert"]
+    (failure,) = watcher.failures
+    assert (failure.title, failure.device) == ("digits.tflite on litert", device)
+    assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
     text = out.getvalue()
+    assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
-    assert "note: run run-0 had finished while no host was there; stored" in text
+    assert "note: run run-0 had finished and was still on the device; stored now" in text
     assert "warning: run run-2 stays on the device: odd" in text
-    assert "warning: run run-3 had failed while no host was there: no" in text
+    assert "note: run run-1 had been stopped and was still on the device; stored now" in text
+    assert "warning: run run-3 of an earlier command failed: no" in text
     assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
     assert is_terminal or "\x1b" not in text
@@ -165,7 +177,7 @@ def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> No
 def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
     """Of three boards that are measured at the same time, one has a run in doubt: which?"""
     watcher, out = watch(is_terminal=False)
-    pi, jetson = watcher.of("pi", 2), watcher.of("jetson", 2)
+    pi, jetson, _ = (watcher.of(name, 3) for name in ("pi", "jetson", "nano"))
     pi.run("pi", MODEL, "litert", Place(1, 1))
     jetson.run("jetson", MODEL, "onnx", Place(1, 1))
     watcher.report()
@@ -180,4 +192,7 @@ def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
         "warning: jetson: run run-7 stays on the device: no",
         "warning: nano: no answer; the other devices go on",
     ]
-    assert [what for what, _ in watcher.failures] == ["pi: digits.tflite on litert", "nano"]
+    assert [failure.title for failure in watcher.failures] == [
+        "pi: digits.tflite on litert",
+        "nano",
+    ]

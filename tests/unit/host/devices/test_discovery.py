@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
@@ -13,6 +13,7 @@ from support.records import DEVICE, ENVIRONMENT
 from edgebench.host.devices import discovery
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports import tls
 from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
@@ -20,7 +21,7 @@ from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import Unreachable, UsageError
+from edgebench.protocol.errors import Unreachable, UsageError, WrongAgent
 
 CLOSED_PORT = 9
 PHONE = KnownDevice("phone", "0f", "p" * 43, ("R58M12",), 0, via="usb")
@@ -41,7 +42,7 @@ def files(tmp_path: Path) -> HostFiles:
 @pytest.mark.parametrize("name", ["nowhere", "PI", "bb", "../pi"])
 def test_unknown_name_is_told_with_the_known_ones(files: HostFiles, name: str) -> None:
     """A misspelt name measures on another device, or leaves the user without a list."""
-    with pytest.raises(UsageError, match="there are local, pi, pi-kitchen, jetson"):
+    with pytest.raises(UsageError, match="; available: local, pi, pi-kitchen, jetson"):
         open_device(files, name, timeout_s=0.0)
 
 
@@ -208,3 +209,23 @@ def test_device_whose_name_has_a_slash_is_not_a_seat(
     monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable, match="lab/pi"):
         open_device(files, "lab/pi")
+
+
+def test_wrong_agent_at_one_address_does_not_hide_that_others_are_silent(
+    files: HostFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is off, another one has got one of its addresses, and only that one is named."""
+
+    def connect(endpoint: Endpoint, _: Path) -> NoReturn:
+        if endpoint.addresses == ("10.0.0.2",):
+            raise WrongAgent("pi (10.0.0.2:1) is not the paired agent")
+        raise Unreachable("no answer from it", reason="no answer within 10 s")
+
+    monkeypatch.setattr(tls, "_connect", connect)
+    with pytest.raises(WrongAgent) as caught:
+        TlsTransport(files.identity_path).connect(
+            Endpoint("pi", "", ("10.0.0.1", "10.0.0.2", "fe80::1"), 1)
+        )
+    assert str(caught.value) == (
+        "pi (10.0.0.2:1) is not the paired agent; no answer within 10 s at 10.0.0.1:1, [fe80::1]:1"
+    )

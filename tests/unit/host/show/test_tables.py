@@ -111,22 +111,27 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     words = printed(results_table(find_sets([plain, refused]), width), width).split()
     assert words.count("refused") == 1
     assert words.count(ABSENT) == 1, "the other had no meter"
-    [line] = verdict_lines(find_set([refused]))
+    [line] = verdict_lines(find_sets([refused]))
     assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
 
 
 def with_refused_energy(reason: str, refused_by: str, failed: Mapping[str, str]) -> Run:
     """A run whose energy a rule refused, and in which these rules failed with these words."""
+    made = failing({**failed, "energy": f"refused: {reason}"})
+    energy = EnergyResult(meter="x", refused=reason, refused_by=refused_by)
+    return changed(made, {"metrics.energy": energy})
+
+
+def failing(details: Mapping[str, str]) -> Run:
+    """A run in which these rules failed with these words."""
     made = run()
-    details = {**failed, "energy": f"refused: {reason}"}
     rules = tuple(
         replace(rule, outcome=RuleOutcome.FAIL, detail=details[rule.id])
         if rule.id in details
         else rule
         for rule in made.verdict.rules
     )
-    energy = EnergyResult(meter="x", refused=reason, refused_by=refused_by)
-    return changed(made, {"metrics.energy": energy, "verdict.rules": rules})
+    return changed(made, {"verdict.rules": rules})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_reason_of_a_refused_energy_is_the_one_that_counted(
     rule: str, detail: str, reason: str, refused_by: str, expected: str
 ) -> None:
     """What else is wrong with the meter is taken for the reason, and the reason is not told."""
-    [line] = verdict_lines(find_set([with_refused_energy(reason, refused_by, {rule: detail})]))
+    [line] = verdict_lines(find_sets([with_refused_energy(reason, refused_by, {rule: detail})]))
     assert line.endswith(f" on tflite: {expected}")
 
 
@@ -323,10 +328,23 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
 def test_reasons_are_the_rules_that_failed() -> None:
     """A person reads that a run is invalid, and not why."""
     made = run(20)
-    lines = verdict_lines(find_set([made]))
+    lines = verdict_lines(find_sets([made]))
     assert any("queries, at least 100" in line for line in lines)
     assert all(line.startswith("invalid: digits.tflite on tflite: ") for line in lines)
-    assert verdict_lines(find_set([run()])) == []
+    assert verdict_lines(find_sets([run()])) == []
+
+
+def test_reason_that_several_sets_share_is_said_once() -> None:
+    """Six models on a busy machine: six times the same sentence hides what is wrong with one."""
+    busy = failing({"background_load": "others took 100 %"})
+    both = failing({"background_load": "others took 100 %", "enough_queries": "too few"})
+    other = changed(both, {"model.name": "other.tflite"})
+    valid = changed(run(), {"model.name": "good.tflite"})
+    state = find_set([busy]).verdict.state.value
+    assert verdict_lines(find_sets([busy, valid, other, busy])) == [
+        f"{state}: 2 × digits.tflite on tflite, other.tflite on tflite: others took 100 %",
+        f"{state}: other.tflite on tflite: too few",
+    ]
 
 
 @pytest.mark.parametrize("place", ["device", "model", "runtime"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,29 @@ def test_writable_store_is_not_changed_by_the_question(store: Store) -> None:
     before = sorted(store.root.rglob("*"))
     store.check_writable()
     assert sorted(store.root.rglob("*")) == before
+
+
+def test_check_that_fails_leaves_nothing_behind(store: Store) -> None:
+    """A full or limited disk collects the files of checks that failed."""
+    before = sorted(store.root.rglob("*"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StoreError, match="store not writable: File too large: "):
+            store.check_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(store.root.rglob("*")) == before
+
+
+def test_full_disk_is_named_with_what_it_has(store: Store) -> None:
+    """A quota is reached on a disk that has room, and nobody can tell it from a full one."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with (
+        pytest.raises(StoreError, match=r"No space left on device, \d+ bytes free: /"),
+        store.incoming("new"),
+    ):
+        raise full
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "5", "\xff"])
