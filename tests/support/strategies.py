@@ -14,6 +14,7 @@ from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import (
     MAX_ARRIVALS,
     MAX_CPUS,
+    MAX_LENGTH_S,
     MAX_MEMORY_BYTES,
     MAX_QPS,
     MAX_SAMPLES,
@@ -30,7 +31,7 @@ from edgebench.protocol.spec import (
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 """What MessagePack can carry."""
-POSITIVE_SECONDS = st.floats(min_value=1e-9, max_value=1e9)
+POSITIVE_SECONDS = st.floats(min_value=1e-9, max_value=MAX_LENGTH_S)
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
