@@ -25,6 +25,7 @@ from edgebench.host.store.files import (
     write_run,
 )
 from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
+from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.power import remove_power
 from edgebench.host.store.recording import open_recording, write_power
@@ -134,7 +135,9 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord) -> Run
         record = read_record(directory)
         if record.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
-        return _put_together(directory, record, beside)
+        run = _put_together(directory, record, beside)
+    note_run(store, run_id)
+    return run
 
 
 def _put_together(directory: Path, record: RunRecord, beside: HostRecord) -> Run:

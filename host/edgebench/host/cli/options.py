@@ -75,8 +75,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="id of a run, a unique part of it, or last; the id of a set; or the directory of a "
-        "meter's recording",
+        help="id of a run, its beginning or a unique part of it, last, a tag, or the run's "
+        "directory; the id of a set; or the directory of a meter's recording",
     )
 
 
