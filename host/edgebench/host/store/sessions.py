@@ -31,5 +31,5 @@ def find_session(store: Store, name: str) -> Path | None:
     if is_path and (path / RUN_FILE).exists():
         return None
     if is_path and not is_session:
-        raise UsageError(f"neither a run nor a recording of edgebench meters there: {name}")
+        raise UsageError(f"no recording of edgebench meters there: {name}; nor a run")
     return path if is_path or (is_session and not store.matching(name)) else None
