@@ -71,16 +71,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.bench.energy import add_energy
     from edgebench.host.cli.failure import report_failure
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.store.address import find_runs
+    from edgebench.host.store.address import find_in_store
     from edgebench.host.store.layout import Store
-    from edgebench.protocol.errors import EdgebenchError, TraceRefused, UsageError
+    from edgebench.protocol.errors import EdgebenchError, TraceRefused
 
     store = Store(options.store)
     says = _says(options)
-    found = [one for name in options.runs for one in find_runs(store, name)]
-    if elsewhere := [one.directory for one in found if one.store is not store]:
-        raise UsageError(f"energy is added to runs of the store, not to {elsewhere[0]}")
-    run_ids = [one.run_id for one in found]
+    run_ids = find_in_store(store, options.runs)
     runs: list[Run] = []
     refused: EdgebenchError | None = None
     for run_id in run_ids:

@@ -82,7 +82,7 @@ def created_utc(run_id: str) -> str | None:
 
 def _unknown(stored: object, known: object, path: Path) -> Iterator[tuple[Path, object]]:
     """What was stored and is in no field, each at the highest place that is unknown."""
-    if isinstance(stored, dict) and is_dataclass(known):
+    if isinstance(stored, dict) and is_dataclass(known) and not isinstance(known, type):
         names = _attributes(type(known))
         for key, value in stored.items():
             if key not in names:

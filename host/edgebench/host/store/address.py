@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from edgebench.host.result.facts import SET_PREFIX
 from edgebench.host.result.run import Run
 from edgebench.host.store.index import RunFilter, list_runs
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.protocol.errors import NoSuchRun, RunDamaged
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
 
 class RunElsewhere(Store):
@@ -100,6 +101,20 @@ def find_runs(store: Store, name: str) -> list[Address]:
         if tagged := list_runs(store, RunFilter(tag=name)):
             return [Address(store, row.run_id) for row in tagged]
         raise
+
+
+def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
+    """Ids of the runs of this store that the names mean, each once, in their order.
+
+    Raises:
+        NoSuchRun: a name is unknown, or a part of several ids.
+        UsageError: a name is a directory elsewhere, which is not ours to change.
+    """
+    found = [one for name in names for one in find_runs(store, name)]
+    for one in found:
+        if one.store is not store and one.directory.parent != store.runs:
+            raise UsageError(f"not a run of the store {store.root}: {one.directory}")
+    return list(dict.fromkeys(one.directory.name for one in found))
 
 
 def is_run_directory(name: str) -> bool:

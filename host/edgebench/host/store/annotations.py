@@ -11,12 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from edgebench.host.store.layout import ANNOTATIONS_FILE, Store
-from edgebench.protocol.codec import from_outside, to_plain
-from edgebench.protocol.errors import EdgebenchError, RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
+from edgebench.protocol.text import printable
 
 MAX_TAG = 64
 """Characters of a tag: it is a column of a table."""
@@ -67,12 +67,16 @@ def read_annotations(directory: Path) -> Annotations:
     """
     path = directory / ANNOTATIONS_FILE
     try:
-        found = from_outside(json.loads(path.read_bytes()), Annotations)
+        found = json.loads(path.read_bytes())
+        # Without the codec of the wire, which takes as long to import as the rest of `show`.
+        tags, note = found["tags"], found["note"]
+        if not all(isinstance(one, str) for one in (*tags, note or "")):
+            raise TypeError("not texts")
     except FileNotFoundError:
         return Annotations()
-    except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
         raise RunDamaged(f"tags and note are not readable: {exc}: {path}") from exc
-    return Annotations(tuple(sorted(set(found.tags))), found.note)
+    return Annotations(tuple(sorted({printable(one) for one in tags})), note and printable(note))
 
 
 def annotate(
@@ -93,7 +97,7 @@ def annotate(
                     f"run {run_id} would have {len(changed.tags)} tags, at most {MAX_TAGS}"
                 )
             beside = directory / f".{ANNOTATIONS_FILE}"
-            beside.write_text(json.dumps(to_plain(changed)) + "\n")
+            beside.write_text(json.dumps(asdict(changed)) + "\n")
             beside.replace(directory / ANNOTATIONS_FILE)
     except OSError as exc:
         raise StoreError(f"store not writable: {exc.strerror}: {directory}") from exc
