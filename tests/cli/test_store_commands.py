@@ -291,3 +291,95 @@ def test_runs_have_the_permissions_of_the_umask_and_keys_have_none(measured: Mea
     identity = HostFiles(measured.host.folder / "config" / "edgebench" / "host").identity_path()
     assert stat.S_IMODE(identity.stat().st_mode) == 0o600
     assert stat.S_IMODE(identity.parent.stat().st_mode) == 0o700
+
+
+def test_runs_are_tagged_and_listed_by_it(edgebench: Run, host: Host, copied: str) -> None:
+    """The runs of last night's firmware are found by their times alone."""
+    before = run_file(host, copied).read_bytes()
+    said = edgebench("tag", "last", "night,fw-7")
+    assert (said.code, said.out, said.err) == (0, f"{copied}: fw-7, night\n", "")
+    assert edgebench("note", "night", "fan off").out == f"{copied}: fw-7, night; fan off\n"
+    assert run_file(host, copied).read_bytes() == before
+    assert edgebench("verify", "night").code == 0
+    assert "fw-7, night; fan off" in edgebench("runs", "--tag", "night").out
+    shown = [line.split() for line in edgebench("show", "fw-7").out.splitlines()]
+    assert ["tags", "fw-7,", "night"] in shown
+    assert ["note", "fan", "off"] in shown
+    (row,) = json.loads(edgebench("runs", "--json", "--last", "1", "--since", "5000w").out)["runs"]
+    assert (row["tags"], row["note"]) == (["fw-7", "night"], "fan off")
+    said = edgebench("tag", "last", "night", "--remove", "--json")
+    assert json.loads(said.out) == {
+        "runs": [{"run_id": copied, "tags": ["fw-7"], "note": "fan off"}]
+    }
+    assert edgebench("note", "last", "").out == f"{copied}: fw-7\n"
+    store = host.folder / "data" / "edgebench"
+    assert edgebench("runs", "--tag", "night").out == f"no such runs in {store}\n"
+    assert json.loads(edgebench("runs", "--json", "--model", "x*").out)["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tag", "last", "a b"), "not a tag: 'a b'"),
+        (("tag", "last", "a,"), "not a tag: ''"),
+        (("tag", "last", "last"), "not a tag: 'last'"),
+        (("note", "last", "a\nb"), "not a note: 'a\\nb'"),
+        (("prune",), "--older-than 90d, or --keep-last N, and not both"),
+        (("prune", "--keep-last", "-1"), "at least 0, got -1"),
+        (("runs", "--last", "0"), "at least 1, got 0"),
+        (("runs", "--since", "yesterday"), "not a time: 'yesterday'"),
+        (("rm", "20250101"), "no run matches '20250101' among 1"),
+    ],
+)
+def test_words_about_runs_that_make_no_sense_are_refused(
+    edgebench: Run, copied: str, words: tuple[str, ...], said: str
+) -> None:
+    """A tag that no command line takes is stored, or all runs are removed."""
+    result = edgebench(*words)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err.splitlines()[0]
+
+
+def test_run_is_removed_when_told_twice(edgebench: Run, host: Host, copied: str) -> None:
+    """A word too much removes a night of runs, or a removed run stays in the list."""
+    total = sum(one.stat().st_size for one in run_file(host, copied).parent.rglob("*.*"))
+    said = edgebench("rm", "last")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[0] == f"would be removed: {copied}"
+    assert said.out.endswith("; to remove: --yes\n")
+    (_, found) = (
+        json.loads(edgebench("runs", "--json").out)["runs"],
+        edgebench("rm", copied, "--json"),
+    )
+    assert json.loads(found.out)["runs"] == [copied]
+    assert json.loads(found.out)["is_removed"] is False
+    assert json.loads(found.out)["size_bytes"] >= total > 0
+    assert edgebench("rm", "last", "--yes").out.startswith(f"removed: {copied}\n1 run, ")
+    assert json.loads(edgebench("runs", "--json").out)["runs"] == []
+    assert not run_file(host, copied).parent.exists()
+    assert not (host.folder / "data" / "edgebench" / "removed").exists()
+
+
+def test_old_runs_are_pruned(edgebench: Run, host: Host, copied: str) -> None:
+    """The store grows until the disk is full, or the runs of today go with those of last year."""
+    for words in (("--older-than", "1d"), ("--keep-last", "1")):
+        said = edgebench("prune", *words, "--yes")
+        assert (said.code, said.out) == (0, "0 runs, 0 B\n")
+    said = edgebench("prune", "--older-than", "9999-01-01")
+    assert said.out.splitlines()[0] == f"would be removed: {copied}"
+    assert run_file(host, copied).exists()
+    edgebench("prune", "--keep-last", "0", "--yes")
+    assert not run_file(host, copied).exists()
+
+
+def test_directory_of_a_run_is_a_name(
+    edgebench: Run, copied: str, host: Host, tmp_path: Path
+) -> None:
+    """A run that a colleague sent has to be copied into the store to be looked at."""
+    sent = tmp_path / "sent"
+    run_file(host, copied).parent.rename(sent)
+    assert copied in edgebench("show", str(sent)).out
+    assert edgebench("verify", str(sent)).code == 0
+    said = edgebench("tag", str(sent), "night")
+    assert said.code == 2
+    assert "not a run of the store" in said.err

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.incomplete import IncompleteState, incomplete_runs, remove_lost
-from edgebench.host.store.index import FAILED, list_runs
+from edgebench.host.store.index import FAILED, INDEX_FILES, list_runs
 from edgebench.host.store.layout import EXPECTED_FILE
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status
@@ -467,6 +467,7 @@ class Bed:
                 at = Path(folder)
                 if at.name in ("runs", "incoming", "work", "spool"):
                     folders.clear()  # looked at by run
+                files = [name for name in files if name not in INDEX_FILES]  # a cache: any moment
                 names |= {str((at / name).relative_to(self._folder)) for name in files}
         return names
 

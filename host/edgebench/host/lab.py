@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
+from edgebench.host.store.address import find_run, find_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
@@ -119,21 +121,42 @@ class Lab:
         self._farm = farm_path(config)
         self._agent_state = agent_state
 
-    def runs(self) -> pd.DataFrame:
-        """Every stored run, one row each, oldest first."""
+    def runs(
+        self,
+        *,
+        model: str | None = None,
+        device: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        last: int | None = None,
+    ) -> pd.DataFrame:
+        """The stored runs, one row each, oldest first.
+
+        Args:
+            model: Name, or a pattern as `digits_*`.
+            device: Name, or a pattern.
+            tag: A tag that the runs have.
+            since: Time from which on; without a zone, that of this machine.
+            last: Number of the newest ones.
+        """
         import pandas as pd
 
-        rows = index.list_runs(self.store)
+        since_utc = None if since is None else index.as_created_utc(since)
+        wanted = index.RunFilter(
+            model=model, device=device, tag=tag, since_utc=since_utc, last=last
+        )
+        rows = index.list_runs(self.store, wanted)
         columns = list(index.RunSummary.__dataclass_fields__)
         return pd.DataFrame([asdict(row) for row in rows], columns=columns)
 
     def run(self, name: str = "last") -> StoredRun:
-        """One stored run, by id or a unique part of it.
+        """One stored run, by id or a unique part of it, tag, or directory.
 
         Raises:
             UsageError: no such run.
         """
-        return StoredRun(self.store, self.store.resolve(name))
+        found = find_run(self.store, name)
+        return StoredRun(found.store, found.run_id)
 
     def sets(self, runs: Sequence[StoredRun]) -> list[RunSet]:
         """What runs of the same model show together, with the interval between them."""
@@ -407,14 +430,14 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named by id, a unique part of it, or their set; one result a metric.
+        """Compare stored runs, by id, part of it, set, tag or directory; one result a metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
         sides = [
-            [self.store.run(one) for name in names for one in index.runs_named(self.store, name)]
+            [one.run() for name in names for one in find_runs(self.store, name)]
             for names in (baseline, candidate)
         ]
         return compare_groups(

@@ -15,8 +15,11 @@ def printable(text: object, *, keep_lines: bool = False) -> str:
     >>> printable("a\x1b[31m b\n"), printable("a\nb", keep_lines=True)
     ('a?[31m b?', 'a\nb')
     """
+    line = str(text)
+    if line.isprintable():  # as nearly every one of the thousands of texts of a list
+        return line
     kept = "\n" if keep_lines else ""
-    return "".join(char if char.isprintable() or char in kept else "?" for char in str(text))
+    return "".join(char if char.isprintable() or char in kept else "?" for char in line)
 
 
 def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:

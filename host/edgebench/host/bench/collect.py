@@ -10,6 +10,7 @@ from edgebench.host.client import Client
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import read_record, write_clock
 from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
+from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
@@ -130,4 +131,6 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
         if beside.probes:  # else those that the command which started it left here, if it was ours
             write_clock(directory, beside.probes)
-        return finish(directory, beside.meter_trouble)
+        run = finish(directory, beside.meter_trouble)
+    note_run(store, run_id)
+    return run

@@ -36,6 +36,7 @@ from edgebench.host.store.files import (
     read_record,
     read_traces,
 )
+from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import (
     HOST_FACTS_FILE,
     POWER_FILE,
@@ -129,6 +130,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
             _keep(directory, path, scratch, request, facts)
             run = replace(run, files=file_digests(directory))
             _replace(directory / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
+    note_run(store, run_id)
     return run
 
 

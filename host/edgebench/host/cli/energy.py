@@ -71,13 +71,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.bench.energy import add_energy
     from edgebench.host.cli.failure import report_failure
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.store.index import runs_named
+    from edgebench.host.store.address import find_in_store
     from edgebench.host.store.layout import Store
     from edgebench.protocol.errors import EdgebenchError, TraceRefused
 
     store = Store(options.store)
     says = _says(options)
-    run_ids = [run_id for name in options.runs for run_id in runs_named(store, name)]
+    run_ids = find_in_store(store, options.runs)
     runs: list[Run] = []
     refused: EdgebenchError | None = None
     for run_id in run_ids:

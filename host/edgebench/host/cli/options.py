@@ -12,12 +12,14 @@ from edgebench.protocol.command_line import CommandParser
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import NoReturn
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
 _NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -75,8 +77,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="id of a run, a unique part of it, or last; the id of a set; or the directory of a "
-        "meter's recording",
+        help="id of a run, its beginning or a unique part of it, last, a tag, or the run's "
+        "directory; the id of a set; or the directory of a meter's recording",
     )
 
 
@@ -107,6 +109,24 @@ def seconds(text: str) -> float:
     if match is None:
         raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 20m")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def moment(text: str) -> datetime:
+    """A time: so long ago (12h, 2d, 3w), or a date of this machine's (2026-11-22, or with a time).
+
+    >>> moment("2026-11-22T10:00").isoformat()[:16]
+    '2026-11-22T10:00'
+    """
+    from datetime import datetime, timedelta  # only here: they take time
+
+    if match := re.fullmatch(r"(\d{1,5})\s*([mhdw])", text.strip(), re.ASCII):
+        ago = timedelta(minutes=int(match[1]) * _MINUTES[match[2]])
+        return datetime.now().astimezone() - ago
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError, OSError):
+        message = f"not a time: {text!r}; write 2d, 12h or 2026-11-22"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def latency(text: str) -> float:

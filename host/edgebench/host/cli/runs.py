@@ -7,13 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.store.incomplete import IncompleteRun
+    from edgebench.host.store.index import RunFilter
     from edgebench.host.store.layout import Store
 
 
@@ -22,6 +23,12 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("runs", "List the stored runs, oldest first.")
     remove = "remove what is kept of runs that were lost with their agent"
     made.add_argument("--remove-lost", action="store_true", help=remove)
+    add = made.add_argument_group("which runs (default: all)").add_argument
+    add("--model", metavar="M", help="of this model, or pattern, as 'digits_*'")
+    add("--device", metavar="D", help="of this device, or pattern")
+    add("--tag", metavar="T", help="with this tag")
+    add("--since", type=moment, metavar="2d", help="of the last 2 days, or from a date on")
+    add("--last", type=whole, metavar="N", help="the newest N of them")
     add_store(made)
     add_json(made)
     return made
@@ -37,7 +44,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     store = Store(options.store)
     if options.remove_lost:
         return _remove_lost(store, as_json=options.json)
-    rows, incomplete = list_runs(store), incomplete_runs(store)
+    wanted = _wanted(options)
+    rows, incomplete = list_runs(store, wanted), incomplete_runs(store)
     if options.json:
         document = {
             "runs": [asdict(row) for row in rows],
@@ -51,9 +59,27 @@ def run(options: argparse.Namespace) -> ExitCode:
         if any(row.unwatched for row in rows):
             print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
     else:
-        print(f"no runs in {store.root}")
-    _print_incomplete(incomplete)
+        print(f"no runs in {store.root}" if wanted is None else f"no such runs in {store.root}")
+    if wanted is None:
+        _print_incomplete(incomplete)
     return ExitCode.DONE
+
+
+def _wanted(options: argparse.Namespace) -> RunFilter | None:
+    """The runs that the options name; None: all."""
+    from edgebench.host.store.index import RunFilter, as_created_utc
+    from edgebench.protocol.errors import UsageError
+
+    if options.last is not None and options.last < 1:
+        raise UsageError(f"--last must be at least 1, got {options.last}")
+    wanted = RunFilter(
+        model=options.model,
+        device=options.device,
+        tag=options.tag,
+        since_utc=as_created_utc(options.since) if options.since else None,
+        last=options.last,
+    )
+    return None if wanted == RunFilter() else wanted
 
 
 def _print_incomplete(incomplete: Sequence[IncompleteRun]) -> None:

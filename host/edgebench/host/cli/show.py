@@ -47,9 +47,9 @@ def _set(options: argparse.Namespace, store: Store) -> ExitCode:
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.show.set_page import set_document, set_page
     from edgebench.host.show.tables import console
-    from edgebench.host.store.index import runs_named
+    from edgebench.host.store.address import find_runs
 
-    one = find_set([store.run(run_id) for run_id in runs_named(store, options.run)])
+    one = find_set([found.run() for found in find_runs(store, options.run)])
     if options.json:
         print(json.dumps(set_document(one), indent=1))
     else:
@@ -62,14 +62,16 @@ def _run(options: argparse.Namespace, store: Store) -> ExitCode:
     from edgebench.host.result.facts import SET_PREFIX
     from edgebench.host.show.page import run_page
     from edgebench.host.show.tables import console
+    from edgebench.host.store.address import find_run
+    from edgebench.host.store.annotations import read_annotations
 
     if options.run.startswith(SET_PREFIX):
         return _set(options, store)
-    run_id = store.resolve(options.run)
+    found = find_run(store, options.run)
     if options.json:
-        print(json.dumps(store.document(run_id), indent=1))
+        print(json.dumps(found.document(), indent=1))
         return ExitCode.DONE
     out = console()
-    out.print(run_page(store.run(run_id), out.width))
-    out.print(str(store.directory(run_id)), soft_wrap=True)
+    out.print(run_page(found.run(), out.width, read_annotations(found.directory)))
+    out.print(str(found.directory), soft_wrap=True)
     return ExitCode.DONE

@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Verify it; exit code 1 when anything differs."""
     from edgebench.host.bench.verify import verify, verify_session
     from edgebench.host.result.facts import SET_PREFIX
+    from edgebench.host.store.address import find_run
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
     from edgebench.protocol.errors import UsageError
@@ -54,10 +55,11 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.rejudge:
             return _rejudge_set(store, options.run, as_json=options.json)
         return _verify_set(store, options.run, as_json=options.json)
-    run_id = store.resolve(options.run)
+    found = find_run(store, options.run)
     if options.rejudge:
-        return _rejudge_run(store, run_id, as_json=options.json)
-    return _report("run", {"run_id": run_id}, verify(store, run_id), as_json=options.json)
+        return _rejudge_run(found.store, found.run_id, as_json=options.json)
+    differences = verify(found.store, found.run_id)
+    return _report("run", {"run_id": found.run_id}, differences, as_json=options.json)
 
 
 def _report(
@@ -78,11 +80,12 @@ def _report(
 def _verify_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     """Verify every run of a set, whose own numbers are computed from them and never stored."""
     from edgebench.host.bench.verify import Difference, verify
-    from edgebench.host.store.index import DAMAGED, list_runs, runs_named
+    from edgebench.host.store.address import find_runs
+    from edgebench.host.store.index import DAMAGED, list_runs
     from edgebench.protocol.errors import RunDamaged
 
     results: dict[str, list[Difference]] = {}
-    for run_id in runs_named(store, set_id):
+    for run_id in (one.run_id for one in find_runs(store, set_id)):
         try:
             results[run_id] = verify(store, run_id)
         except RunDamaged as exc:  # the others may be whole
@@ -154,9 +157,9 @@ def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.show.set_page import set_document, set_page
     from edgebench.host.show.tables import console
-    from edgebench.host.store.index import runs_named
+    from edgebench.host.store.address import find_runs
 
-    run_ids = runs_named(store, set_id)
+    run_ids = [one.run_id for one in find_runs(store, set_id)]
     today = find_set([rejudge(store, run_id) for run_id in run_ids])
     if as_json:
         print(json.dumps(set_document(today), indent=1))

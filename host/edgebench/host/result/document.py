@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any, get_origin
 
 from cattrs import Converter, transform_error
@@ -57,8 +58,9 @@ def from_document(document: Mapping[str, Any]) -> Run:
         raise RunDamaged(f"run is damaged: its schema version is {version!r}")
     current: Document = {}
     try:
-        current = deepcopy(dict(document))
-        migrated(current, version)
+        current = dict(document)
+        if version < SCHEMA_VERSION:
+            current = migrated(deepcopy(current), version)
         run: Run = _converter.structure(current, Run)
     except _STRUCTURE_ERRORS as exc:
         if version > SCHEMA_VERSION:
@@ -80,19 +82,26 @@ def created_utc(run_id: str) -> str | None:
 
 def _unknown(stored: object, known: object, path: Path) -> Iterator[tuple[Path, object]]:
     """What was stored and is in no field, each at the highest place that is unknown."""
-    if isinstance(stored, dict) and is_dataclass(known):
-        names = {key_of(one.metadata, one.name): one.name for one in fields(known)}
+    if isinstance(stored, dict) and is_dataclass(known) and not isinstance(known, type):
+        names = _attributes(type(known))
         for key, value in stored.items():
-            if key in names:
+            if key not in names:
+                yield (*path, key), deepcopy(value)
+            elif isinstance(value, (dict, list)):  # most are plain values
                 yield from _unknown(value, getattr(known, names[key]), (*path, key))
-            else:
-                yield (*path, key), value
     elif isinstance(stored, dict) and isinstance(known, dict):
         for key, value in stored.items():
             yield from _unknown(value, known.get(key), (*path, key))
     elif isinstance(stored, list) and isinstance(known, tuple):
         for number, (mine, other) in enumerate(zip(stored, known, strict=False)):
-            yield from _unknown(mine, other, (*path, number))
+            if isinstance(mine, (dict, list)):
+                yield from _unknown(mine, other, (*path, number))
+
+
+@cache
+def _attributes(kind: type[Any]) -> dict[str, str]:
+    """Names of a dataclass's fields by their keys in a document."""
+    return {key_of(one.metadata, one.name): one.name for one in fields(kind)}
 
 
 def _put(document: Any, path: Path, value: object) -> None:

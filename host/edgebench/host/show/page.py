@@ -29,6 +29,7 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
+from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.record import Confinement
 from edgebench.protocol.spec import RunSpec
 
@@ -36,10 +37,10 @@ SHOWN_INPUTS = 4
 """Inputs of a model that are listed."""
 
 
-def run_page(run: Run, width: int = PIPE_WIDTH) -> Group:
+def run_page(run: Run, width: int = PIPE_WIDTH, added: Annotations | None = None) -> Group:
     """The page of a run: facts, results, percentiles or operators, rules; of a failed one, why."""
     facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(run):
+    for name, value in [*_facts(run), *_added(added or Annotations())]:
         facts.add_row(Text(name, style="bold"), text(value))
     rules = plain_table("rule", "outcome", "detail")
     for rule in run.verdict.rules:
@@ -156,6 +157,12 @@ def _failure(failure: Failure | None) -> list[tuple[str, str]]:
         return []
     where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
     return [("failed", f"{failure.message} ({failure.code}{where})")]
+
+
+def _added(annotations: Annotations) -> list[tuple[str, str]]:
+    """What a person has added to the run."""
+    tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
+    return [*tags, ("note", annotations.note)] if annotations.note else tags
 
 
 def _set(run: Run) -> list[tuple[str, str]]:

@@ -142,6 +142,8 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     if is_metered:
         table.add_column("energy/inference", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
+    if is_annotated := is_wide and any(row.tags or row.note for row in rows):
+        table.add_column("tags; note", overflow="fold")
     for row in rows:
         numbers = row.headline_ns
         names = [row.device, row.model, row.runtime, row.scenario, row.kind]
@@ -153,6 +155,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict).append(UNWATCHED if row.unwatched else ""),
+            *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )
     return table
 

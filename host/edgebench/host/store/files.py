@@ -23,6 +23,7 @@ from edgebench.host.result.migrations import migrated_facts, migrated_record
 from edgebench.host.result.run import Run
 from edgebench.host.store.arrow import table_of, texts_to_arrow, to_arrow, to_numpy
 from edgebench.host.store.layout import (
+    ANNOTATIONS_FILE,
     CLOCK_FILE,
     EVENTS_FILE,
     EXPECTED_FILE,
@@ -278,10 +279,12 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of a run but its document, by path inside the run.
 
-    What was noted of a run that is expected does not become a part of it.
+    What was noted of a run that is expected does not become a part of it, nor does what a person
+    adds later.
     """
     digests = {}
-    others = (directory / RUN_FILE, directory / EXPECTED_FILE)
+    names = (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE, f".{ANNOTATIONS_FILE}")
+    others = tuple(directory / name for name in names)
     for path in sorted(directory.rglob("*")):
         if path.is_file() and path not in others:
             with path.open("rb") as file:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from edgebench.host.result.document import created_utc
-from edgebench.host.result.facts import SET_PREFIX
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
-from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.protocol.errors import NoSuchRun, StoreError
+from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.protocol.errors import StoreError
+from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
 
 INDEX_FILE = "index.sqlite"
-_MEANING = 7
+INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
+"""The index, and what a process that was killed leaves beside it."""
+_MEANING = 8
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
@@ -67,6 +73,9 @@ class RunSummary:
     has them."""
     unwatched: str | None = None
     """What nobody could see during a valid run, as `clock, heat`."""
+    tags: tuple[str, ...] = ()
+    """Tags that a person gave the run."""
+    note: str | None = None
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -76,93 +85,223 @@ class RunSummary:
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
 
 
-_COLUMNS = ", ".join(field.name for field in fields(RunSummary))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs of a list are wanted; None: all of them."""
+
+    model: str | None = None
+    """Name, or a pattern as `digits_*`."""
+    device: str | None = None
+    """Name, or a pattern."""
+    tag: str | None = None
+    since_utc: str | None = None
+    """Earliest time, as `created_utc` has it."""
+    last: int | None = None
+    """Number of the newest ones."""
+
+    def chosen(self, rows: Sequence[RunSummary]) -> list[RunSummary]:
+        """The rows that are wanted, in their order."""
+        found = [
+            row
+            for row in rows
+            if (self.model is None or fnmatchcase(row.model, self.model))
+            and (self.device is None or fnmatchcase(row.device, self.device))
+            and (self.tag is None or self.tag in row.tags)
+            and (self.since_utc is None or row.created_utc >= self.since_utc)
+        ]
+        return found if self.last is None else found[max(0, len(found) - self.last) :]
 
 
-def list_runs(store: Store) -> list[RunSummary]:
-    """All runs of the store, oldest first; the index is brought up to date on the way."""
-    path = store.root / INDEX_FILE
-    try:
-        return _listed(store, path)
-    except sqlite3.OperationalError:
-        pass  # locked, or on a read-only disk
-    except sqlite3.DatabaseError:  # damaged, or no database at all
+_FIELDS = fields(RunSummary)
+_NAMES = tuple(field.name for field in _FIELDS)
+_COLUMNS = ", ".join(_NAMES)
+_TAGS = _NAMES.index("tags")
+"""Place of the only cell that is no plain value."""
+BUSY_S = 5.0
+"""Longest wait for another process that writes the index: it takes milliseconds."""
+Row = tuple[Any, ...]
+"""Cells of the index: those of the summary, the stamp, the checksum."""
+
+
+def as_created_utc(when: datetime) -> str:
+    """A time as `created_utc` has it; one without a zone is of this machine's."""
+    return when.astimezone(timezone.utc).isoformat(timespec="seconds")
+
+
+def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]:
+    """The runs of the store that are wanted, oldest first; the index is brought up to date.
+
+    A document is read again only if its time or its size has changed. What cannot be read from the
+    index, or written into it, is read from the documents.
+    """
+    known = _read_rows(store)  # before the directories: what is in neither was removed
+    stamps = _stamps(store)
+    rows: dict[str, Row] = {}
+    new: list[Row] = []
+    for run_id, stamp in stamps.items():
+        row = known.get(run_id)
+        if row is None or row[-2] != stamp or row[-1] != _checksum(row[:-1]):
+            row = _row(store, run_id, stamp)
+            new.append(row)
+        rows[run_id] = row
+    gone = known.keys() - rows.keys()
+    if new or gone:
         with suppress(OSError, sqlite3.Error):
-            path.unlink()
-            return _listed(store, path)
-    return _listed(store, ":memory:")
+            _write_rows(store, new, gone)
+    found = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
+    return wanted.chosen(found) if wanted else found
 
 
-def _listed(store: Store, path: Path | str) -> list[RunSummary]:
-    with closing(sqlite3.connect(path)) as index:
-        return _up_to_date(store, index)
+def note_run(store: Store, run_id: str) -> None:
+    """Bring the row of a run up to date, which was stored or changed just now.
+
+    Whoever cannot write the index leaves that to the next list.
+    """
+    with suppress(OSError, sqlite3.Error, StoreError):
+        stamp = _stamp(f"{store.directory(run_id)}{os.sep}")
+        if stamp is None:
+            _write_rows(store, [], [run_id])
+        else:
+            _write_rows(store, [_row(store, run_id, stamp)], [])
 
 
-def runs_named(store: Store, name: str) -> list[str]:
-    """Ids of the runs that a name means: those of a set, or the one of `Store.resolve`.
+def _read_rows(store: Store) -> dict[str, Row]:
+    """The rows by id, without what cannot be read."""
+    path = store.root / INDEX_FILE
+    if not path.is_file():
+        return {}
+    # Whoever may not write there, or not now, reads the file as it is: checksums notice the rest.
+    for mode in ("mode=rw", "immutable=1"):
+        try:
+            with closing(_connected(path, mode)) as index:
+                if index.execute("PRAGMA user_version").fetchone()[0] != _version():
+                    return {}
+                rows = index.execute(f"SELECT {_COLUMNS}, stamp, checksum FROM runs").fetchall()
+                return {row[0]: row for row in rows}
+        except sqlite3.OperationalError:
+            continue  # locked for long, or on a read-only disk
+        except sqlite3.DatabaseError:  # damaged, or no database at all
+            _remove_index(path)
+            return {}
+    return {}
+
+
+def _write_rows(store: Store, new: Sequence[Row], gone: Iterable[str]) -> None:
+    """Write and remove rows.
 
     Raises:
-        NoSuchRun: no such run or set, or several.
+        sqlite3.Error: the index cannot be written, or not now.
     """
-    if name.startswith(SET_PREFIX):
-        found = [row.run_id for row in list_runs(store) if row.set_id == name]
-        if not found:
-            raise NoSuchRun(f"no set {name!r} in {store.root}")
-        return found
-    return [store.resolve(name)]
+    path = store.root / INDEX_FILE
+    try:
+        _write_into(path, new, gone)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        _remove_index(path)
+        _write_into(path, new, gone)
 
 
-def _up_to_date(store: Store, index: sqlite3.Connection) -> list[RunSummary]:
-    _prepare(index)
-    stamps = {run_id: _stamp(store, run_id) for run_id in store.run_ids()}
-    rows = {row[0]: row for row in index.execute(f"SELECT {_COLUMNS}, stamp, checksum FROM runs")}
-    for run_id in rows.keys() - stamps.keys():
-        index.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-    marks = ", ".join("?" * (len(fields(RunSummary)) + 2))
-    for run_id, stamp in stamps.items():
-        *cells, checksum = rows.get(run_id, (None, None))
-        if cells[-1] != stamp or checksum != _checksum(cells):
-            cells = [*astuple(_summary(store, run_id)), stamp]
-            rows[run_id] = (*cells, _checksum(cells))
-            index.execute(
-                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, checksum) VALUES ({marks})",
-                rows[run_id],
+def _write_into(path: Path, new: Sequence[Row], gone: Iterable[str]) -> None:
+    marks = ", ".join("?" * (len(_NAMES) + 2))
+    with closing(_connected(path, "mode=rwc")) as index:
+        _prepare(index)
+        with index:
+            index.executemany("DELETE FROM runs WHERE run_id = ?", [(one,) for one in gone])
+            index.executemany(
+                f"INSERT OR REPLACE INTO runs ({_COLUMNS}, stamp, checksum) VALUES ({marks})", new
             )
-    index.commit()
-    return [RunSummary(*rows[run_id][:-2]) for run_id in sorted(stamps)]
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=BUSY_S)
 
 
 def _prepare(index: sqlite3.Connection) -> None:
-    version = crc32(f"{_MEANING} {_COLUMNS}".encode()) >> 1  # a positive integer of 32 bits
-    if index.execute("PRAGMA user_version").fetchone()[0] != version:
-        index.execute("DROP TABLE IF EXISTS runs")
-        index.execute(f"PRAGMA user_version = {version}")
-    index.execute(
-        f"CREATE TABLE IF NOT EXISTS runs ({_COLUMNS}, stamp, checksum, PRIMARY KEY (run_id))"
-    )
-    index.commit()
+    """Make the table, if this is a new index or one of another version.
+
+    With a write-ahead log nobody who reads waits for somebody who writes; what a killed process
+    had not written is in the documents all the same.
+    """
+    index.execute("PRAGMA synchronous = OFF")
+    if index.execute("PRAGMA user_version").fetchone()[0] == _version():
+        return
+    index.execute("PRAGMA journal_mode = WAL")
+    with index:
+        index.execute("BEGIN IMMEDIATE")
+        if index.execute("PRAGMA user_version").fetchone()[0] != _version():
+            index.execute("DROP TABLE IF EXISTS runs")
+            index.execute(f"CREATE TABLE runs ({_COLUMNS}, stamp, checksum, PRIMARY KEY (run_id))")
+            index.execute(f"PRAGMA user_version = {_version()}")
+
+
+def _version() -> int:
+    return crc32(f"{_MEANING} {_COLUMNS}".encode()) >> 1  # a positive integer of 32 bits
+
+
+def _remove_index(path: Path) -> None:
+    for name in INDEX_FILES:
+        with suppress(OSError):
+            (path.parent / name).unlink()
 
 
 def _checksum(cells: Sequence[object]) -> int:
     """Checksum of a row: what was changed in the index is computed again, not shown."""
-    return crc32(repr(list(cells)).encode())
+    return crc32(repr(tuple(cells)).encode())
 
 
-def _stamp(store: Store, run_id: str) -> str:
-    """Stamp that changes when the run's document is written again."""
+def _stamps(store: Store) -> dict[str, str]:
+    """Each run's stamp, by its id.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    runs = f"{store.runs}{os.sep}"
     try:
-        found = (store.directory(run_id) / RUN_FILE).stat()
+        names = os.listdir(runs)
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        raise StoreError(f"store not readable: {exc.strerror}: {store.runs}") from exc
+    found = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
+    return {name: stamp for name, stamp in found if stamp is not None}
+
+
+def _stamp(directory: str) -> str | None:
+    """Stamp that changes when the run's document or its annotations are written again.
+
+    None where there is no document.
+    """
+    try:
+        document = os.stat(directory + RUN_FILE)
     except OSError:
-        return "absent"
-    return f"{found.st_mtime_ns} {found.st_size}"
+        return None
+    try:
+        annotated_ns = os.stat(directory + ANNOTATIONS_FILE).st_mtime_ns
+    except OSError:
+        annotated_ns = 0
+    return f"{document.st_mtime_ns} {document.st_size} {annotated_ns}"
+
+
+def _row(store: Store, run_id: str, stamp: str) -> Row:
+    cells: list[Any] = [*astuple(_summary(store, run_id)), stamp]
+    cells[_TAGS] = " ".join(cells[_TAGS])
+    return (*cells, _checksum(cells))
+
+
+def _summary_in(row: Row) -> RunSummary:
+    cells = list(row[:-2])
+    cells[_TAGS] = tuple(cells[_TAGS].split())
+    return RunSummary(*cells)
 
 
 def _summary(store: Store, run_id: str) -> RunSummary:
     try:
-        summary = summary_of(store.run(run_id))
+        added = read_annotations(store.directory(run_id))
+        summary = replace(summary_of(store.run(run_id)), tags=added.tags, note=added.note)
     except StoreError:
         return _damaged(run_id)
-    is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in fields(RunSummary))
+    is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in _FIELDS)
     return summary if is_sane and summary.run_id == run_id else _damaged(run_id)
 
 
@@ -172,6 +311,8 @@ def _is_sane(kind: object, value: object) -> bool:
         return "None" in str(kind)
     if isinstance(value, str):
         return "str" in str(kind) and value.isprintable()
+    if isinstance(value, tuple):
+        return all(_is_sane("str", one) and " " not in one for one in value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return "str" not in str(kind) and abs(value) < MAX_INTEGER
@@ -179,10 +320,10 @@ def _is_sane(kind: object, value: object) -> bool:
 
 def _damaged(run_id: str) -> RunSummary:
     """Summary of a run whose document makes no sense; `edgebench verify` says what is wrong."""
-    row: dict[str, Any] = {field.name: None for field in fields(RunSummary)}
+    row: dict[str, Any] = dict.fromkeys(_NAMES)
     row |= dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
     row |= {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
-    row["threads"] = 0
+    row |= {"threads": 0, "tags": ()}
     return RunSummary(**row)
 
 

@@ -39,6 +39,8 @@ EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
 EXPECTED_FILE = "expected.json"
 """File under incoming/ with the device that a run was started on; see `incomplete`."""
+ANNOTATIONS_FILE = "annotations.json"
+"""File beside run.json with what a person has added; see `annotations`."""
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
@@ -73,14 +75,19 @@ class Store:
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first: they begin with the time."""
         try:
-            return sorted(path.name for path in self.runs.iterdir() if (path / RUN_FILE).exists())
+            names = sorted(os.listdir(self.runs))
+            return [name for name in names if self.has(name)]
         except FileNotFoundError:
             return []
         except OSError as exc:
             raise StoreError(f"store not readable: {exc.strerror}: {self.runs}") from exc
 
+    def has(self, name: str) -> bool:
+        """Whether this is the id of a stored run; the others are not looked at."""
+        return bool(RUN_ID.fullmatch(name)) and os.path.exists(f"{self.runs}/{name}/{RUN_FILE}")
+
     def resolve(self, name: str) -> str:
-        """Id of a run given by id, by a unique part of it, or as `last`.
+        """Id of a run given by id, by its beginning or a unique part of it, or as `last`.
 
         Raises:
             NoSuchRun: no such run, or several.
@@ -94,11 +101,17 @@ class Store:
         raise NoSuchRun(f"no run matches {name!r} among {count} in {self.root}")
 
     def matching(self, name: str) -> list[str]:
-        """Ids that a name may mean: that very id, else all that it is a part of."""
+        """Ids that a name may mean: that very id, else the only one that begins like this.
+
+        Else all that it is a part of.
+        """
+        if self.has(name):
+            return [name]
         ids = self.run_ids()
         if name == "last" and ids:
             return ids[-1:]
-        return [run_id for run_id in ids if run_id == name] or [i for i in ids if name in i]
+        beginning = [run_id for run_id in ids if run_id.startswith(name)]
+        return beginning if len(beginning) == 1 else [run_id for run_id in ids if name in run_id]
 
     def directory(self, run_id: str) -> Path:
         """Directory of a whole run.

@@ -28,6 +28,8 @@ def find_session(store: Store, name: str) -> Path | None:
         if is_session and not file.is_file():  # opening a pipe would wait for ever
             raise StoreError(f"not a file: {file}")
     is_path = os.sep in name or name in (os.curdir, os.pardir)
+    if is_path and (path / RUN_FILE).exists():
+        return None
     if is_path and not is_session:
-        raise UsageError(f"no recording of edgebench meters there: {name}; a run goes by its id")
+        raise UsageError(f"no recording of edgebench meters there: {name}; nor a run")
     return path if is_path or (is_session and not store.matching(name)) else None

@@ -6,7 +6,11 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,17 @@ from support.tools import need_root
 
 from edgebench.host.result.document import from_document
 from edgebench.host.store import index as index_module
-from edgebench.host.store.index import DAMAGED, INDEX_FILE, RunSummary, list_runs, summary_of
+from edgebench.host.store.annotations import Annotations, annotate
+from edgebench.host.store.index import (
+    DAMAGED,
+    INDEX_FILE,
+    RunFilter,
+    RunSummary,
+    as_created_utc,
+    list_runs,
+    note_run,
+    summary_of,
+)
 from edgebench.host.store.layout import RUN_FILE, Store
 
 OTHER_ID = "20260103-000000-ffffffff"
@@ -256,12 +270,92 @@ def test_locked_index_does_not_matter(store: Store, monkeypatch: pytest.MonkeyPa
     """Another edgebench that lists at the same time keeps this one from it."""
     list_runs(store)
     shutil.rmtree(store.directory(OTHER_ID))
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0))
-    with closing(connect(store.root / INDEX_FILE)) as other:
+    monkeypatch.setattr(index_module, "BUSY_S", 0.0)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert ids(store) == [RUN_ID]
         other.rollback()
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_locked_index_is_read_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Ten thousand documents are read because somebody else lists or stores at the same time."""
+    rows = list_runs(store)
+    monkeypatch.setattr(index_module, "BUSY_S", 0.0)
+    monkeypatch.setattr(index_module, "_row", None)  # whoever reads a document fails
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as other:
+        other.execute(f"PRAGMA journal_mode = {mode}")  # an older edgebench's has no log
+        other.execute("BEGIN EXCLUSIVE")
+        assert list_runs(store) == rows
+        other.rollback()
+
+
+STORING = """
+import sys
+from pathlib import Path
+from edgebench.host.store.index import note_run
+from edgebench.host.store.layout import Store
+store, name = Store(Path(sys.argv[1])), sys.argv[2]
+for number in range(10):
+    run_id = f"{name}-{number}"
+    with store.incoming(run_id) as directory:
+        (directory / "run.json").write_text("{}")
+    note_run(store, run_id)
+"""
+
+
+def test_stores_of_several_threads_and_processes_lose_nothing(tmp_path: Path) -> None:
+    """Of two lanes that end at once, one run is in no list until the index is made again."""
+    store = Store(tmp_path / "store")
+    words = [sys.executable, "-c", STORING, str(store.root)]
+    processes = [subprocess.Popen([*words, f"process{number}"]) for number in range(2)]
+
+    def put(thread: int) -> None:
+        for number in range(10):
+            run_id = f"thread{thread}-{number}"
+            with store.incoming(run_id) as directory:
+                (directory / RUN_FILE).write_text("{}")
+            note_run(store, run_id)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(8)))
+    assert [process.wait(60) for process in processes] == [0, 0]
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        (count,) = index.execute("SELECT count(*) FROM runs").fetchone()
+    assert count == len(store.run_ids()) == 100
+    assert ids(store) == store.run_ids()
+
+
+def test_stored_run_is_in_the_index_before_anybody_lists(store: Store) -> None:
+    """The first list after a night reads every run of it."""
+    note_run(store, RUN_ID)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        assert index.execute("SELECT run_id FROM runs").fetchall() == [(RUN_ID,)]
+    shutil.rmtree(store.directory(RUN_ID))
+    note_run(store, RUN_ID)
+    with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
+        assert index.execute("SELECT run_id FROM runs").fetchall() == []
+
+
+def test_rows_are_chosen_by_what_is_wanted(store: Store) -> None:
+    """The runs of one device are found by reading a list of thousands."""
+    annotate(store, RUN_ID, lambda _: Annotations(("nightly",), "fan off"))
+    first, second = list_runs(store)
+    assert (first.tags, first.note) == (("nightly",), "fan off")
+    later = as_created_utc(datetime(2026, 1, 3, tzinfo=timezone.utc))
+    for wanted, found in (
+        (RunFilter(), [first, second]),
+        (RunFilter(model="digits*", device="board"), [first, second]),
+        (RunFilter(model="digits"), []),
+        (RunFilter(device="b?"), []),
+        (RunFilter(tag="nightly"), [first]),
+        (RunFilter(since_utc=later), [second]),
+        (RunFilter(last=1), [second]),
+        (RunFilter(last=5, tag="nightly"), [first]),
+    ):
+        assert list_runs(store, wanted) == found, wanted
 
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["indexed", "not indexed"])

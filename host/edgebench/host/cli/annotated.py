@@ -1,0 +1,41 @@
+"""Shared by `edgebench tag` and `edgebench note`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edgebench.host.store.annotations import Annotations
+
+
+def annotate_runs(
+    options: argparse.Namespace,
+    names: Sequence[str],
+    change: Callable[[Annotations], Annotations],
+) -> ExitCode:
+    """Change tags or note of runs of the store; print what each has now."""
+    from edgebench.host.store.address import find_in_store
+    from edgebench.host.store.annotations import annotate
+    from edgebench.host.store.index import note_run
+    from edgebench.host.store.layout import Store
+    from edgebench.protocol.text import printable
+
+    store = Store(options.store)
+    rows: list[dict[str, object]] = []
+    for run_id in find_in_store(store, names):
+        found = annotate(store, run_id, change)
+        note_run(store, run_id)
+        rows.append({"run_id": run_id, "tags": list(found.tags), "note": found.note})
+        if not options.json:
+            shown = ", ".join(found.tags) or "no tags"
+            print(printable(f"{run_id}: {shown}" + (f"; {found.note}" if found.note else "")))
+    if options.json:
+        print(json.dumps({"runs": rows}, indent=1))
+    return ExitCode.DONE

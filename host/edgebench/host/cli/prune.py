@@ -1,0 +1,40 @@
+"""`edgebench prune`."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
+from edgebench.host.cli.rm import add_yes
+from edgebench.protocol.exit_code import ExitCode
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("prune", "Remove old stored runs for ever.")
+    age = "runs that are older, or made before a date"
+    made.add_argument("--older-than", type=moment, metavar="90d", help=age)
+    kept = "all but the newest so many runs"
+    made.add_argument("--keep-last", type=whole, metavar="N", help=kept)
+    add_yes(made)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Remove them, or say what would be removed."""
+    from edgebench.host.cli.rm import remove
+    from edgebench.host.store.index import as_created_utc, list_runs
+    from edgebench.host.store.layout import Store
+    from edgebench.host.store.removal import outdated
+    from edgebench.protocol.errors import UsageError
+
+    if (options.older_than is None) == (options.keep_last is None):
+        raise UsageError("which runs are old: --older-than 90d, or --keep-last N, and not both")
+    if options.keep_last is not None and options.keep_last < 0:
+        raise UsageError(f"--keep-last must be at least 0, got {options.keep_last}")
+    before_utc = None if options.older_than is None else as_created_utc(options.older_than)
+    store = Store(options.store)
+    found = outdated(list_runs(store), before_utc=before_utc, keep_last=options.keep_last)
+    return remove(store, found, options)

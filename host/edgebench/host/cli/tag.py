@@ -1,0 +1,40 @@
+"""`edgebench tag`."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.store.annotations import Annotations
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("tag", "Give stored runs a tag, by which they can be listed and named.")
+    runs = "runs by id, unique part of it, last or tag; or sets by id"
+    made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
+    made.add_argument("tag", metavar="TAG", help="one word, or several with commas between them")
+    made.add_argument("--remove", action="store_true", help="take the tag away from the runs")
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Change the tags; print what each run has now."""
+    from dataclasses import replace
+
+    from edgebench.host.cli.annotated import annotate_runs
+    from edgebench.host.store.annotations import check_tag
+
+    tags = {check_tag(one) for one in options.tag.split(",")}
+
+    def change(found: Annotations) -> Annotations:
+        kept = set(found.tags) - tags if options.remove else set(found.tags) | tags
+        return replace(found, tags=tuple(sorted(kept)))
+
+    return annotate_runs(options, options.runs, change)

@@ -1,0 +1,72 @@
+"""Stored runs that are removed, one by one or by age.
+
+A run leaves runs/ by one rename, so that nobody ever sees half of it; then its files are deleted.
+What a killed command left of that goes with the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.host.store.index import RunSummary, note_run
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import StoreError
+
+REMOVED = "removed"
+"""Directory of a store for runs that are being deleted."""
+
+
+def size_bytes(store: Store, run_ids: Sequence[str]) -> int:
+    """Size of these runs' files."""
+    return sum(_size_bytes(store.directory(run_id)) for run_id in run_ids)
+
+
+def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
+    """Remove runs for ever.
+
+    Raises:
+        StoreError: one cannot be removed; those before it are.
+    """
+    removed = store.root / REMOVED
+    for run_id in run_ids:
+        directory = store.directory(run_id)
+        try:
+            removed.mkdir(exist_ok=True)
+            away = removed / f"{run_id}.{os.getpid()}"
+            with suppress(FileNotFoundError):  # another command was faster
+                directory.rename(away)
+        except OSError as exc:
+            raise StoreError(f"run not removed: {exc.strerror}: {directory}") from exc
+        note_run(store, run_id)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def outdated(
+    rows: Sequence[RunSummary], *, before_utc: str | None = None, keep_last: int | None = None
+) -> list[str]:
+    """Ids of the runs that were made before a time, and of all but the newest so many.
+
+    Args:
+        rows: The runs, oldest first.
+        before_utc: Time as `created_utc` has it; None: any age is kept.
+        keep_last: Number of runs to keep; None: any number is.
+    """
+    found: set[str] = set()
+    if before_utc is not None:
+        found |= {row.run_id for row in rows if row.created_utc and row.created_utc < before_utc}
+    if keep_last is not None:
+        found |= {row.run_id for row in rows[: max(0, len(rows) - keep_last)]}
+    return sorted(found)
+
+
+def _size_bytes(directory: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total

@@ -1,0 +1,85 @@
+"""What a name of a run may be."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.records import RUN_ID, store_run
+
+from edgebench.host.bench.verify import verify
+from edgebench.host.store import address
+from edgebench.host.store.address import find_run, find_runs
+from edgebench.host.store.annotations import Annotations, annotate, read_annotations
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
+
+OTHER_ID = "20260103-000000-ffffffff"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with two runs."""
+    made = Store(tmp_path / "store")
+    for run_id in (OTHER_ID, RUN_ID):
+        store_run(made, run_id)
+    return made
+
+
+def test_id_is_found_without_a_list(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison of a thousand runs lists the store a thousand times."""
+    monkeypatch.setattr(Store, "run_ids", None)
+    monkeypatch.setattr(address, "list_runs", None)
+    assert find_run(store, RUN_ID).run_id == RUN_ID
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("20260102", RUN_ID), ("ffff", OTHER_ID), ("last", OTHER_ID), ("night", RUN_ID)],
+)
+def test_run_is_found_by_part_and_tag(store: Store, name: str, found: str) -> None:
+    """A person has to type 24 characters."""
+    annotate(store, RUN_ID, lambda _: Annotations(("night",)))
+    assert find_run(store, name).run_id == found
+
+
+def test_beginning_of_an_id_comes_before_its_middle(store: Store) -> None:
+    """A date means the run of that day, although another id has the same digits."""
+    store_run(store, "20260104-000000-20260102")
+    assert find_run(store, "20260102").run_id == RUN_ID
+
+
+def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
+    """One of the runs of a tag is shown as if it were the only one."""
+    for run_id in (RUN_ID, OTHER_ID):
+        annotate(store, run_id, lambda _: Annotations(("night",)))
+    assert [one.run_id for one in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
+    with pytest.raises(NoSuchRun, match="2 runs have the tag 'night'"):
+        find_run(store, "night")
+    with pytest.raises(NoSuchRun, match="no run matches 'day'"):
+        find_run(store, "day")
+
+
+def test_directory_of_a_run_is_its_name_wherever_it_is(store: Store, tmp_path: Path) -> None:
+    """A run that a colleague sent has to be copied into the store to be looked at."""
+    shutil.copytree(store.directory(RUN_ID), tmp_path / "sent by Ada")
+    found = find_run(store, str(tmp_path / "sent by Ada"))
+    assert (found.run_id, found.run().run_id) == (RUN_ID, RUN_ID)
+    assert found.document() == store.document(RUN_ID)
+    assert verify(found.store, found.run_id) == []
+    (tmp_path / "sent by Ada" / "run.json").write_text('{"run_id": 5}')
+    with pytest.raises(RunDamaged, match="run_id is 5"):
+        find_run(store, str(tmp_path / "sent by Ada"))
+
+
+def test_annotations_are_no_part_of_the_run(store: Store) -> None:
+    """A tag makes a run that nobody changed fail its verification."""
+    annotate(store, RUN_ID, lambda _: Annotations(("b", "a"), "fan off"))
+    assert read_annotations(store.directory(RUN_ID)) == Annotations(("a", "b"), "fan off")
+    assert verify(store, RUN_ID) == []
+    with pytest.raises(UsageError, match="33 tags, at most 32"):
+        annotate(store, RUN_ID, lambda _: Annotations(tuple(map(str, range(33)))))
+    (store.directory(RUN_ID) / "annotations.json").write_text("[")
+    with pytest.raises(RunDamaged, match="tags and note are not readable"):
+        read_annotations(store.directory(RUN_ID))
