@@ -160,6 +160,17 @@ def test_simulated_board_on_the_state_of_this_machine_is_refused(
     )
 
 
+def test_every_simulated_board_is_known_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An agent with the first board of two is there, and dies of the second."""
+    state = tmp_path / "state"
+    words = ("serve", "--simulate", "imx8mp-evk", "--simulate", "imx8mp-evk:seven")
+    code, out, err = run(capsys, "--state", str(state), *words)
+    assert (code, out) == (2, "")
+    assert not state.exists()
+
+
 @pytest.mark.parametrize("command", ["status", "pair"])
 def test_state_that_is_no_directory_is_an_error_and_no_traceback(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
