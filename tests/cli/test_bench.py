@@ -17,7 +17,8 @@ def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> 
     """A script that reads stdout chokes on a progress line."""
     assert measured.code in (0, 3), measured.err
     document = json.loads(measured.out)
-    assert list(document) == ["runs", "sets"]
+    assert list(document) == ["runs", "sets", "errors"]
+    assert document["errors"] == []
     assert measured.document["model"]["name"] == "digits_int8.tflite"
     assert measured.document["spec"]["min_query_count"] == 50
     begin, end = measured.err.splitlines()[:2]

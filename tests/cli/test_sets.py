@@ -23,6 +23,7 @@ class Sets:
     host: Host
     runs: list[dict[str, Any]]
     sets: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
 
     def say(self, *words: str) -> Said:
         """What a command says of them."""
