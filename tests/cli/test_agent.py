@@ -166,7 +166,7 @@ def test_every_simulated_board_is_known_before_anything_is_made(
     """An agent with the first board of two is there, and dies of the second."""
     state = tmp_path / "state"
     words = ("serve", "--simulate", "imx8mp-evk", "--simulate", "imx8mp-evk:seven")
-    code, out, err = run(capsys, "--state", str(state), *words)
+    code, out, _ = run(capsys, "--state", str(state), *words)
     assert (code, out) == (2, "")
     assert not state.exists()
 

@@ -56,6 +56,7 @@ def test_every_seat_is_a_line_of_the_list(agent: AgentProcess, host: Host) -> No
     with host.lab.connect(f"{AGENT}/{SEATS[1]}") as client:
         client.acquire()
         listed = json.loads(host.run("devices", "--json", "--timeout", "0.1s").stdout)["devices"]
+        client.acquire()  # a busy machine takes longer for each than a lease lasts
         shown = host.run("devices", "--timeout", "0.1s").stdout
     seats = [one for one in listed if one["name"].startswith(AGENT)]
     assert [one["name"] for one in seats] == [f"{AGENT}/{seat}" for seat in SEATS]
@@ -69,7 +70,7 @@ def test_every_seat_is_a_line_of_the_list(agent: AgentProcess, host: Host) -> No
     held = [one["seat"]["held_by"] for one in seats]
     assert (held[0], held[2]) == (None, None)
     assert held[1] is not None
-    assert f"in use by {held[1]} for 0:00:0" in " ".join(shown.split())
+    assert f"in use by {held[1]} for 0:0" in " ".join(shown.split())
     assert all(one["seat"]["temp_c"] > 20 and one["seat"]["fault"] is None for one in seats)
     [this] = [one for one in listed if one["name"] == "local"]
     assert (this["seat"]["name"], this["seat"]["held_by"]) == ("machine", None)
