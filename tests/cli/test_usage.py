@@ -432,9 +432,9 @@ def test_script_that_reads_json_gets_the_error(
     [
         (("--duration", "soon"), "arguments_refused"),
         (("--frobnicate",), "arguments_refused"),
-        (("--pairs", "3"), "usage_error"),
+        (("--pairs", "3"), "usage"),
         (("--on", "nowhere"), "no_such_device"),
-        (("--store", "/" + "x/" * 3000), "usage_error"),
+        (("--store", "/" + "x/" * 3000), "usage"),
     ],
     ids=["duration", "unknown", "pairs", "device", "store"],
 )

@@ -17,6 +17,7 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
     RemoteProtocolError,
+    RunDamaged,
     RunNotStored,
     StoreError,
     TransportError,
@@ -51,6 +52,8 @@ def collect(
     """
     try:
         run = _store(client, store, run_id, beside, finish)
+    except RunDamaged:
+        raise  # the store is all right, what the device sent is not
     except StoreError as exc:
         raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
     client.acknowledge(run_id)

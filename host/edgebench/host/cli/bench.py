@@ -281,6 +281,7 @@ def _error_entry(failure: RunFailure) -> dict[str, Any]:
         model=failure.model,
         runtime=failure.runtime,
         device=failure.device,
+        run_id=error.run_id,
     )
 
 

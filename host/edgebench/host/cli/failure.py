@@ -36,9 +36,9 @@ def kind_of(error: EdgebenchError) -> str:
     """Name of an error's kind in documents.
 
     >>> kind_of(UsageError("no"))
-    'usage_error'
+    'usage'
     """
-    name = type(error).__name__
+    name = type(error).__name__.removesuffix("Error")
     return "".join(f"_{one.lower()}" if one.isupper() else one for one in name).lstrip("_")
 
 
@@ -50,6 +50,7 @@ def error_entry(
     model: str | None = None,
     runtime: str | None = None,
     device: str | None = None,
+    run_id: str | None = None,
 ) -> dict[str, Any]:
     """An error as `bench --json` lists it; None where it is not about one run."""
     return {
@@ -59,6 +60,7 @@ def error_entry(
         "model": model,
         "runtime": runtime,
         "device": device,
+        "run_id": run_id,
     }
 
 

@@ -182,10 +182,10 @@ def _counted(titles: Sequence[str]) -> str:
     """Titles, each once.
 
     >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
-    '2 × a on onnx, b on onnx'
+    '2 × a on onnx and b on onnx'
     """
     counts = Counter(titles)
-    return ", ".join(f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+    return " and ".join(f"{count} × {one}" if count > 1 else one for one, count in counts.items())
 
 
 def _reasons(one: RunSet) -> list[str]:

@@ -53,7 +53,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import RunListing
 from edgebench.protocol.record import Event, MeterFacts, Outcome, Phase, RunRecord, SyncFacts
-from edgebench.protocol.traces import METER_FILE
+from edgebench.protocol.traces import METER_FILE, RECORD_FILE
 
 LATENCY_NS = latencies(COUNT)
 WriteSpool = Callable[[Path], object]
@@ -287,6 +287,23 @@ def test_run_that_cannot_be_stored_stays_on_the_device(tmp_path: Path) -> None:
     with pytest.raises(RunNotStored, match=f"run {RUN_ID} stays on the device: store not writ"):
         collected(Store(tmp_path / "file"), client)
     assert client.acknowledged == []
+
+
+class Damaging(FakeClient):
+    """A device whose record of the run is cut."""
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        """Half of the record."""
+        super().fetch_run(run_id, directory)
+        path = directory / RECORD_FILE
+        path.write_bytes(path.read_bytes()[:100])
+
+
+def test_damaged_run_is_no_failure_of_the_store(tmp_path: Path) -> None:
+    """A person makes room on a disk that is not full."""
+    with pytest.raises(EdgebenchError) as caught:
+        collected(Store(tmp_path), Damaging(finished()))
+    assert not isinstance(caught.value, RunNotStored)
 
 
 def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:

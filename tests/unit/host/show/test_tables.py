@@ -342,7 +342,7 @@ def test_reason_that_several_sets_share_is_said_once() -> None:
     valid = changed(run(), {"model.name": "good.tflite"})
     state = find_set([busy]).verdict.state.value
     assert verdict_lines(find_sets([busy, valid, other, busy])) == [
-        f"{state}: 2 × digits.tflite on tflite, other.tflite on tflite: others took 100 %",
+        f"{state}: 2 × digits.tflite on tflite and other.tflite on tflite: others took 100 %",
         f"{state}: other.tflite on tflite: too few",
     ]
 
