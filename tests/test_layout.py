@@ -176,8 +176,9 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
         hatchling_builds(source, folder)
     for sdist in folder.glob("*.tar.gz"):
         subprocess.run(["tar", "-xzf", sdist.name], cwd=folder, check=True)
-    hatchling_builds(next(folder.glob("edgebench_agent-*/")), folder / "again", "-t", "wheel")
-    hatchling_builds(next(folder.glob("edgebench-*/")), folder / "again", "-t", "wheel")
+    for name in ("edgebench_agent", "edgebench"):
+        unpacked = next(path for path in folder.glob(f"{name}-*") if path.is_dir())
+        hatchling_builds(unpacked, folder / "again", "-t", "wheel")
     return folder
 
 

@@ -35,9 +35,20 @@ Outcome = tuple[int, str, str]
 def interrupted(host: Host, entry: str, words: Sequence[str], after_s: float) -> Outcome:
     """Exit code, stdout and stderr of a program that is interrupted so long after its start.
 
-    It writes a mark when Python itself has started, and then does what its console script does.
+    It does what its console script does, and writes a mark as soon as it guards itself: before
+    that, Python itself answers.
     """
-    code = f"import os, sys; from {entry} import run; os.write(1, {MARK!r}); sys.exit(run())"
+    code = f"""
+import os, sys
+import {entry} as entry
+guard = entry.exit_when_interrupted
+def guard_and_mark():
+    guard()
+    os.write(1, {MARK!r})
+    entry.exit_when_interrupted = guard
+entry.exit_when_interrupted = guard_and_mark
+sys.exit(entry.run())
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words],
         env=os.environ | host.environment,

@@ -10,6 +10,7 @@ import builtins
 import errno
 import io
 import os
+import pathlib
 import re
 import socket
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ FILES = (
 )
 """Patterns of files that one system or another denies."""
 _NO_NEW_PRIVS = 38
+_OPENERS: tuple[Any, ...] = (
+    *(io, builtins, os),
+    *filter(None, [getattr(pathlib, "_NormalAccessor", None)]),  # of Python 3.10
+)
+"""Whoever has a function `open`."""
 
 
 class Denial:
@@ -51,19 +57,20 @@ class Denial:
 def deny_files(*patterns: str) -> None:
     """Refuse to open these files, for good."""
     pattern = re.compile("|".join(patterns))
-    for module in (io, builtins, os):
-        module.open = Denial(module.open, pattern)  # type: ignore[attr-defined]
+    for place in _OPENERS:
+        place.open = Denial(place.open, pattern)
 
 
 @contextmanager
 def denied_files(*patterns: str) -> Iterator[None]:
     """Files that cannot be opened meanwhile."""
-    functions = io.open, builtins.open, os.open
+    functions = [place.open for place in _OPENERS]
     deny_files(*patterns)
     try:
         yield
     finally:
-        io.open, builtins.open, os.open = functions
+        for place, function in zip(_OPENERS, functions, strict=True):
+            place.open = function
 
 
 def no_load() -> tuple[float, float, float]:

@@ -25,7 +25,7 @@ from edgebench.host.bench.request import (
     ComparisonRequest,
     new_request,
 )
-from edgebench.host.bench.run import Lane
+from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
@@ -403,7 +403,7 @@ class Lab:
             for lost in settle_lost(client, self.store):
                 watcher.lost(lost)
             try:
-                lane = Lane(client, self.store, watcher, cancellation, finish)
+                lane = DeviceLane(client, self.store, watcher, cancellation, finish)
                 return run_all(lane, request, meter)
             finally:
                 with suppress(EdgebenchError):  # the lease of a lost link expires

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from edgebench.host.devices.files import KnownDevice
 from edgebench.host.lab import Lab
 from edgebench.meters.synthetic.device import Synthetic
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import Unreachable, UsageError
 
+CLOSED_PORT = 9
 METER = "synthetic:constant,power=1"
 MODEL = "digits_int8.tflite"
 
@@ -60,6 +62,10 @@ def test_meter_is_closed_where_the_device_is_not_there(lab: Lab, opened: list[st
     """The next command finds the port busy."""
     with pytest.raises(UsageError, match="nowhere"):
         lab.bench(MODEL, meter=METER, on=["nowhere"])
+    assert opened == []
+    lab._files.remember(KnownDevice("away", "0a", "a" * 43, ("127.0.0.1",), CLOSED_PORT))
+    with pytest.raises(Unreachable, match="away"):
+        lab.bench(MODEL, meter=METER, on=["away"])
     assert opened == ["opened", "closed"]
 
 

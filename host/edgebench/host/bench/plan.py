@@ -10,7 +10,7 @@ from pathlib import Path
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
-from edgebench.host.bench.run import Lane, RunRequest, measure
+from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
@@ -141,7 +141,7 @@ def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[
     return steps
 
 
-def run_all(lane: Lane, request: BenchRequest, meter: OpenMeter | None) -> list[Run]:
+def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) -> list[Run]:
     """Make every run of a request on one device; those that did not fail.
 
     Raises:

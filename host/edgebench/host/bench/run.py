@@ -92,7 +92,7 @@ def _renewing(client: Client, told: OnBytes) -> OnBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class DeviceLane:
     """Everything that the runs on one device have in common."""
 
     client: Client
@@ -102,7 +102,7 @@ class Lane:
     finish: Finish = finish
 
 
-def measure(lane: Lane, request: RunRequest) -> Run:
+def measure(lane: DeviceLane, request: RunRequest) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:

@@ -113,6 +113,8 @@ def _encoding_of(path: Path) -> str:
 def _layout(
     path: Path, line: str, number: int, following: str, encoding: str, options: ImportOptions
 ) -> CsvLayout:
+    if "\0" in line + following:  # the reader of Python 3.10 has an error of its own for it
+        raise FileRefused("a line has a NUL: no text")
     separator = next((one for one in _SEPARATORS if one in line.strip()), ",")
     names = tuple(
         name.strip() for name in next(csv.reader([line.strip("\r\n")], delimiter=separator))
