@@ -159,15 +159,17 @@ def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Pat
 def test_directory_that_is_no_recording_is_one_line(
     edgebench: Run, host: Host, command: str, tmp_path: Path
 ) -> None:
-    """A run's own directory, or a misspelt one, is a traceback or some other run."""
+    """A misspelt directory is a traceback or some other run, and a run's own is refused."""
     store = Store(host.folder / "data" / "edgebench")
     store_run(store, RUN_ID)
-    for path in (store.directory(RUN_ID), tmp_path / "nothing"):
-        said = edgebench(command, str(path))
-        assert said.code == 2
-        error, hint = said.err.splitlines()
-        assert error.startswith(f"error: no recording of edgebench meters there: {path}")
-        assert f"edgebench {command} --help" in hint
+    said = edgebench(command, str(tmp_path / "nothing"))
+    assert said.code == 2
+    error, hint = said.err.splitlines()
+    assert error.startswith(f"error: no recording of edgebench meters there: {tmp_path}/nothing")
+    assert f"edgebench {command} --help" in hint
+    said = edgebench(command, str(store.directory(RUN_ID)))
+    assert (said.code, said.err) == (0, "")
+    assert RUN_ID in said.out
 
 
 def test_name_of_a_run_goes_before_that_of_a_directory(
