@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 import tty
 from abc import abstractmethod
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from support.threaded import Threaded
 
 _TICK_S = 0.005
+_LAST_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +109,9 @@ class PtyDevice(Threaded):
             if self._is_gone():
                 self.unplug()
                 return
-        with suppress(OSError):
-            self._listen()  # what was said last
+        with suppress(OSError):  # what was said last: the kernel passes it on a moment later
+            while select.select([self._master], [], [], _LAST_S)[0]:
+                self._listen()
 
     def _listen(self) -> None:
         with suppress(BlockingIOError):

@@ -18,6 +18,7 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -235,8 +236,9 @@ class ArtifactStore:
     def _entries(self) -> Iterator[tuple[int, int, Path]]:
         """Time of last use, size and path of every file, in no order."""
         for path in self._directory.iterdir():
-            facts = path.stat()
-            yield facts.st_mtime_ns, facts.st_size, path
+            with suppress(FileNotFoundError):  # a model that is whole just now has its name
+                facts = path.stat()
+                yield facts.st_mtime_ns, facts.st_size, path
 
     def _part(self, sha256: str) -> Path:
         return self.path(sha256).with_suffix(".part")

@@ -47,6 +47,20 @@ def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path / "models")
 
 
+def test_model_that_gets_its_name_while_others_are_counted_is_no_error(
+    store: ArtifactStore,
+) -> None:
+    """`edgebench-agent status` fails while a host sends a model."""
+    path = store_model(store, MODEL)
+    path.with_suffix(".part").write_bytes(MODEL)
+    counted = store._entries()
+    _, _, first = next(counted)
+    for other in path.parent.iterdir():
+        if other != first:
+            other.unlink()
+    assert list(counted) == []
+
+
 def test_whole_model_is_kept_under_its_digest(store: ArtifactStore) -> None:
     """A model that was pushed cannot be run."""
     assert store.offset(digest(MODEL)) == (0, False)
