@@ -129,7 +129,7 @@ def test_each_seat_has_a_lease_and_a_spool_of_its_own(agent: AgentProcess, host:
 
 def test_unknown_seat_is_refused_in_one_line(agent: AgentProcess, host: Host) -> None:
     """A misspelt seat measures on the first one."""
-    with pytest.raises(NoSuchDevice, match=f"'nucleo' there: there are {', '.join(SEATS)}"):
+    with pytest.raises(NoSuchDevice, match=f"'nucleo' there; available: {', '.join(SEATS)}"):
         host.lab.connect(f"{AGENT}/nucleo")
     result = host.run("bench", MODEL, "--on", f"{AGENT}/nucleo")
     assert result.returncode == 2

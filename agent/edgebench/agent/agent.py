@@ -120,7 +120,7 @@ class Agent:
         """
         if name and name not in self.seats:
             names = ", ".join(self.seats)
-            raise NoSuchDevice(f"no seat is called {name[:64]!r} there: there are {names}")
+            raise NoSuchDevice(f"no seat is called {name[:64]!r} there; available: {names}")
         return self.seats[name] if name else self.first
 
     @property

@@ -4,8 +4,8 @@ A warning that comes again within an hour is counted, not written; when it comes
 at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to
 FILE.2 and so on, and the last one goes. Agents that share a file do not lose each other's lines:
 each line is one write to the end of the file, the file itself is locked while it is renamed, and
-who finds another file under the name opens that one. What libraries print into
-the file is bounded by a look at its size now and then.
+who finds another file under the name opens that one. What libraries print into the file is bounded
+by a look at its size now and then.
 """
 
 from __future__ import annotations

@@ -275,6 +275,8 @@ class ConnectionHandler:
         models = self._agent.models
         while offer.sha256 in models.arriving:  # from a host of another seat: we need it, too
             await asyncio.sleep(UPLOAD_LOOK_S)
+            if self._gone.done():
+                return
             self._seat.lease.touch(self._holder)
         offset_bytes, is_complete = models.offset(offer.sha256)
         if not is_complete:

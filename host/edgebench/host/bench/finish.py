@@ -112,30 +112,20 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 
 
 class FinishingProcess:
-    """Finishes runs in another process, one at a time, for several threads."""
+    """Finishes runs in another process, one at a time, for several threads.
+
+    One that dies, as of too large a run, costs that run only: the next run gets a new one.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C ends a measurement, not its analysis
-        )
+        self._process = _started()
 
     def __enter__(self) -> FinishingProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        requests, answers = self._pipes
-        with suppress(BrokenPipeError):  # it was killed
-            requests.close()
-        try:
-            self._process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        answers.close()
+        _end(self._process)
 
     def finish(self, directory: Path, trouble: str | None = None) -> Run:
         """Finish a run, as `finish` does.
@@ -143,28 +133,51 @@ class FinishingProcess:
         Raises:
             MeasurementError: the process ended meanwhile.
         """
-        requests, answers = self._pipes
         request = json.dumps({"directory": str(directory), "trouble": trouble}) + "\n"
         with self._lock:
-            try:
+            requests, answers = _pipes(self._process)
+            line = b""
+            with suppress(BrokenPipeError):
                 requests.write(request.encode())
                 requests.flush()
-            except BrokenPipeError:
-                line = b""
-            else:
                 line = answers.readline()
-        if not line:
-            status = self._process.wait(END_TIMEOUT_S)
-            raise MeasurementError(f"analysis of run {directory.name} ended with status {status}")
+            if not line:
+                ended, self._process = self._process, _started()
+                status = _end(ended)
+                raise MeasurementError(
+                    f"analysis of run {directory.name} ended with status {status}"
+                )
         _raise_error(json.loads(line))
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
 
-    @property
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        requests, answers = self._process.stdin, self._process.stdout
-        assert requests is not None
-        assert answers is not None
-        return requests, answers
+
+def _started() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C ends a measurement, not its analysis
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End a process, and close its pipes; its status."""
+    requests, answers = _pipes(process)
+    with suppress(BrokenPipeError):  # it was killed
+        requests.close()
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    answers.close()
+    return process.wait()
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    requests, answers = process.stdin, process.stdout
+    assert requests is not None
+    assert answers is not None
+    return requests, answers
 
 
 def _raise_error(answer: dict[str, Any]) -> None:

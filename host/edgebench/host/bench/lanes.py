@@ -104,7 +104,8 @@ def _side_by_side(
         try:
             with slots:
                 work()
-        except Exception as exc:  # a defect of ours: nobody should wait all night to see it
+        except Exception as exc:
+            # A defect of ours, or a failure that nobody watches: it ends all, to be seen at once.
             errors.append(exc)
             cancellation.request()
         finally:

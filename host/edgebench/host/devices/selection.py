@@ -57,8 +57,9 @@ def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownD
         )
     fitting = [one for one in every if all(_holds(term, one, farm) for term in conditions)]
     if not fitting:
-        known = ", ".join(device.name for device in every) or "none"
-        raise NoSuchDevice(f"no device fits {word!r}: there are {known}")
+        known = ", ".join(device.name for device in every)
+        among = f"available: {known}" if every else "no device is paired"
+        raise NoSuchDevice(f"no device fits {word!r}; {among}")
     return fitting
 
 
@@ -78,5 +79,5 @@ def _every(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
 def _holds(condition: str, device: KnownDevice, farm: Farm) -> bool:
     key, _, pattern = condition.partition(":")
     if key not in _CONDITIONS:
-        raise UsageError(f"unknown condition {condition!r}: there are {', '.join(_CONDITIONS)}")
+        raise UsageError(f"unknown condition {condition!r}; available: {', '.join(_CONDITIONS)}")
     return any(fnmatchcase(value, pattern) for value in _CONDITIONS[key](device, farm))

@@ -60,11 +60,11 @@ def test_disk_that_fails_is_an_error_of_the_system(tmp_path: Path, other: Finish
         other.finish(directory)
 
 
-def test_process_that_is_killed_leaves_the_run_to_be_finished(tmp_path: Path) -> None:
-    """The kernel ends it for its memory, and the command waits for ever."""
+def test_process_that_is_killed_costs_one_attempt(tmp_path: Path) -> None:
+    """The kernel ends it for its memory: the command waits for ever, or loses all later runs."""
     directory = fetched(tmp_path / "a")
     with FinishingProcess() as process:
         os.kill(process._process.pid, signal.SIGKILL)
         with pytest.raises(MeasurementError, match="analysis of run a ended with status -9"):
             process.finish(directory)
-    assert finish(directory) is not None
+        assert process.finish(directory) is not None

@@ -33,6 +33,13 @@ def test_farm_file_says_what_is_wired_to_a_device(tmp_path: Path) -> None:
     assert farm.entry(KnownDevice("nano", "02", "n" * 43, (), 1)) == FarmDevice()
 
 
+def test_farm_file_of_the_documentation_is_one(tmp_path: Path) -> None:
+    """The example that everybody begins with is refused."""
+    page = Path(__file__).parents[4] / "docs" / "farm.md"
+    (tmp_path / "farm.toml").write_text(page.read_text().split("```toml\n")[1].split("```")[0])
+    assert load_farm(tmp_path / "farm.toml").device["pi5"].labels == ("pi", "rack-2")
+
+
 def test_no_farm_file_is_an_empty_farm(tmp_path: Path) -> None:
     """Somebody with one board has to write a file first."""
     assert load_farm(tmp_path / "farm.toml") == Farm()

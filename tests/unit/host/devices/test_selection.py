@@ -54,8 +54,8 @@ def test_this_machine_belongs_to_all_only_if_the_farm_file_says_so() -> None:
     [
         ("nano", NoSuchDevice, "nano"),
         ("pi", NoSuchDevice, "2 devices match 'pi': pi4, pi5"),
-        ("label:jetson", NoSuchDevice, "no device fits 'label:jetson': there are pi4, pi5"),
-        ("colour:red", UsageError, "unknown condition 'colour:red': there are label, arch, name"),
+        ("label:jetson", NoSuchDevice, "no device fits 'label:jetson'; available: pi4, pi5"),
+        ("colour:red", UsageError, "unknown condition 'colour:red'; available: label, arch, name"),
         ("pi4,label:pi", UsageError, "write --on pi4 apart"),
         ("pi4,", NoSuchDevice, "''"),
     ],
@@ -70,8 +70,9 @@ def test_words_that_choose_nothing_are_refused(
 
 def test_all_of_no_device_is_refused() -> None:
     """A night's measurement of nothing ends with success."""
-    with pytest.raises(NoSuchDevice, match="no device is paired"):
-        select(["all"], [], Farm())
+    for word in ("all", "label:pi"):
+        with pytest.raises(NoSuchDevice, match="no device is paired"):
+            select([word], [], Farm())
 
 
 def test_agent_with_seats_in_the_farm_file_is_these_seats() -> None:
