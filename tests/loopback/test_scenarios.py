@@ -127,7 +127,8 @@ def test_run_that_reaches_its_maximum_duration_says_so(paired: Host, scenario: s
     assert detail.endswith("at least 100000: the run ended at its maximum of 0.3 s")
     assert rules(run)["complete"][0] == rules(run)["enough_time"][0] == "pass"
     timed = run.queries[~run.queries["warmup"]]
-    assert 0.29e9 < timed["end_ns"].iloc[-1] - timed["start_ns"].iloc[0] < 2e9
+    # Not 0.2 s; and the limit counts from before the first query, which a busy machine delays.
+    assert 0.22e9 < timed["end_ns"].iloc[-1] - timed["start_ns"].iloc[0] < 2e9
 
 
 def test_same_seed_gives_the_same_samples_and_schedule(paired: Host) -> None:
