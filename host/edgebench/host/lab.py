@@ -27,6 +27,12 @@ from edgebench.host.bench.request import (
 )
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.journal import begin_journal
+from edgebench.host.campaign.lanes import QuietWatcher, make_runs
+from edgebench.host.campaign.plan import CampaignPlan, new_plan
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.spec import load_spec
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
     DiscoveredDevice,
@@ -408,6 +414,82 @@ class Lab:
             finally:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()
+
+    def plan_campaign(self, file: str | Path) -> CampaignPlan:
+        """What a campaign file would do with the devices of now; nothing is begun.
+
+        Raises:
+            UsageError: the file, or a model or setting in it, makes no sense.
+            NoSuchDevice: it names a device that is not paired.
+        """
+        farm, paired = load_farm(self._farm), self._files.devices()
+
+        def choose(word: str) -> list[str]:
+            return [device.name for device in select([word], paired, farm)]
+
+        path = Path(file)
+        plan = new_plan(load_spec(path), path, choose)
+        if meter := plan.spec.settings.meter:
+            check_wiring(meter, plan.devices)
+        CellRequests(plan)
+        return plan
+
+    def begin_campaign(self, file: str | Path) -> Campaign:
+        """Write the plan of a campaign into the store; `resume_campaign` makes its runs.
+
+        Raises:
+            UsageError: the file, or a model or setting in it, makes no sense.
+            NoSuchDevice: it names a device that is not paired.
+            StoreError: the store cannot be written.
+        """
+        plan = self.plan_campaign(file)
+        begin_journal(self.store, plan)
+        return self.campaign(plan.id)
+
+    def resume_campaign(
+        self,
+        name: str = "last",
+        watcher: Watcher | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Campaign:
+        """Make the runs of a campaign that are neither stored nor waiting on their devices.
+
+        Args:
+            name: Id or name of the campaign, or `last`.
+            watcher: Hears of every step.
+            cancellation: Stops it from another thread; it can be resumed.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+            NoSuchRun: there is no such campaign.
+            CampaignRuns: another process makes its runs.
+            FileChanged: a model is not what it was.
+        """
+        campaign, farm = self.campaign(name), load_farm(self._farm)
+        paired = self._files.devices()
+
+        def find(device: str) -> tuple[KnownDevice, str | None]:
+            [known] = select([device], paired, farm)
+            return known, farm.entry(known).meter
+
+        make_runs(
+            campaign.journal,
+            self.store,
+            find=find,
+            connect=partial(open_known, self._files, state=self._agent_state),
+            watcher=watcher or QuietWatcher(),
+            cancellation=cancellation or Cancellation(),
+            parallel=farm.parallel,
+        )
+        return campaign
+
+    def campaign(self, name: str = "last") -> Campaign:
+        """A campaign of this store, by id or name.
+
+        Raises:
+            NoSuchRun: there is none.
+        """
+        return Campaign(self.store, name)
 
     def stop(self, device: str = LOCAL_NAME) -> str | None:
         """Stop this user's run on a device; its id, or None if nothing runs there.

@@ -27,13 +27,18 @@ class Cancellation:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._actions: list[Callable[[], None]] = []
-        self.is_requested = False
+        self._requested = threading.Event()
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody has cancelled."""
+        return self._requested.is_set()
 
     def request(self) -> None:
         """Stop what measures under this cancellation, and let nothing more begin."""
         with self._lock:
-            is_first, self.is_requested = not self.is_requested, True
-            actions = list(self._actions) if is_first else []
+            actions = [] if self.is_requested else list(self._actions)
+            self._requested.set()
         for action in actions:
             action()
 
@@ -45,6 +50,15 @@ class Cancellation:
         """
         if self.is_requested:
             raise Interrupted(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for so long.
+
+        Raises:
+            Interrupted: somebody has cancelled, before or meanwhile.
+        """
+        self._requested.wait(timeout_s)
+        self.check()
 
     @contextmanager
     def performing(self, action: Callable[[], None]) -> Iterator[None]:

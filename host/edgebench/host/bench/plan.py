@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -158,21 +159,8 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
             continue
         lane.cancellation.check()
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
-        accuracy = request.accuracy if step.number == 0 else None
-        reference = accuracy.references.get(model) if accuracy else None
-        run_request = RunRequest(
-            model=model,
-            spec=step.spec(request.spec),
-            inputs=request.inputs,
-            dataset=accuracy.dataset if accuracy else None,
-            reference=reference_accuracy(reference, runtime, runs),
-            pair=step.pair,
-            member=member,
-            ambient_c=request.ambient_c,
-            meter=meter,
-        )
         try:
-            run = measure(lane, run_request)
+            run = measure(lane, run_request(request, step, runs, meter))
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
             if member and member.number == 0:  # it would fail again
@@ -183,13 +171,32 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
     return runs
 
 
+def run_request(
+    request: BenchRequest, step: Step, earlier: Sequence[Run], meter: OpenMeter | None
+) -> RunRequest:
+    """One run of a request; among the earlier ones is that of its reference model, if any."""
+    accuracy = request.accuracy if step.number == 0 else None
+    reference = accuracy.references.get(step.model) if accuracy else None
+    return RunRequest(
+        model=step.model,
+        spec=step.spec(request.spec),
+        inputs=request.inputs,
+        dataset=accuracy.dataset if accuracy else None,
+        reference=reference_accuracy(reference, step.runtime, earlier),
+        pair=step.pair,
+        member=step.member,
+        ambient_c=request.ambient_c,
+        meter=meter,
+    )
+
+
 def _steps_on(
     client: Client, request: BenchRequest, meter: OpenMeter | None, watcher: Watcher
 ) -> list[Step]:
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
-    _refuse_too_large(client.device.name, request, system)
+    refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
     for report in system.runtimes:
@@ -198,7 +205,7 @@ def _steps_on(
     return plan_steps(request, system)
 
 
-def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
+def refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
     """Refuse files that the device cannot take, before they are hashed and sent.
 
     Raises:

@@ -61,6 +61,8 @@ class RunRequest:
     member: SetMember | None = None
     ambient_c: float | None = None
     meter: OpenMeter | None = None
+    new_id: Callable[[], str] | None = None
+    """Gives the run its id right before it starts; None: `new_run_id`."""
 
     @property
     def facts(self) -> HostFacts:
@@ -122,7 +124,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     if dataset:
         _push(client, "data set", dataset, watcher)
     lane.cancellation.check()
-    run_id = new_run_id()
+    run_id = (request.new_id or new_run_id)()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.

@@ -19,6 +19,8 @@ class Place:
     number: int
     """From 1."""
     count: int
+    settings: str = ""
+    """What tells it from other runs of the same model, as `threads 2`."""
 
 
 class Watcher:
@@ -48,6 +50,9 @@ class Watcher:
 
     def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
         """The device is still in use."""
+
+    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+        """A device cannot be measured now, and is tried again for up to so long."""
 
     def absent(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on this device."""

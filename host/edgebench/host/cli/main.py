@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
+    "campaign": "make a matrix of runs over many devices, and resume it",
     "devices": "list the devices, usable or not",
     "stop": "stop your run on a device, which a killed command or another terminal started",
     "pair": "pair with a device's agent",
@@ -43,6 +44,7 @@ COMMANDS = {
 
 _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
+    "campaign": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
     "pair": ("edgebench.host.lab",),

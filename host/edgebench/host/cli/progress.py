@@ -201,6 +201,7 @@ class DeviceProgress(Watcher):
         self._title = ""
         self._is_hashing = False
         self._shown = ""
+        self._paused_by = ""
         self.runs: list[Run] = []
 
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
@@ -211,6 +212,14 @@ class DeviceProgress(Watcher):
         """Say how long the wait has lasted."""
         limit = format_duration(wait_s)
         self._display.say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
+
+    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+        """Say what the device is waited for, once for each cause."""
+        self._clear()
+        if str(error) != self._paused_by:
+            self._paused_by = str(error)
+            limit = format_duration(limit_s)
+            self._display.say(f"waiting: {self._name}, for up to {limit}: {error}")
 
     def absent(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
@@ -223,7 +232,8 @@ class DeviceProgress(Watcher):
         self._run = model.name, runtime, device
         self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
-        self._title = printable(f"{which}{model.name} on {runtime}, {device}")
+        settings = f", {place.settings}" if place.settings else ""
+        self._title = printable(f"{which}{model.name} on {runtime}{settings}, {device}")
         if not self._display.console.is_terminal:
             self._display.say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.
@@ -292,7 +302,7 @@ class DeviceProgress(Watcher):
     def finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
-        self._run = None
+        self._run, self._paused_by = None, ""
         self.runs.append(run)
         if not self._display.console.is_terminal:
             metric = headline(run)

@@ -82,7 +82,10 @@ class _Column:
 
 
 def results_table(
-    sets: Sequence[RunSet], width: int = PIPE_WIDTH, unmeasured: Sequence[str] = ()
+    sets: Sequence[RunSet],
+    width: int = PIPE_WIDTH,
+    unmeasured: Sequence[str] = (),
+    settings: Callable[[RunSet], str] | None = None,
 ) -> Table:
     """The sets of runs that were just made, as far as they fit into the width.
 
@@ -90,6 +93,7 @@ def results_table(
         sets: The sets.
         width: Columns of the terminal.
         unmeasured: Names of the devices on which nothing could be measured.
+        settings: Tells sets of one model on one device apart; None: there are no such sets.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
@@ -99,6 +103,10 @@ def results_table(
         if room >= column.least_width
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
+    if settings is not None:
+        place = [column.name for column in columns].index("runtime") + 1
+        shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
+        columns.insert(place, shown)
     counts = {len(one.runs) for one in sets if one.set_id}
     for column in columns:
         if column.is_number:

@@ -73,6 +73,8 @@ class RunSummary:
     verdict: str
     """Verdict of the run, `failed` or `damaged`; an invalid one has no numbers here, its document
     has them."""
+    failure: str | None = None
+    """Kind of error of a run that failed, as `worker_died`."""
     unwatched: str | None = None
     """What nobody could see during a valid run, as `clock, heat`."""
     tags: tuple[str, ...] = ()
@@ -357,5 +359,6 @@ def summary_of(run: Run) -> RunSummary:
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         set_id=run.member.set_id if run.member else None,
         verdict=FAILED if run.failure else run.verdict.state.value,
+        failure=run.failure.code if run.failure else None,
         unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
     )

@@ -10,7 +10,7 @@ import pytest
 from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.plan import ALL_RUNTIMES, Step, _refuse_too_large, plan_steps
+from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps, refuse_too_large
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, TooLarge, UsageError
@@ -161,7 +161,7 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
     request = BenchRequest(models=(A, B))  # there are no such files
     system = replace(SYSTEM, models_room_bytes=room)
     if is_taken:
-        _refuse_too_large("pi", request, system)
+        refuse_too_large("pi", request, system)
         return
     with pytest.raises(TooLarge, match=r"^file of 5 bytes, pi has room for 4: a\.tflite$"):
-        _refuse_too_large("pi", request, system)
+        refuse_too_large("pi", request, system)

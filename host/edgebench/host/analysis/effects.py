@@ -1,0 +1,110 @@
+"""What each factor of a matrix of runs changes, with the interval between runs.
+
+The runs of two levels are compared where all other factors are equal, round by round: a round
+measures every cell once, so what drifts meanwhile is in both. A ratio is the geometric mean over
+these places; how far it differs from place to place is told beside it, because a factor that helps
+here and harms there has no one effect.
+
+Source: randomised complete block design, with the contrast of two levels as the mean of the strata
+and its interval by Welch and Satterthwaite; Montgomery, Design and Analysis of Experiments, ch. 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+MIN_ROUNDS = 3
+"""Fewest rounds that both levels have at a place, for it to count."""
+
+Levels = Mapping[str, Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One valid run."""
+
+    levels: Levels
+    """Level of each factor."""
+    round: int
+    value: float
+    """Metric of the run, above zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One level of a factor against another."""
+
+    factor: str
+    baseline: Hashable
+    level: Hashable
+    ratio: float
+    """Metric at the level, divided by that at the baseline."""
+    ci95: tuple[float, float]
+    """95 % interval of the ratio, for these places; from the runs' differences."""
+    lowest_ratio: float
+    """Ratio at the place where it is lowest."""
+    highest_ratio: float
+    place_count: int
+    """Combinations of the other factors at which both levels were measured."""
+    pair_count: int
+
+
+def factor_effects(observations: Sequence[Observation], factors: Sequence[str]) -> list[Effect]:
+    """The effect of every level of every factor, against the factor's first level.
+
+    Args:
+        observations: The valid runs; the first level of a factor is that of its first run.
+        factors: The factors to tell of; those with one level are left out.
+    """
+    effects: list[Effect] = []
+    for factor in factors:
+        baseline, *others = dict.fromkeys(one.levels[factor] for one in observations) or [None]
+        for level in others:
+            effect = _effect(observations, factor, baseline, level)
+            if effect is not None:
+                effects.append(effect)
+    return effects
+
+
+def _effect(
+    observations: Sequence[Observation], factor: str, baseline: Hashable, level: Hashable
+) -> Effect | None:
+    """The effect of one level; None where no place has both often enough."""
+    sides: dict[Hashable, dict[Hashable, dict[int, float]]] = {}
+    for one in observations:
+        place = tuple(value for name, value in one.levels.items() if name != factor)
+        sides.setdefault(place, {}).setdefault(one.levels[factor], {})[one.round] = one.value
+    strata = [
+        np.array([math.log(after[number] / before[number]) for number in sorted(shared)])
+        for place in sides.values()
+        if (before := place.get(baseline)) and (after := place.get(level))
+        if len(shared := before.keys() & after.keys()) >= MIN_ROUNDS
+    ]
+    if not strata:
+        return None
+    means = np.array([stratum.mean() for stratum in strata])
+    parts = np.array([stratum.var(ddof=1) / stratum.size for stratum in strata]) / means.size**2
+    variance = float(parts.sum())
+    half_width = 0.0
+    if variance > 0:
+        freedoms = np.array([stratum.size - 1 for stratum in strata])
+        freedom = variance**2 / float((parts**2 / freedoms).sum())
+        half_width = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
+    mean = float(means.mean())
+    return Effect(
+        factor=factor,
+        baseline=baseline,
+        level=level,
+        ratio=math.exp(mean),
+        ci95=(math.exp(mean - half_width), math.exp(mean + half_width)),
+        lowest_ratio=math.exp(float(means.min())),
+        highest_ratio=math.exp(float(means.max())),
+        place_count=len(strata),
+        pair_count=sum(stratum.size for stratum in strata),
+    )

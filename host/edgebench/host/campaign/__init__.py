@@ -1,0 +1,1 @@
+"""Campaigns: a matrix of runs over devices, which survives whatever kills its host."""

@@ -1,0 +1,168 @@
+"""A campaign of a store, as one looks at it: how far it is, and what it has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from edgebench.host.analysis.effects import Effect, Observation, factor_effects
+from edgebench.host.campaign.estimate import expected_lanes_s
+from edgebench.host.campaign.journal import Journal, find_journal
+from edgebench.host.campaign.plan import CampaignPlan, attempt_name
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
+from edgebench.host.result.metrics import GROSS_ENERGY, headline
+from edgebench.host.result.run import Run
+from edgebench.host.store.index import RunSummary
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import EdgebenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MEASURED = tuple(
+    one.name
+    for one in fields(RunSummary)
+    if one.name.startswith(("latency_", "end_to_end_", "throughput", "peak_", "energy_"))
+    or one.name in ("set_id", "verdict")
+)
+"""Columns of the index that a row about a run has."""
+_UNSETTLED = (RunState.LEFT, RunState.UNSETTLED)
+
+
+class Campaign:
+    """A campaign of a store."""
+
+    def __init__(self, store: Store, name: str = "last") -> None:
+        """Find a campaign by its id or name.
+
+        Raises:
+            NoSuchRun: there is none.
+            StoreError: it cannot be read.
+        """
+        self._store = store
+        self.journal: Journal = find_journal(store, name)
+        self.plan: CampaignPlan = self.journal.plan()
+
+    def __repr__(self) -> str:
+        return f"<Campaign {self.plan.id}: {self.plan.name}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of this machine makes its runs now."""
+        return self.journal.is_held
+
+    def state(self) -> CampaignState:
+        """How far it is now."""
+        return campaign_state(self._store, self.journal, self.plan)
+
+    def summary(self) -> dict[str, Any]:
+        """How far it is, in numbers."""
+        state, lanes = self.state(), self.lanes()
+        times_s = [lane["left_s"] for lane in lanes if lane["left_s"] is not None]
+        return {
+            "id": self.plan.id,
+            "name": self.plan.name,
+            "file": self.plan.file,
+            "created_utc": self.plan.created_utc,
+            "is_running": self.is_running,
+            "run_count": len(state.runs),
+            "measured_count": state.count(RunState.MEASURED),
+            "failed_count": state.count(RunState.FAILED),
+            "left_count": state.count(*_UNSETTLED),
+            "left_s": max(times_s, default=None),
+        }
+
+    def lanes(self) -> list[dict[str, Any]]:
+        """How far each device is, and what was last heard of it."""
+        state, left_s = self.state(), None
+        with suppress(EdgebenchError):  # a model may be gone by now
+            left_s = expected_lanes_s(state, self._requests)
+        rows: list[dict[str, Any]] = []
+        for name in self.plan.devices:
+            note = state.lanes.get(name)
+            rows.append(
+                {
+                    "device": name,
+                    "state": note.state if note else "not begun",
+                    "reason": note.reason if note else "",
+                    "since_utc": note.at_utc if note else None,
+                    "measured_count": state.count(RunState.MEASURED, device=name),
+                    "failed_count": state.count(RunState.FAILED, device=name),
+                    "left_count": state.count(*_UNSETTLED, device=name),
+                    "left_s": left_s[name] if left_s is not None else None,
+                }
+            )
+        return rows
+
+    @cached_property
+    def _requests(self) -> CellRequests:
+        return CellRequests(self.plan)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each planned run: the levels of its cell, how far it is, what it measured."""
+        rows: list[dict[str, Any]] = []
+        for planned, run in self.state().runs.items():
+            problem, stored = run.problem, run.final.stored if run.final else None
+            measured = asdict(stored) if stored else dict.fromkeys(_MEASURED)
+            rows.append(
+                {
+                    "cell": planned.cell,
+                    "repeat": planned.repeat,
+                    **self.plan.cells[planned.cell].factors,
+                    "state": run.state.value,
+                    "attempt_count": len(run.attempts),
+                    "run_id": run.attempts[-1].run_id if run.attempts else None,
+                    "code": problem.code if problem else None,
+                    "message": (problem.message or None) if problem else None,
+                    **{name: measured[name] for name in _MEASURED},
+                }
+            )
+        return rows
+
+    def table(self) -> pd.DataFrame:
+        """The rows."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def results(self) -> list[Run]:
+        """The runs that stand for the planned ones, in their order; not those of other attempts."""
+        found = (progress.final for progress in self.state().runs.values())
+        return [self._store.run(one.run_id) for one in found if one is not None and one.stored]
+
+    def settings_of(self, run_id: str) -> str:
+        """What tells the cell of a run from others of its model, device and runtime."""
+        name = attempt_name(run_id)
+        return self.plan.settings(name.planned.cell) if name is not None else ""
+
+    def effects(self) -> Mapping[str, list[Effect]]:
+        """What each factor changes in each metric that the valid and suspect runs have.
+
+        The metrics are those of the scenarios' headlines, and the gross energy.
+        """
+        observed: dict[str, list[Observation]] = {}
+        for planned, progress in self.state().runs.items():
+            if progress.final is None or progress.final.stored is None:
+                continue
+            run = self._store.run(progress.final.run_id)
+            if run.failure is not None or run.verdict.is_refused:
+                continue
+            levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)
+            for path, value in _values(run).items():
+                observed.setdefault(path, []).append(Observation(levels, planned.repeat, value))
+        factors = list(self.plan.cells[0].factors)
+        found = {path: factor_effects(seen, factors) for path, seen in observed.items()}
+        return {path: effects for path, effects in found.items() if effects}
+
+
+def _values(run: Run) -> dict[str, float]:
+    """The metrics of a run that factors are judged by."""
+    metric = headline(run)
+    values = {metric.path: metric.value(run)}
+    if run.metrics.energy is not None:
+        values[GROSS_ENERGY] = run.metrics.energy.gross_j_per_inference
+    return {path: float(value) for path, value in values.items() if value is not None and value > 0}

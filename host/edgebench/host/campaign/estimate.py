@@ -1,0 +1,43 @@
+"""How long runs take, before and while they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgebench.host.campaign.plan import CampaignPlan, PlannedRun
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.state import CampaignState, RunState
+from edgebench.protocol.spec import RunSpec
+
+START_UP_S = 3.0
+"""Time beside loop, warm-up and idle times: the model is loaded and checked, the run is fetched and
+analysed. With the built-in models on two noisy cores: 1.6 to 4 s."""
+
+
+def expected_run_s(spec: RunSpec) -> float:
+    """Estimate of a run's length: a slow model takes as long as its queries need."""
+    return spec.duration_s + spec.warmup_duration_s + 2 * spec.idle_duration_s + START_UP_S
+
+
+def expected_plan_s(plan: CampaignPlan) -> Mapping[str, float]:
+    """Time that each device needs for all of its runs."""
+    left_s, requests = dict.fromkeys(plan.devices, 0.0), CellRequests(plan)
+    for cell in plan.cells:
+        left_s[cell.device] += plan.spec.repeats * expected_run_s(requests.of(cell).spec)
+    return left_s
+
+
+def expected_lanes_s(state: CampaignState, requests: CellRequests) -> Mapping[str, float]:
+    """Time that each device still needs for the runs that are left."""
+    left: dict[str, float] = dict.fromkeys(state.plan.devices, 0.0)
+    each_s: dict[int, float] = {}
+    for planned, run in state.runs.items():
+        if run.state in (RunState.LEFT, RunState.UNSETTLED):
+            left[_device(state, planned)] += each_s.setdefault(
+                planned.cell, expected_run_s(requests.of(state.plan.cells[planned.cell]).spec)
+            )
+    return left
+
+
+def _device(state: CampaignState, planned: PlannedRun) -> str:
+    return state.plan.cells[planned.cell].device

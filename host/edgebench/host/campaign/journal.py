@@ -1,0 +1,254 @@
+"""What a campaign intends, in the store beside the runs; what has happened, the runs tell.
+
+    <store>/campaigns/<campaign>/plan.json       the plan, written once
+    <store>/campaigns/<campaign>/journal.jsonl   one line for each intent, before it is acted upon
+
+A run that was intended and is neither stored nor on its device was lost, and is made again. A line
+that a killed process has left half written was not acted upon, and does not count.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from edgebench.host.campaign.plan import CampaignPlan
+from edgebench.host.store.layout import Store
+from edgebench.protocol.codec import from_outside, to_plain
+from edgebench.protocol.errors import NoSuchRun, RemoteProtocolError, StoreError, UsageError
+from edgebench.protocol.text import printable
+
+CAMPAIGNS_DIRECTORY = "campaigns"
+PLAN_FILE = "plan.json"
+JOURNAL_FILE = "journal.jsonl"
+LAST = "last"
+
+
+class CampaignRuns(UsageError):
+    """Another process makes this campaign's runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an attempt was not admitted: nothing of it is stored."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneNote:
+    """What was last written about a device."""
+
+    at_utc: str
+    state: str
+    """`measuring`, `waiting`, `ended` or `given_up`."""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class JournalRecord:
+    """The journal, read."""
+
+    intended: dict[str, str] = field(default_factory=dict)
+    """Time of each intent, by the id of the run."""
+    refused: dict[str, Refusal] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Runs that their device did not have when it was asked."""
+    lanes: dict[str, LaneNote] = field(default_factory=dict)
+    """What was last written about each device."""
+
+
+class Journal:
+    """The directory of one campaign."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """File of the intents."""
+        return self.directory / JOURNAL_FILE
+
+    def plan(self) -> CampaignPlan:
+        """The plan.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        path = self.directory / PLAN_FILE
+        try:
+            return from_outside(json.loads(path.read_bytes()), CampaignPlan)
+        except (OSError, ValueError, RemoteProtocolError) as exc:
+            raise StoreError(f"campaign not readable: {exc}: {path}") from exc
+
+    def intend(self, run_id: str) -> None:
+        """Say that a run is about to be started.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._write({"event": "intent", "run_id": run_id})
+
+    def refuse(self, run_id: str, refusal: Refusal) -> None:
+        """Say that an attempt was not admitted.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        entry = {"event": "refused", "run_id": run_id}
+        self._write({**entry, "code": refusal.code, "message": refusal.message})
+
+    def miss(self, run_id: str) -> None:
+        """Say that a device does not have a run that was intended.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._write({"event": "gone", "run_id": run_id})
+
+    def note_lane(self, device: str, state: str, reason: str = "") -> None:
+        """Say how it goes on a device, for those who look; that the disk is full stops nothing."""
+        entry = {"event": "lane", "device": device, "state": state, "reason": reason}
+        with suppress(StoreError):
+            self._write(entry)
+
+    def read(self) -> JournalRecord:
+        """The journal as it is now; lines that make no sense are left out.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        record = JournalRecord()
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return record
+        except OSError as exc:
+            raise StoreError(f"campaign not readable: {exc.strerror}: {self.path}") from exc
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                _apply(json.loads(line), record)
+        return record
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the only process that makes this campaign's runs; the kernel frees it with us.
+
+        Raises:
+            CampaignRuns: another one is.
+            StoreError: the directory cannot be read.
+        """
+        try:
+            descriptor = os.open(self.directory, os.O_RDONLY)
+        except OSError as exc:
+            raise StoreError(f"campaign not readable: {exc.strerror}: {self.directory}") from exc
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as exc:
+            name = self.directory.name
+            raise CampaignRuns(f"campaign {name} is being run by another process") from exc
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a process makes its runs now."""
+        try:
+            with self.held():
+                return False
+        except CampaignRuns:
+            return True
+
+    def _write(self, entry: dict[str, str]) -> None:
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        line = json.dumps({"at_utc": now, **entry}).encode()
+        try:
+            with self._lock, self.path.open("ab") as file:
+                # Begins a line of its own behind one that was left half written.
+                file.write(b"\n" + line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as exc:
+            raise StoreError(f"campaign not writable: {exc.strerror}: {self.path}") from exc
+
+
+def _apply(entry: dict[str, str], record: JournalRecord) -> None:
+    event = entry["event"]
+    if event == "intent":
+        record.intended[entry["run_id"]] = entry["at_utc"]
+    elif event == "refused":
+        record.intended.setdefault(entry["run_id"], entry["at_utc"])
+        record.refused[entry["run_id"]] = Refusal(entry["code"], printable(entry["message"]))
+    elif event == "gone":
+        record.gone.add(entry["run_id"])
+    elif event == "lane":
+        state, reason = entry["state"], printable(entry["reason"])
+        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason)
+
+
+def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
+    """Write a plan into the store.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    directory = store.root / CAMPAIGNS_DIRECTORY / plan.id
+    path = directory / PLAN_FILE
+    try:
+        directory.mkdir(parents=True)
+        beside = directory / f".{PLAN_FILE}"
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(to_plain(plan), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as exc:
+        raise StoreError(f"campaign not written: {exc.strerror}: {directory}") from exc
+    return Journal(directory)
+
+
+def find_journal(store: Store, name: str = LAST) -> Journal:
+    """The campaign with this id, or the newest one with this name; `last`: the newest of all.
+
+    Raises:
+        NoSuchRun: there is none.
+        StoreError: it cannot be read.
+    """
+    journals = list_journals(store)
+    for journal, plan in reversed(journals):
+        if name in (LAST, plan.id, plan.name):
+            return journal
+    known = ", ".join(dict.fromkeys(plan.name for _, plan in journals))
+    available = f"available: {known}" if known else "no campaign was begun"
+    raise NoSuchRun(f"no campaign is called {name!r} in {store.root}; {available}")
+
+
+def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
+    """Every campaign of a store with its plan, oldest first; those without a whole plan are none.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    folder = store.root / CAMPAIGNS_DIRECTORY
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc
+    found: list[tuple[Journal, CampaignPlan]] = []
+    for name in names:
+        journal = Journal(folder / name)
+        with suppress(StoreError):
+            found.append((journal, journal.plan()))
+    return sorted(found, key=lambda one: one[1].created_utc)

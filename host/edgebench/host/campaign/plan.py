@@ -1,0 +1,256 @@
+"""The plan of a campaign: its cells, the runs of each, their ids and their order.
+
+It is made once, from the campaign file and the devices of that moment, and kept: a file that is
+edited meanwhile changes nothing in what was begun.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.campaign.spec import (
+    MAX_CELLS,
+    Addition,
+    CampaignSpec,
+    Pattern,
+)
+from edgebench.host.result.document import RUN_ID_TIME
+from edgebench.host.result.facts import SET_PREFIX, SetMember
+from edgebench.protocol.errors import UsageError
+
+ID_PREFIX = "c"
+_RUN_ID = re.compile(r"\d{8}-\d{6}-(c[0-9a-f]{6})-(\d{4})-(\d{3})-(\d{2})")
+MAX_ATTEMPT = 99
+
+ChooseDevices = Callable[[str], Sequence[str]]
+"""Names of the devices that a word of `--on` chooses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One model on one device in one configuration."""
+
+    number: int
+    model: str
+    """Path, or name of a built-in model."""
+    device: str
+    """Name of a device, as `--on` takes it."""
+    runtime: str | None = None
+    threads: int | None = None
+    delegate: str | None = None
+    scenario: str | None = None
+
+    @property
+    def factors(self) -> dict[str, str | int | None]:
+        """The level of every axis."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "number"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PlannedRun:
+    """A run that the campaign wants, however many attempts it takes."""
+
+    cell: int
+    repeat: int
+    """Position among the runs of the cell, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptName:
+    """What the id of a run says of its place in a campaign."""
+
+    campaign: str
+    planned: PlannedRun
+    attempt: int
+    """From 1."""
+
+    def run_id(self, now: datetime) -> str:
+        """Id of the run; like every id, it begins with the time."""
+        return (
+            f"{now.strftime(RUN_ID_TIME)}-{self.campaign}-{self.planned.cell:04d}"
+            f"-{self.planned.repeat:03d}-{self.attempt:02d}"
+        )
+
+
+def attempt_name(run_id: str) -> AttemptName | None:
+    """The place in a campaign that a run's id tells; None for the id of any other run."""
+    found = _RUN_ID.fullmatch(run_id)
+    if found is None:
+        return None
+    campaign, cell, repeat, attempt = found.groups()
+    return AttemptName(campaign, PlannedRun(int(cell), int(repeat)), int(attempt))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignPlan:
+    """Everything that a campaign is going to do."""
+
+    id: str
+    name: str
+    created_utc: str
+    file: str
+    """Path of the campaign file."""
+    spec: CampaignSpec
+    cells: tuple[Cell, ...]
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of each model, by its name in the cells."""
+
+    def settings(self, number: int) -> str:
+        """What tells a cell from others of its model, device and runtime; empty if nothing does."""
+        levels = self.cells[number].factors
+        return ", ".join(
+            f"{name} {'default' if levels[name] is None else levels[name]}"
+            for name in ("threads", "delegate", "scenario")
+            if len({cell.factors[name] for cell in self.cells}) > 1
+        )
+
+    @property
+    def planned(self) -> list[PlannedRun]:
+        """Every run that is wanted."""
+        repeats = range(self.spec.repeats)
+        return [PlannedRun(cell.number, repeat) for cell in self.cells for repeat in repeats]
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices, each once."""
+        return list(dict.fromkeys(cell.device for cell in self.cells))
+
+    def order(self, device: str) -> list[PlannedRun]:
+        """The runs on a device: every cell once in random order, then again in another order.
+
+        Whatever drifts on the device, as its temperature, so hits all cells alike. Source:
+        randomised complete block design, as in Abedi & Brecht, Conducting repeatable experiments in
+        highly variable cloud computing environments (2017).
+        """
+        cells = [cell.number for cell in self.cells if cell.device == device]
+        chance = random.Random(f"{self.spec.seed} {device}")
+        order: list[PlannedRun] = []
+        for repeat in range(self.spec.repeats):
+            chance.shuffle(cells)
+            order += [PlannedRun(cell, repeat) for cell in cells]
+        return order
+
+    def member(self, planned: PlannedRun) -> SetMember | None:
+        """Place of a run in the set of its cell."""
+        if self.spec.repeats == 1:
+            return None
+        set_id = f"{SET_PREFIX}{self.id}-{planned.cell:04d}"
+        return SetMember(set_id, planned.repeat, self.spec.repeats)
+
+
+def new_plan(
+    spec: CampaignSpec, file: Path, choose: ChooseDevices, now: datetime | None = None
+) -> CampaignPlan:
+    """The plan of a campaign file with the devices of this moment.
+
+    Raises:
+        UsageError: a model cannot be read, or no cell or too many are left.
+        NoSuchDevice: a word chooses no device.
+    """
+    cells = _cells(spec, file.parent, choose)
+    if not 1 <= len(cells) <= MAX_CELLS:
+        raise UsageError(f"campaign has {len(cells)} cells, must have 1..{MAX_CELLS}: {file}")
+    names = dict.fromkeys(cell.model for cell in cells)
+    moment = now or datetime.now(timezone.utc)
+    return CampaignPlan(
+        id=f"{ID_PREFIX}{secrets.token_hex(3)}",
+        name=spec.name,
+        created_utc=moment.isoformat(timespec="seconds"),
+        file=str(file.absolute()),
+        spec=_beside(spec, file.parent),
+        cells=tuple(cells),
+        digests={name: find_model(name).sha256 for name in names},
+    )
+
+
+def _cells(spec: CampaignSpec, folder: Path, choose: ChooseDevices) -> list[Cell]:
+    """Cells of the axes without those that are excluded, then the added ones; each once."""
+    axes = spec.axes
+    devices = [name for word in axes.device for name in choose(word)]
+    combinations: Iterator[tuple[str, str, str | None, int | None, str | None, str | None]]
+    combinations = product(
+        axes.model,
+        dict.fromkeys(devices),
+        axes.runtime or (None,),
+        axes.threads or (None,),
+        axes.delegate or (None,),
+        axes.scenario or (None,),
+    )
+    found: dict[tuple[object, ...], Cell] = {}
+
+    def add(cell: Cell) -> None:
+        if len(found) <= MAX_CELLS:
+            found.setdefault(tuple(cell.factors.values()), replace(cell, number=len(found)))
+
+    for model, device, runtime, threads, delegate, scenario in combinations:
+        cell = Cell(
+            number=0,
+            model=model,
+            device=device,
+            runtime=runtime,
+            threads=threads,
+            delegate=delegate,
+            scenario=scenario,
+        )
+        if not any(_matches(pattern, cell) for pattern in spec.exclude):
+            add(replace(cell, model=_path_of(model, folder)))
+    for addition in spec.include:
+        for device in choose(addition.device):
+            add(_added(addition, device, folder))
+    return list(found.values())
+
+
+def _added(addition: Addition, device: str, folder: Path) -> Cell:
+    return Cell(
+        number=0,
+        model=_path_of(addition.model, folder),
+        device=device,
+        runtime=addition.runtime,
+        threads=addition.threads,
+        delegate=addition.delegate,
+        scenario=addition.scenario,
+    )
+
+
+def _matches(pattern: Pattern, cell: Cell) -> bool:
+    """Whether a cell has all that a pattern names; one that names nothing matches nothing."""
+    wanted = {one.name: getattr(pattern, one.name) for one in fields(pattern)}
+    named = {name: value for name, value in wanted.items() if value is not None}
+    return bool(named) and all(_fits(value, getattr(cell, name)) for name, value in named.items())
+
+
+def _fits(wanted: str | int, level: str | int | None) -> bool:
+    if isinstance(wanted, str) and isinstance(level, str):
+        return fnmatchcase(level, wanted)
+    return wanted == level
+
+
+def _path_of(name: str, folder: Path) -> str:
+    """Path of a file beside the campaign file; the name itself if it is not there."""
+    path = folder / name
+    return str(path.absolute()) if path.exists() else name
+
+
+def _beside(spec: CampaignSpec, folder: Path) -> CampaignSpec:
+    """The specification, with the files of its settings found beside the campaign file."""
+
+    def found(name: str | None) -> str | None:
+        return None if name is None else _path_of(name, folder)
+
+    settings = spec.settings
+    placed = replace(
+        settings,
+        accuracy=found(settings.accuracy),
+        reference=found(settings.reference),
+        inputs=found(settings.inputs),
+    )
+    return replace(spec, settings=placed)

@@ -1,0 +1,44 @@
+"""What each cell of a campaign asks for, as `edgebench bench` would ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.request import BenchRequest, new_request
+from edgebench.host.campaign.plan import CampaignPlan, Cell
+from edgebench.protocol.errors import FileChanged
+
+
+class CellRequests:
+    """Requests of the cells; those that differ in the device only are made once."""
+
+    def __init__(self, plan: CampaignPlan) -> None:
+        """Make every request, so that a mistake is told before anything is measured.
+
+        Raises:
+            UsageError: a file cannot be read, or settings make no sense together.
+            FileChanged: a model is not what it was when the plan was made.
+        """
+        for name, sha256 in plan.digests.items():
+            if find_model(name).sha256 != sha256:
+                raise FileChanged(f"model changed since the campaign was planned: {name}")
+        self._spec = plan.spec
+        self._made: dict[tuple[Any, ...], BenchRequest] = {}
+        for cell in plan.cells:
+            self.of(cell)
+
+    def of(self, cell: Cell) -> BenchRequest:
+        """The request of a cell, whose device is not chosen yet."""
+        factors = {name: level for name, level in cell.factors.items() if name != "device"}
+        key = tuple(factors.values())
+        if key not in self._made:
+            model = factors.pop("model")
+            changes: dict[str, Any] = {
+                name: level for name, level in factors.items() if level is not None
+            }
+            settings = self._spec.settings.given()
+            self._made[key] = new_request(
+                [str(model)], runs=self._spec.repeats, **(settings | changes)
+            )
+        return self._made[key]

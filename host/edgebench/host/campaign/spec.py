@@ -1,0 +1,205 @@
+"""The campaign file: what is varied, what is fixed, and what to do when a run fails.
+
+A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
+
+    schema = 1
+    name = "int8-or-fp32"
+    repeats = 5                     # runs of each cell
+    budget_s = 28800                # no run starts that would end later than this
+
+    [axes]                          # every combination is a cell
+    model = ["net_fp32.tflite", "net_int8.tflite"]      # paths beside this file, or built-in
+    device = ["pi4", "label:jetson"]                    # as `--on` takes them
+    threads = [1, 4]
+
+    [settings]                      # of every run
+    duration_s = 10                 # of all runs of a cell together, as `--duration`
+    meter = "farm"
+
+    [[exclude]]                     # cells to leave out: all that is named must match
+    model = "*fp32*"
+    threads = 4
+
+    [[include]]                     # cells to add
+    model = "large.onnx"
+    device = "jetson"
+
+    [retry]                         # further attempts after an error of this kind
+    worker_died = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.protocol.errors import ErrorCode, UsageError
+from edgebench.protocol.spec import DEFAULT_PRESET, MAX_LENGTH_S
+from edgebench.protocol.text import printable
+from edgebench.protocol.toml_text import Complaint, TomlText, strict_converter
+
+SCHEMA_VERSION = 1
+MAX_SIZE_BYTES = 2**20
+MAX_CELLS = 10_000
+"""Their number has four digits in the id of a run."""
+MAX_REPEATS = 999
+MAX_RETRIES = 9
+INVALID = "invalid"
+"""Kind of retry for a run that measured, and was refused by its verdict."""
+METER_LOST = "meter_lost"
+"""Kind of error of a run whose meter stopped before the timed loop."""
+INTERRUPTED = "interrupted"
+"""Kind of error of a run that somebody stopped; it is always made again."""
+DEFAULT_RETRY = {"worker_died": 1, "worker_timeout": 1, "too_hot": 2, METER_LOST: 3}
+"""A run that fails by chance may pass the second time; a refused model will not."""
+DEFAULT_AWAY_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """What is varied; an axis without values has one level, the default of `edgebench bench`."""
+
+    model: tuple[str, ...]
+    device: tuple[str, ...] = (LOCAL_NAME,)
+    runtime: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    delegate: tuple[str, ...] = ()
+    scenario: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of every run, by the names of the Python interface; see `Lab.bench`."""
+
+    preset: str = DEFAULT_PRESET
+    engine: str | None = None
+    duration_s: float | None = None
+    max_duration_s: float | None = None
+    min_query_count: int | None = None
+    warmup_query_count: int | None = None
+    samples_per_query: int | None = None
+    target_qps: float | None = None
+    target_latency_s: float | None = None
+    seed: int | None = None
+    cpus: tuple[int, ...] | None = None
+    priority: str | None = None
+    governor: str | None = None
+    is_checked: bool | None = None
+    is_sustained: bool | None = None
+    telemetry_rate_hz: float | None = None
+    cooldown_timeout_s: float | None = None
+    accuracy: str | None = None
+    reference: str | None = None
+    inputs: str | None = None
+    meter: str | None = None
+    sync: str | None = None
+    battery_capacity_j: float | None = None
+    idle_duration_s: float | None = None
+    ambient_c: float | None = None
+
+    def given(self) -> dict[str, Any]:
+        """What the file sets, as arguments of `new_request`."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Cells by what they have: texts may have `*` and `?`."""
+
+    model: str | None = None
+    device: str | None = None
+    runtime: str | None = None
+    threads: int | None = None
+    delegate: str | None = None
+    scenario: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """A cell, or one for each device that its words choose, beside those of the axes."""
+
+    model: str
+    device: str = LOCAL_NAME
+    runtime: str | None = None
+    threads: int | None = None
+    delegate: str | None = None
+    scenario: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignSpec:
+    """The campaign file."""
+
+    schema: int
+    name: str
+    axes: Axes
+    settings: Settings = field(default_factory=Settings)
+    repeats: int = 5
+    """Runs of each cell."""
+    seed: int = 0
+    """Seed of the order of the runs."""
+    budget_s: float | None = None
+    """Time within which all runs have to end, from `run` or each `resume`; None: no limit."""
+    wait_s: float = DEFAULT_AWAY_S
+    """Longest wait for a device that is away, busy or full; then the others go on without it."""
+    exclude: tuple[Pattern, ...] = ()
+    include: tuple[Addition, ...] = ()
+    retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
+    """Further attempts by kind of error, as `code` in JSON, or `invalid`."""
+
+
+def load_spec(path: Path) -> CampaignSpec:
+    """Read a campaign file.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, is against the schema, or out of bounds.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_SIZE_BYTES + 1)
+    except OSError as exc:
+        raise UsageError(f"campaign file not readable: {exc.strerror}: {path}") from exc
+    if len(content) > MAX_SIZE_BYTES:
+        raise UsageError(f"campaign file not readable: over {MAX_SIZE_BYTES} bytes: {path}")
+    source = TomlText(content.decode("utf-8", "replace"), str(path))
+    spec = source.structured(source.table(SCHEMA_VERSION), CampaignSpec, strict_converter())
+    for complaint in _complaints(spec):
+        raise source.error(complaint)
+    return spec
+
+
+def _complaints(spec: CampaignSpec) -> list[Complaint]:
+    """What is out of bounds, the first one first."""
+    found: list[Complaint] = []
+    if not spec.name or len(spec.name) > 64 or printable(spec.name) != spec.name:
+        found.append(
+            Complaint(("name",), f"must be 1 to 64 printable characters, got {spec.name!r}")
+        )
+    if not 1 <= spec.repeats <= MAX_REPEATS:
+        found.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
+    for key, value_s in (("budget_s", spec.budget_s), ("wait_s", spec.wait_s)):
+        if value_s is not None and not 0 <= value_s <= MAX_LENGTH_S:
+            what = f"must be 0 to {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g}"
+            found.append(Complaint((key,), what))
+    for axis in fields(spec.axes):
+        levels = getattr(spec.axes, axis.name)
+        if len(set(levels)) != len(levels):
+            found.append(Complaint(("axes", axis.name), "has a level twice"))
+    if not spec.axes.model:
+        found.append(Complaint(("axes", "model"), "must name a model"))
+    if not spec.axes.device:
+        found.append(Complaint(("axes", "device"), "must name a device"))
+    if "all" in spec.axes.runtime:
+        found.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
+    kinds = {code.name.lower() for code in ErrorCode} | {INVALID, METER_LOST}
+    for kind, count in spec.retry.items():
+        if kind not in kinds:
+            what = f"no such kind of error; available: {', '.join(sorted(kinds))}"
+            found.append(Complaint(("retry", kind), what))
+        elif not 0 <= count <= MAX_RETRIES:
+            found.append(Complaint(("retry", kind), f"must be 0..{MAX_RETRIES}, got {count}"))
+    return found

@@ -1,0 +1,181 @@
+"""How far a campaign is, from the stored runs and its journal; nothing here asks a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from edgebench.host.campaign.journal import Journal, JournalRecord, LaneNote, Refusal
+from edgebench.host.campaign.plan import MAX_ATTEMPT, CampaignPlan, PlannedRun, attempt_name
+from edgebench.host.campaign.spec import INTERRUPTED, INVALID
+from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
+from edgebench.host.store.layout import Store
+
+MAX_LOST = 5
+"""Attempts in a row that may be lost with their agent: a model that kills its device is not tried
+for ever."""
+LOST = Refusal("lost", f"{MAX_LOST} attempts were lost with their agent")
+
+
+class RunState(str, Enum):
+    """How far a planned run is."""
+
+    MEASURED = "measured"
+    """Stored, with whatever verdict."""
+    FAILED = "failed"
+    """Stored as failed or refused, and not to be tried again."""
+    UNSETTLED = "unsettled"
+    """Started: its device has it, makes it now, or has lost it."""
+    LEFT = "left"
+    """Still to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a planned run."""
+
+    run_id: str
+    stored: RunSummary | None = None
+    refusal: Refusal | None = None
+    is_gone: bool = False
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether only the device can tell what became of it."""
+        return self.stored is None and self.refusal is None and not self.is_gone
+
+    @property
+    def problem(self) -> Refusal | None:
+        """Why it is not a measured run that can be trusted; None if it is one, or is unsettled."""
+        if self.refusal is not None or self.stored is None:
+            return self.refusal
+        if self.stored.failure is not None:
+            return Refusal(self.stored.failure, "")
+        is_refused = self.stored.verdict in (INVALID, DAMAGED)
+        return Refusal(INVALID, "") if is_refused else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """A planned run with its attempts, oldest first."""
+
+    planned: PlannedRun
+    attempts: tuple[Attempt, ...]
+    state: RunState
+
+    @property
+    def final(self) -> Attempt | None:
+        """The attempt that stands for the run; None before it is over."""
+        if self.state in (RunState.MEASURED, RunState.FAILED):
+            return next((one for one in reversed(self.attempts) if not one.is_gone), None)
+        return None
+
+    @property
+    def problem(self) -> Refusal | None:
+        """Why it failed, or its last attempt did."""
+        if self.state is RunState.FAILED and self.final is None:
+            return LOST
+        return self.attempts[-1].problem if self.attempts else None
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next attempt."""
+        names = [attempt_name(one.run_id) for one in self.attempts]
+        return 1 + max((name.attempt for name in names if name is not None), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignState:
+    """How far a campaign is."""
+
+    plan: CampaignPlan
+    runs: Mapping[PlannedRun, RunProgress]
+    lanes: Mapping[str, LaneNote]
+    begun_utc: Mapping[str, str]
+    """Time at which each attempt was intended, by its id."""
+
+    def count(self, *states: RunState, device: str | None = None) -> int:
+        """Number of the planned runs in one of these states."""
+        return sum(
+            run.state in states
+            for planned, run in self.runs.items()
+            if device is None or self.plan.cells[planned.cell].device == device
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.count(RunState.LEFT, RunState.UNSETTLED)
+
+
+def campaign_state(
+    store: Store, journal: Journal, plan: CampaignPlan | None = None
+) -> CampaignState:
+    """The state of a campaign as the store and the journal have it now.
+
+    Raises:
+        StoreError: one of them cannot be read.
+    """
+    plan = plan or journal.plan()
+    # The journal first: a run that is stored meanwhile is then seen as stored.
+    record = journal.read()
+    stored = {run.run_id: run for run in list_runs(store) if f"-{plan.id}-" in run.run_id}
+    return CampaignState(
+        plan=plan,
+        runs=_progress(plan, record, stored),
+        lanes=record.lanes,
+        begun_utc=record.intended,
+    )
+
+
+def _progress(
+    plan: CampaignPlan, record: JournalRecord, stored: Mapping[str, RunSummary]
+) -> dict[PlannedRun, RunProgress]:
+    attempts: dict[PlannedRun, list[Attempt]] = {planned: [] for planned in plan.planned}
+    # An id tells its place, so that a store without the journal is enough.
+    for run_id in sorted(dict.fromkeys((*record.intended, *stored)), key=_attempt_number):
+        name = attempt_name(run_id)
+        if name is not None and name.campaign == plan.id and name.planned in attempts:
+            attempts[name.planned].append(
+                Attempt(
+                    run_id,
+                    stored.get(run_id),
+                    record.refused.get(run_id),
+                    run_id in record.gone,
+                )
+            )
+    return {planned: judged(planned, found, plan.spec.retry) for planned, found in attempts.items()}
+
+
+def _attempt_number(run_id: str) -> int:
+    name = attempt_name(run_id)
+    return name.attempt if name else 0
+
+
+def judged(
+    planned: PlannedRun, attempts: Iterable[Attempt], retry: Mapping[str, int]
+) -> RunProgress:
+    """A planned run with the state that its attempts and the rules for another one give."""
+    found = tuple(attempts)
+    return RunProgress(planned, found, _state(found, retry))
+
+
+def _state(attempts: Sequence[Attempt], retry: Mapping[str, int]) -> RunState:
+    if not attempts:
+        return RunState.LEFT
+    last = attempts[-1]
+    if last.is_unsettled:
+        return RunState.UNSETTLED
+    if last.stored is None and last.is_gone:
+        lost = [one.is_gone and one.stored is None for one in attempts[-MAX_LOST:]]
+        is_hopeless = len(lost) == MAX_LOST and all(lost)
+        return RunState.FAILED if is_hopeless or len(attempts) >= MAX_ATTEMPT else RunState.LEFT
+    if last.problem is None:
+        return RunState.MEASURED
+    kind = last.problem.code
+    count = sum(one.problem is not None and one.problem.code == kind for one in attempts)
+    is_tried_again = kind == INTERRUPTED or count <= retry.get(kind, 0)
+    if is_tried_again and len(attempts) < MAX_ATTEMPT:
+        return RunState.LEFT
+    return RunState.MEASURED if kind == INVALID else RunState.FAILED

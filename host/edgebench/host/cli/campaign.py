@@ -1,0 +1,220 @@
+"""`edgebench campaign`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edgebench.host.campaign.campaign import Campaign
+    from edgebench.host.cli.progress import ProgressWatcher
+    from edgebench.host.lab import Lab
+    from edgebench.host.result.run_set import RunSet
+
+WATCH_S = 1.0
+"""Interval at which `watch` looks at the campaign: at two files and an index."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "campaign",
+        "Make a matrix of runs over many devices; what is interrupted is resumed, not repeated.",
+    )
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in (
+        ("plan", "show what a campaign file would do, and how long it takes"),
+        ("run", "begin a campaign, and make its runs"),
+    ):
+        action = actions.add_parser(name, help=text)
+        action.add_argument("file", metavar="FILE.toml", help="campaign file; see docs/farm.md")
+        add_store(action)
+        add_json(action)
+    for name, text in (
+        ("resume", "make the runs that are left"),
+        ("status", "show how far a campaign is, and what it has measured"),
+        ("watch", "show how far it is until it ends; the campaign goes on without you"),
+    ):
+        action = actions.add_parser(name, help=text)
+        which = "id or name of the campaign (default: the last one)"
+        action.add_argument("campaign", nargs="?", default="last", metavar="CAMPAIGN", help=which)
+        add_store(action)
+        add_json(action)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Run the action."""
+    actions = {"plan": _plan, "run": _run, "resume": _run, "status": _status, "watch": _watch}
+    return actions[options.action](options)
+
+
+def _plan(options: argparse.Namespace) -> ExitCode:
+    from dataclasses import asdict
+
+    from edgebench.host.campaign.estimate import expected_plan_s
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.campaigns import cells_table
+    from edgebench.host.show.tables import console
+    from edgebench.host.show.units import format_duration
+    from edgebench.protocol.text import printable
+
+    plan = Lab(options.store).plan_campaign(options.file)
+    lanes_s = expected_plan_s(plan)
+    rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
+    longest_s = max(lanes_s.values())
+    if options.json:
+        document = {
+            "name": plan.name,
+            "cells": rows,
+            "run_count": count,
+            "repeats": plan.spec.repeats,
+            "expected_s": longest_s,
+            "devices": [{"device": name, "expected_s": at_s} for name, at_s in lanes_s.items()],
+        }
+        print(json.dumps(document, indent=1))
+        return ExitCode.DONE
+    console().print(cells_table(rows, plan.spec.repeats))
+    devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
+    about = format_duration(longest_s)
+    print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
+    print(f"next: edgebench campaign run {shlex.quote(options.file)}", file=sys.stderr)
+    return ExitCode.DONE
+
+
+def _run(options: argparse.Namespace) -> ExitCode:
+    """Begin or resume a campaign; print what it has measured so far."""
+    from edgebench.host.bench.cancellation import Interrupted
+    from edgebench.host.cli.progress import ProgressWatcher
+    from edgebench.host.lab import Lab
+
+    lab = Lab(options.store)
+    is_interrupted = False
+    with ProgressWatcher() as watcher:
+        campaign = _begun(options, lab)
+        try:
+            lab.resume_campaign(campaign.plan.id, watcher)
+        except (Interrupted, KeyboardInterrupt):
+            is_interrupted = True
+    return _report(options, campaign, watcher, is_interrupted=is_interrupted)
+
+
+def _begun(options: argparse.Namespace, lab: Lab) -> Campaign:
+    if options.action == "resume":
+        return lab.campaign(options.campaign)
+    return lab.begin_campaign(options.file)
+
+
+def _status(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.lab import Lab
+
+    _report(options, Lab(options.store).campaign(options.campaign))
+    return ExitCode.DONE
+
+
+def _watch(options: argparse.Namespace) -> ExitCode:
+    """Show the state until no process makes runs any more; a line for each change in documents."""
+    import time
+    from contextlib import suppress
+
+    from rich.live import Live
+
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.campaigns import lanes_table
+    from edgebench.host.show.tables import console
+
+    campaign = Lab(options.store).campaign(options.campaign)
+    with suppress(KeyboardInterrupt):  # the campaign is another process's
+        if options.json:
+            shown = None
+            while True:
+                is_running, lanes = campaign.is_running, campaign.lanes()
+                if lanes != shown:
+                    print(
+                        json.dumps({"campaign": campaign.summary(), "devices": lanes}), flush=True
+                    )
+                    shown = lanes
+                if not is_running:
+                    return ExitCode.DONE
+                time.sleep(WATCH_S)
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                is_running = campaign.is_running
+                live.update(lanes_table(campaign.lanes()), refresh=True)
+                if not is_running:
+                    break
+                time.sleep(WATCH_S)
+    if not options.json:
+        _report(options, campaign)
+    return ExitCode.DONE
+
+
+def _report(
+    options: argparse.Namespace,
+    campaign: Campaign,
+    watcher: ProgressWatcher | None = None,
+    *,
+    is_interrupted: bool = False,
+) -> ExitCode:
+    """Print how far a campaign is, and what it has measured."""
+    from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.show.campaigns import campaign_document
+
+    sets = find_sets(campaign.results())
+    summary = campaign.summary()
+    if options.json:
+        lanes, rows = campaign.lanes(), campaign.rows()
+        document = campaign_document(summary, lanes, rows, sets, campaign.effects())
+        print(json.dumps(document, indent=1))
+    else:
+        _print_tables(campaign, sets)
+    say: Callable[[str], None] = watcher.say if watcher else lambda line: print(line)
+    if watcher is not None:
+        watcher.show_doubts(sets)
+        for failure in watcher.failures:
+            if failure.model is None:
+                say(f"error: {failure.title}: {failure.error}")
+    left = summary["left_count"]
+    if is_interrupted:
+        say(f"interrupted: what was measured is kept; {left} runs are left")
+    if left and not summary["is_running"]:
+        store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+        print(f"next: edgebench campaign resume {campaign.plan.id}{store}", file=sys.stderr)
+    if is_interrupted:
+        return ExitCode.INTERRUPTED
+    if left or summary["failed_count"]:
+        return ExitCode.FAILED
+    is_refused = any(one.verdict.is_refused for one in sets)
+    return ExitCode.INVALID if is_refused else ExitCode.DONE
+
+
+def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
+    from edgebench.host.result.metrics import METRICS
+    from edgebench.host.show.campaigns import effects_table, failure_lines, lanes_table
+    from edgebench.host.show.tables import console, results_table
+    from edgebench.protocol.text import printable
+
+    out, summary = console(), campaign.summary()
+    out.print(lanes_table(campaign.lanes()))
+    if sets:
+
+        def settings(one: RunSet) -> str:
+            return campaign.settings_of(one.first.run_id)
+
+        has_settings = any(map(settings, sets))
+        out.print(results_table(sets, out.width, settings=settings if has_settings else None))
+    for path, effects in campaign.effects().items():
+        out.print(effects_table(METRICS[path].label, effects))
+    for line in failure_lines(campaign.rows()):
+        print(line)
+    counts = ", ".join(f"{summary[f'{name}_count']} {name}" for name in ("failed", "left"))
+    measured = f"{summary['measured_count']} of {summary['run_count']} runs measured, {counts}"
+    print(printable(f"campaign {campaign.plan.id}, {campaign.plan.name}: {measured}"))

@@ -1,0 +1,118 @@
+"""Campaigns, for the terminal and as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.analysis.effects import Effect
+from edgebench.host.result.document import Document
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.set_page import set_document
+from edgebench.host.show.tables import text
+from edgebench.host.show.units import ABSENT, format_duration
+from edgebench.protocol.text import printable
+
+DEFAULT_LEVEL = "default"
+"""Level of an axis that the campaign file leaves to `edgebench bench`."""
+
+
+def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> Table:
+    """The cells of a plan."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("cell", justify="right", no_wrap=True)
+    factors = [name for name in rows[0] if name != "number"]
+    shown = [name for name in factors if any(row[name] is not None for row in rows)]
+    for name in shown:
+        table.add_column(name, overflow="fold")
+    table.add_column("runs", justify="right", no_wrap=True)
+    for row in rows:
+        levels = [_level(row[name]) for name in shown]
+        table.add_row(str(row["number"]), *map(text, levels), str(repeats))
+    return table
+
+
+def lanes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """How far each device is."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("device", overflow="fold")
+    for name in ("measured", "failed", "left", "time left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", overflow="fold")
+    for row in rows:
+        counts = [str(row[f"{name}_count"]) for name in ("measured", "failed", "left")]
+        left_s = row["left_s"]
+        state = ": ".join(filter(None, (row["state"], row["reason"])))
+        about = f"{format_duration(left_s)}" if left_s else ABSENT
+        table.add_row(text(row["device"]), *counts, about, text(state))
+    return table
+
+
+def effects_table(metric: str, effects: Sequence[Effect]) -> Table:
+    """What each factor changes."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("factor", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    table.add_column("to", overflow="fold")
+    for name in (metric, "95 % interval", "lowest", "highest", "places", "pairs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in effects:
+        low, high = one.ci95
+        is_clear = low > 1 or high < 1
+        table.add_row(
+            one.factor,
+            text(_level(one.baseline)),
+            text(_level(one.level)),
+            Text(f"× {one.ratio:.3f}", style="bold" if is_clear else ""),
+            f"{low:.3f} to {high:.3f}",
+            f"{one.lowest_ratio:.3f}",
+            f"{one.highest_ratio:.3f}",
+            str(one.place_count),
+            str(one.pair_count),
+        )
+    return table
+
+
+def failure_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why runs failed: what several share is said once."""
+    sharing: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        if row["state"] == "failed":
+            where = f"{row['model'].rpartition('/')[2]} on {row['device']}"
+            key = (where, row["code"] or "", row["message"] or "")
+            sharing[key] = sharing.get(key, 0) + 1
+    return [
+        printable(f"failed: {f'{count} × ' if count > 1 else ''}{where}: {message or code}")
+        for (where, code, message), count in sharing.items()
+    ]
+
+
+def campaign_document(
+    summary: Document,
+    lanes: Sequence[Mapping[str, Any]],
+    runs: Sequence[Mapping[str, Any]],
+    sets: Sequence[RunSet],
+    effects: Mapping[str, Sequence[Effect]],
+) -> Document:
+    """The campaign as a document."""
+    return {
+        "campaign": summary,
+        "devices": list(lanes),
+        "runs": list(runs),
+        "sets": [set_document(one) for one in sets if one.set_id],
+        "effects": {metric: list(map(asdict, found)) for metric, found in effects.items()},
+    }
+
+
+def _level(value: object) -> str:
+    """A level, as people read it; of a model, the name of its file.
+
+    >>> _level(None), _level(4), _level("/models/net.tflite")
+    ('default', '4', 'net.tflite')
+    """
+    return DEFAULT_LEVEL if value is None else str(value).rpartition("/")[2]

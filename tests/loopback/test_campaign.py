@@ -1,0 +1,264 @@
+"""Campaigns on real agents: whatever is killed, every planned run is there once at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.agents import AgentProcess, Host, wait_until
+
+from edgebench.host.campaign.plan import attempt_name
+
+FILE = """\
+schema = 1
+name = "three"
+repeats = {repeats}
+wait_s = {wait_s}
+{top}
+[axes]
+model = [{models}]
+device = [{devices}]
+threads = [1, 2]
+[settings]
+preset = "quick"
+duration_s = {duration_s}
+min_query_count = 5
+is_checked = false
+{more}
+"""
+
+
+def written(
+    folder: Path,
+    *devices: str,
+    models: tuple[str, ...] = ("digits_int8.tflite",),
+    repeats: int = 2,
+    wait_s: float = 20,
+    duration_s: float = 0.4,
+    top: str = "",
+    more: str = "",
+) -> Path:
+    """A campaign file."""
+    path = folder / "campaign.toml"
+    path.write_text(
+        FILE.format(
+            repeats=repeats,
+            wait_s=wait_s,
+            duration_s=duration_s,
+            models=", ".join(map(repr, models)),
+            devices=", ".join(map(repr, devices)),
+            top=top,
+            more=more,
+        )
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[AgentProcess]]:
+    """Two agents."""
+    made = [
+        AgentProcess(tmp_path_factory.mktemp(name), options=["--name", name]).start()
+        for name in ("one", "two")
+    ]
+    yield made
+    for agent in made:
+        agent.kill()
+
+
+@pytest.fixture
+def operator(agents: list[AgentProcess], tmp_path: Path) -> Host:
+    """A host that is paired with both."""
+    host = Host(tmp_path / "operator")
+    for agent in agents:
+        host.lab.pair(agent.pairing_string())
+    return host
+
+
+def status(host: Host) -> dict[str, Any]:
+    """The document of `campaign status`."""
+    result = host.run("campaign", "status", "--json")
+    assert result.returncode == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def check_complete(host: Host, run_count: int) -> dict[str, Any]:
+    """Every planned run is stored once, and counted once."""
+    document = status(host)
+    assert document["campaign"]["left_count"] == 0
+    assert len(document["runs"]) == run_count
+    final = Counter(run["run_id"] for run in document["runs"])
+    assert set(final.values()) == {1}
+    stored = list(host.lab.runs()["run_id"])
+    assert len(stored) == len(set(stored))
+    assert set(final) <= set(stored)
+    return document
+
+
+def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: Path) -> None:
+    """A cell is left out, or measured with the settings of another."""
+    file = written(tmp_path, "all", repeats=2)
+    planned = operator.run("campaign", "plan", str(file), "--json")
+    assert json.loads(planned.stdout)["run_count"] == 8
+    result = operator.run("campaign", "run", str(file), "--json")
+    assert result.returncode in (0, 3), result.stderr
+    document = check_complete(operator, 8)
+    assert json.loads(result.stdout)["runs"] == document["runs"]
+    for row in document["runs"]:
+        run = operator.lab.run(row["run_id"]).result
+        assert (run.device.name, run.spec.threads) == (row["device"], row["threads"])
+        assert run.member is not None
+        assert run.member.number == row["repeat"]
+    assert {len(one["runs"]["counted"]) for one in document["sets"]} <= {0, 1, 2}
+    table = operator.lab.campaign("three").table()
+    assert list(table["run_id"]) == [row["run_id"] for row in document["runs"]]
+    # All is done: nothing is started again.
+    again = operator.run("campaign", "resume")
+    assert again.returncode == result.returncode
+    assert len(operator.lab.runs()) == 8
+
+
+def test_killed_host_resumes_without_repeating_or_losing_a_run(
+    operator: Host, tmp_path: Path
+) -> None:
+    """The night is lost with the laptop, or measured twice."""
+    file = written(tmp_path, "one", repeats=3, duration_s=0.8)
+    starts: list[str] = []
+    for kill in range(3):
+        words = ["campaign", "run", str(file)] if kill == 0 else ["campaign", "resume"]
+        host = operator.popen(*words)
+        wait_until(lambda count=kill: len(intents(operator)) > 2 * count, "a run is begun")
+        time.sleep(0.3 * kill)
+        host.send_signal(signal.SIGKILL)
+        host.communicate()
+    result = operator.run("campaign", "resume")
+    assert result.returncode in (0, 3), result.stderr
+    check_complete(operator, 6)
+    starts = intents(operator)
+    assert len(starts) <= 6 + 3
+    attempts = Counter(name.planned for one in starts if (name := attempt_name(one)))
+    assert len(attempts) == 6
+
+
+def intents(host: Host) -> list[str]:
+    """Ids of the runs that were begun."""
+    try:
+        return list(host.lab.campaign().journal.read().intended)
+    except Exception:  # it is not there yet
+        return []
+
+
+def test_agent_that_dies_is_waited_for(
+    agents: list[AgentProcess], operator: Host, tmp_path: Path
+) -> None:
+    """A board that restarts at night ends the campaign on it, or its lost run is counted as made."""
+    file = written(tmp_path, "one", "two", repeats=2, duration_s=0.8)
+    host = operator.popen("campaign", "run", str(file))
+    wait_until(lambda: len(intents(operator)) > 2, "runs are begun")
+    agents[0].kill()
+    time.sleep(1.0)
+    agents[0].start()
+    output = host.communicate(timeout=60)
+    assert host.returncode in (0, 3), output
+    document = check_complete(operator, 8)
+    assert sum(run["attempt_count"] for run in document["runs"]) <= 8 + 1
+
+
+def test_device_that_stays_away_keeps_no_other_from_being_measured(
+    agents: list[AgentProcess], operator: Host, tmp_path: Path
+) -> None:
+    """One board that is off ends the night for all."""
+    file = written(tmp_path, "one", "two", repeats=1, wait_s=1)
+    agents[1].kill()
+    try:
+        result = operator.run("campaign", "run", str(file))
+    finally:
+        agents[1].start()
+    assert result.returncode == 1
+    assert "error: two: " in result.stderr
+    assert "next: edgebench campaign resume" in result.stderr
+    lanes = {lane["device"]: lane for lane in status(operator)["devices"]}
+    assert (lanes["one"]["measured_count"], lanes["one"]["state"]) == (2, "ended")
+    assert (lanes["two"]["left_count"], lanes["two"]["state"]) == (2, "given_up")
+    assert operator.run("campaign", "resume", "three").returncode in (0, 3)
+    check_complete(operator, 4)
+
+
+def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -> None:
+    """A third of a run counts as one."""
+    file = written(tmp_path, "one", repeats=1, duration_s=3)
+    host = operator.popen("campaign", "run", str(file))
+    wait_until(lambda: len(intents(operator)) > 0, "a run is begun")
+    time.sleep(1.5)
+    host.send_signal(signal.SIGINT)
+    host.communicate(timeout=30)
+    assert host.returncode == 130
+    file_of = operator.lab.campaign().journal
+    assert file_of.read().refused
+    result = operator.run("campaign", "resume", "--json")
+    assert result.returncode in (0, 3), result.stderr
+    document = check_complete(operator, 2)
+    assert [run["attempt_count"] for run in document["runs"]].count(2) == 1
+
+
+def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_path: Path) -> None:
+    """One broken file is tried until morning, or silently left out."""
+    (tmp_path / "broken.tflite").write_bytes(b"\x1c\0\0\0TFL3" + os.urandom(500))
+    file = written(tmp_path, "one", models=("digits_int8.tflite", "broken.tflite"), repeats=1)
+    result = operator.run("campaign", "run", str(file))
+    assert result.returncode == 1
+    assert result.stdout.count("failed: 2 × broken.tflite on one: ") == 1
+    document = check_complete_but(operator, failed=2)
+    assert {run["code"] for run in document["runs"] if run["state"] == "failed"} == {
+        "model_refused"
+    }
+
+
+def check_complete_but(host: Host, *, failed: int) -> dict[str, Any]:
+    """Everything is over, and so many have failed."""
+    document = status(host)
+    assert document["campaign"]["left_count"] == 0
+    assert document["campaign"]["failed_count"] == failed
+    return document
+
+
+def test_budget_ends_the_campaign_before_a_run_that_would_be_too_long(
+    operator: Host, tmp_path: Path
+) -> None:
+    """Somebody needs the farm at eight, and it measures until noon."""
+    file = written(tmp_path, "one", repeats=3, top="budget_s = 5")
+    begin_s = time.monotonic()
+    result = operator.run("campaign", "run", str(file))
+    assert result.returncode == 1
+    assert time.monotonic() - begin_s < 30
+    document = status(operator)["campaign"]
+    assert 0 < document["left_count"] < 6
+
+
+def test_two_processes_do_not_make_the_same_runs(operator: Host, tmp_path: Path) -> None:
+    """Two terminals resume one campaign, and each run is made twice."""
+    file = written(tmp_path, "one", repeats=1, duration_s=1.5)
+    host = operator.popen("campaign", "run", str(file))
+    try:
+        wait_until(lambda: len(intents(operator)) > 0, "a run is begun")
+        result = operator.run("campaign", "resume")
+        assert result.returncode == 2
+        assert "is being run by another process" in result.stderr
+        assert "hint: " in result.stderr
+        watched = operator.run("campaign", "watch", "--json")
+        assert watched.returncode == 0
+        last = json.loads(watched.stdout.splitlines()[-1])
+        assert last["campaign"]["left_count"] == 0
+    finally:
+        host.communicate(timeout=60)
+    assert isinstance(host, subprocess.Popen)
+    check_complete(operator, 2)

@@ -1,0 +1,152 @@
+"""What is done, what failed and what is left, from the store and the journal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebench.host.campaign.journal import (
+    CampaignRuns,
+    Journal,
+    Refusal,
+    begin_journal,
+    find_journal,
+)
+from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
+from edgebench.host.campaign.spec import Axes, CampaignSpec
+from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
+from edgebench.host.store.index import RunSummary
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import NoSuchRun
+
+RUN = PlannedRun(0, 0)
+RETRY = {"worker_died": 1, "invalid": 1}
+
+
+def plan_of(name: str = "nightly") -> CampaignPlan:
+    """Two runs of one cell."""
+    spec = CampaignSpec(schema=1, name=name, axes=Axes(model=("digits_int8.tflite",)), repeats=2)
+    return new_plan(spec, Path("campaign.toml"), lambda _: ["local"])
+
+
+def run_id(number: int, plan_id: str = "c000000") -> str:
+    """Id of an attempt."""
+    return f"20261123-050607-{plan_id}-0000-000-{number:02d}"
+
+
+def stored(verdict: str = "valid", failure: str | None = None, number: int = 1) -> Attempt:
+    """An attempt that is stored."""
+    values: dict[str, Any] = dict.fromkeys(RunSummary.__dataclass_fields__)
+    return Attempt(run_id(number), RunSummary(**values | {"verdict": verdict, "failure": failure}))
+
+
+LOST = Attempt(run_id(1), is_gone=True)
+STOPPED = replace(stored("invalid"), refusal=Refusal("interrupted", ""))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "state"),
+    [
+        ([], RunState.LEFT),
+        ([Attempt(run_id(1))], RunState.UNSETTLED),
+        ([LOST], RunState.LEFT),
+        ([LOST, stored(number=2)], RunState.MEASURED),
+        ([LOST] * MAX_LOST, RunState.FAILED),
+        ([LOST] * (MAX_LOST - 1) + [stored()], RunState.MEASURED),
+        ([stored()], RunState.MEASURED),
+        ([stored("suspect")], RunState.MEASURED),
+        ([stored("invalid")], RunState.LEFT),
+        ([stored("invalid")] * 2, RunState.MEASURED),
+        ([stored("failed", "worker_died")], RunState.LEFT),
+        ([stored("failed", "worker_died")] * 2, RunState.FAILED),
+        ([stored("failed", "model_refused")], RunState.FAILED),
+        ([Attempt(run_id(1), refusal=Refusal("usage", "no"))], RunState.FAILED),
+        ([STOPPED] * 9, RunState.LEFT),
+        # Each kind of error has attempts of its own.
+        ([stored("failed", "worker_died"), stored("invalid")], RunState.LEFT),
+    ],
+)
+def test_state_follows_from_the_attempts(attempts: list[Attempt], state: RunState) -> None:
+    """What is done is made again, or what was lost is taken for done."""
+    assert judged(RUN, attempts, RETRY).state is state
+
+
+def test_intent_is_on_disk_before_it_is_acted_upon(tmp_path: Path) -> None:
+    """A host that is killed starts a run twice."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    journal.intend(run_id(1, plan.id))
+    state = campaign_state(store, Journal(journal.directory))
+    assert state.runs[RUN].state is RunState.UNSETTLED
+    assert state.count(RunState.LEFT) == 1
+    assert state.runs[RUN].next_number == 2
+
+
+def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> None:
+    """A host that was killed while it wrote cannot resume."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    journal.intend(run_id(1, plan.id))
+    with journal.path.open("ab") as file:
+        file.write(b'{"event": "intent", "run_id": "2026')
+    journal.refuse(run_id(2, plan.id), Refusal("usage", "no\x1b[2J"))
+    journal.path.write_bytes(journal.path.read_bytes() + b'\n[1]\n{"event": "gone"}\n\xff\n')
+    record = journal.read()
+    assert list(record.intended) == [run_id(1, plan.id), run_id(2, plan.id)]
+    assert record.refused[run_id(2, plan.id)].message.isprintable()
+    assert record.gone == set()
+
+
+def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
+    """Two campaigns of one file are taken for one."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    journal.intend(run_id(1, "cffffff"))
+    assert campaign_state(store, journal).count(RunState.LEFT) == 2
+
+
+def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
+    """`resume` goes on with a campaign of last month."""
+    store = Store(tmp_path)
+    with pytest.raises(NoSuchRun, match="no campaign was begun"):
+        find_journal(store)
+    plans = [
+        replace(plan_of(name), created_utc=f"2026-11-2{number}T00:00:00+00:00")
+        for number, name in enumerate(("a", "b", "a"))
+    ]
+    for plan in plans:
+        begin_journal(store, plan)
+    (tmp_path / "campaigns" / "cempty").mkdir()
+    assert find_journal(store).directory.name == plans[2].id
+    assert find_journal(store, "a").directory.name == plans[2].id
+    assert find_journal(store, "b").directory.name == plans[1].id
+    assert find_journal(store, plans[0].id).plan() == plans[0]
+    with pytest.raises(NoSuchRun, match=r"no campaign is called 'c' in .*; available: a, b"):
+        find_journal(store, "c")
+
+
+def test_only_one_process_makes_the_runs_of_a_campaign(tmp_path: Path) -> None:
+    """Two terminals resume the same night, and start every run twice."""
+    journal = begin_journal(Store(tmp_path), plan_of())
+    assert not journal.is_held
+    with journal.held():
+        other = Journal(journal.directory)
+        assert other.is_held
+        with pytest.raises(CampaignRuns, match="is being run by another process"), other.held():
+            pass
+    assert not journal.is_held
+
+
+def test_lanes_say_what_was_last_heard(tmp_path: Path) -> None:
+    """A device that was given up looks as if it were still measured."""
+    journal = begin_journal(Store(tmp_path), plan_of())
+    journal.note_lane("local", "measuring")
+    journal.note_lane("local", "given_up", "no answer")
+    note = journal.read().lanes["local"]
+    assert (note.state, note.reason) == ("given_up", "no answer")
+    entries = [json.loads(line) for line in journal.path.read_text().split("\n") if line]
+    assert all(entry["at_utc"] for entry in entries)
