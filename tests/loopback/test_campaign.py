@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ wait_s = {wait_s}
 [axes]
 model = [{models}]
 device = [{devices}]
-threads = [1, 2]
+threads = [{threads}]
 [settings]
 preset = "quick"
 duration_s = {duration_s}
@@ -40,6 +39,7 @@ def written(
     folder: Path,
     *devices: str,
     models: tuple[str, ...] = ("digits_int8.tflite",),
+    threads: str = "1",
     repeats: int = 2,
     wait_s: float = 20,
     duration_s: float = 0.4,
@@ -50,6 +50,7 @@ def written(
     path = folder / "campaign.toml"
     path.write_text(
         FILE.format(
+            threads=threads,
             repeats=repeats,
             wait_s=wait_s,
             duration_s=duration_s,
@@ -83,6 +84,12 @@ def operator(agents: list[AgentProcess], tmp_path: Path) -> Host:
     return host
 
 
+def restart(agent: AgentProcess) -> None:
+    """Start an agent where it was."""
+    agent.listen = f"127.0.0.1:{agent.port}"
+    agent.start()
+
+
 def status(host: Host) -> dict[str, Any]:
     """The document of `campaign status`."""
     result = host.run("campaign", "status", "--json")
@@ -106,47 +113,46 @@ def check_complete(host: Host, run_count: int) -> dict[str, Any]:
 
 def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: Path) -> None:
     """A cell is left out, or measured with the settings of another."""
-    file = written(tmp_path, "all", repeats=2)
+    file = written(tmp_path, "all", threads="1, 2", repeats=1)
     planned = operator.run("campaign", "plan", str(file), "--json")
-    assert json.loads(planned.stdout)["run_count"] == 8
+    assert json.loads(planned.stdout)["run_count"] == 4
     result = operator.run("campaign", "run", str(file), "--json")
     assert result.returncode in (0, 3), result.stderr
-    document = check_complete(operator, 8)
+    document = check_complete(operator, 4)
     assert json.loads(result.stdout)["runs"] == document["runs"]
     for row in document["runs"]:
         run = operator.lab.run(row["run_id"]).result
         assert (run.device.name, run.spec.threads) == (row["device"], row["threads"])
-        assert run.member is not None
-        assert run.member.number == row["repeat"]
-    assert {len(one["runs"]["counted"]) for one in document["sets"]} <= {0, 1, 2}
     table = operator.lab.campaign("three").table()
     assert list(table["run_id"]) == [row["run_id"] for row in document["runs"]]
     # All is done: nothing is started again.
     again = operator.run("campaign", "resume")
     assert again.returncode == result.returncode
-    assert len(operator.lab.runs()) == 8
+    assert len(operator.lab.runs()) == 4
 
 
 def test_killed_host_resumes_without_repeating_or_losing_a_run(
     operator: Host, tmp_path: Path
 ) -> None:
     """The night is lost with the laptop, or measured twice."""
-    file = written(tmp_path, "one", repeats=3, duration_s=0.8)
-    starts: list[str] = []
-    for kill in range(3):
+    file = written(tmp_path, "one", repeats=4, duration_s=0.8)
+    for kill in range(2):
         words = ["campaign", "run", str(file)] if kill == 0 else ["campaign", "resume"]
         host = operator.popen(*words)
-        wait_until(lambda count=kill: len(intents(operator)) > 2 * count, "a run is begun")
+        wait_until(lambda count=kill: len(intents(operator)) > count + 1, "a run is begun")
         time.sleep(0.3 * kill)
         host.send_signal(signal.SIGKILL)
         host.communicate()
     result = operator.run("campaign", "resume")
     assert result.returncode in (0, 3), result.stderr
-    check_complete(operator, 6)
+    document = check_complete(operator, 4)
     starts = intents(operator)
-    assert len(starts) <= 6 + 3
-    attempts = Counter(name.planned for one in starts if (name := attempt_name(one)))
-    assert len(attempts) == 6
+    assert len(starts) <= 4 + 2
+    assert len({name.planned for one in starts if (name := attempt_name(one))}) == 4
+    [found] = document["sets"]
+    assert found["set_id"].startswith(f"set-{document['campaign']['id']}-")
+    members = [operator.lab.run(row["run_id"]).result.member for row in document["runs"]]
+    assert [one.number for one in members if one] == [0, 1, 2, 3]
 
 
 def intents(host: Host) -> list[str]:
@@ -160,17 +166,17 @@ def intents(host: Host) -> list[str]:
 def test_agent_that_dies_is_waited_for(
     agents: list[AgentProcess], operator: Host, tmp_path: Path
 ) -> None:
-    """A board that restarts at night ends the campaign on it, or its lost run is counted as made."""
+    """A board that restarts at night ends the campaign on it, or its lost run counts as made."""
     file = written(tmp_path, "one", "two", repeats=2, duration_s=0.8)
     host = operator.popen("campaign", "run", str(file))
-    wait_until(lambda: len(intents(operator)) > 2, "runs are begun")
+    wait_until(lambda: len(intents(operator)) > 1, "runs are begun")
     agents[0].kill()
     time.sleep(1.0)
-    agents[0].start()
+    restart(agents[0])
     output = host.communicate(timeout=60)
     assert host.returncode in (0, 3), output
-    document = check_complete(operator, 8)
-    assert sum(run["attempt_count"] for run in document["runs"]) <= 8 + 1
+    document = check_complete(operator, 4)
+    assert sum(run["attempt_count"] for run in document["runs"]) <= 4 + 1
 
 
 def test_device_that_stays_away_keeps_no_other_from_being_measured(
@@ -182,15 +188,15 @@ def test_device_that_stays_away_keeps_no_other_from_being_measured(
     try:
         result = operator.run("campaign", "run", str(file))
     finally:
-        agents[1].start()
+        restart(agents[1])
     assert result.returncode == 1
     assert "error: two: " in result.stderr
     assert "next: edgebench campaign resume" in result.stderr
     lanes = {lane["device"]: lane for lane in status(operator)["devices"]}
-    assert (lanes["one"]["measured_count"], lanes["one"]["state"]) == (2, "ended")
-    assert (lanes["two"]["left_count"], lanes["two"]["state"]) == (2, "given_up")
+    assert (lanes["one"]["measured_count"], lanes["one"]["state"]) == (1, "ended")
+    assert (lanes["two"]["left_count"], lanes["two"]["state"]) == (1, "given_up")
     assert operator.run("campaign", "resume", "three").returncode in (0, 3)
-    check_complete(operator, 4)
+    check_complete(operator, 2)
 
 
 def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -> None:
@@ -202,12 +208,11 @@ def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -
     host.send_signal(signal.SIGINT)
     host.communicate(timeout=30)
     assert host.returncode == 130
-    file_of = operator.lab.campaign().journal
-    assert file_of.read().refused
+    assert [row["code"] for row in status(operator)["runs"]] == ["run_stopped"]
     result = operator.run("campaign", "resume", "--json")
     assert result.returncode in (0, 3), result.stderr
-    document = check_complete(operator, 2)
-    assert [run["attempt_count"] for run in document["runs"]].count(2) == 1
+    [row] = check_complete(operator, 1)["runs"]
+    assert row["attempt_count"] == 2
 
 
 def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_path: Path) -> None:
@@ -216,8 +221,8 @@ def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_p
     file = written(tmp_path, "one", models=("digits_int8.tflite", "broken.tflite"), repeats=1)
     result = operator.run("campaign", "run", str(file))
     assert result.returncode == 1
-    assert result.stdout.count("failed: 2 × broken.tflite on one: ") == 1
-    document = check_complete_but(operator, failed=2)
+    assert result.stdout.count("failed: broken.tflite on one: ") == 1
+    document = check_complete_but(operator, failed=1)
     assert {run["code"] for run in document["runs"] if run["state"] == "failed"} == {
         "model_refused"
     }
@@ -235,13 +240,12 @@ def test_budget_ends_the_campaign_before_a_run_that_would_be_too_long(
     operator: Host, tmp_path: Path
 ) -> None:
     """Somebody needs the farm at eight, and it measures until noon."""
-    file = written(tmp_path, "one", repeats=3, top="budget_s = 5")
-    begin_s = time.monotonic()
+    file = written(tmp_path, "one", repeats=6, duration_s=1.2, top="budget_s = 6")
     result = operator.run("campaign", "run", str(file))
     assert result.returncode == 1
-    assert time.monotonic() - begin_s < 30
-    document = status(operator)["campaign"]
-    assert 0 < document["left_count"] < 6
+    document = status(operator)
+    assert document["campaign"]["left_count"] > 0
+    assert {row["state"] for row in document["runs"]} <= {"measured", "left"}
 
 
 def test_two_processes_do_not_make_the_same_runs(operator: Host, tmp_path: Path) -> None:
@@ -260,5 +264,4 @@ def test_two_processes_do_not_make_the_same_runs(operator: Host, tmp_path: Path)
         assert last["campaign"]["left_count"] == 0
     finally:
         host.communicate(timeout=60)
-    assert isinstance(host, subprocess.Popen)
-    check_complete(operator, 2)
+    check_complete(operator, 1)

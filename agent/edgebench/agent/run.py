@@ -33,7 +33,7 @@ from edgebench.protocol.errors import (
     ErrorCode,
     LeaseHeld,
     ModelRefused,
-    TargetError,
+    RunStopped,
     UsageError,
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
@@ -325,4 +325,4 @@ def _reason(
         return error
     # Stopped on request, or by a signal to the worker, which then reports no error.
     was_stopped = run.worker.is_stopping or error is None
-    return TargetError("stopped before anything was measured") if was_stopped else error
+    return RunStopped("stopped before anything was measured") if was_stopped else error

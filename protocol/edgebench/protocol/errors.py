@@ -30,6 +30,7 @@
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
+    │   ├── RunStopped               somebody stopped it before anything was measured
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── MeterLost                an energy meter that was there is gone
     │   ├── NotPermitted             the system keeps the user from an instrument
@@ -104,6 +105,7 @@ class ErrorCode(IntEnum):
     SAMPLE_TYPE_REFUSED = 19
     SAMPLES_CLIPPED = 20
     OUTPUTS_TOO_LARGE = 21
+    RUN_STOPPED = 22
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -303,6 +305,12 @@ class TooHot(TargetError):
     code = ErrorCode.TOO_HOT
 
 
+class RunStopped(TargetError):
+    """Somebody stopped a run before anything was measured."""
+
+    code = ErrorCode.RUN_STOPPED
+
+
 class GovernorRefused(TargetError):
     """The CPU governor that was asked for is not offered, or may not be set."""
 
@@ -494,6 +502,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     WorkerDied,
     WorkerTimeout,
     TooHot,
+    RunStopped,
     GovernorRefused,
     LeaseHeld,
     NoSpace,

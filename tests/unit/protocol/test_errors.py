@@ -70,6 +70,7 @@ def test_codes_are_never_renumbered() -> None:
         "SAMPLE_TYPE_REFUSED": 19,
         "SAMPLES_CLIPPED": 20,
         "OUTPUTS_TOO_LARGE": 21,
+        "RUN_STOPPED": 22,
     }
 
 

@@ -31,7 +31,7 @@ from edgebench.agent.worker.permissions import permissions_of
 from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, TargetError
+from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, RunStopped
 from edgebench.protocol.record import (
     BindingFacts,
     CheckFacts,
@@ -84,7 +84,7 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
         runtime, limit = job.spec.runtime, job.memory_bytes
         return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit} bytes")
     if isinstance(exc, StopRequested):
-        return TargetError("stopped before the first query")
+        return RunStopped("stopped before the first query")
     what = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     where = exc.filename if isinstance(exc, OSError) and exc.filename else Path.cwd()
     return NoSpace(f"results not written: {what}: {where}")

@@ -21,7 +21,7 @@ from edgebench.host.campaign.estimate import expected_run_s
 from edgebench.host.campaign.journal import Journal, Refusal
 from edgebench.host.campaign.plan import AttemptName, CampaignPlan, PlannedRun, attempt_name
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.spec import INTERRUPTED, METER_LOST
+from edgebench.host.campaign.spec import METER_LOST, STOPPED
 from edgebench.host.campaign.state import Attempt, RunProgress, RunState, campaign_state, judged
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
@@ -303,7 +303,7 @@ class DeviceCampaign:
             return
         attempt = self._stored(run.run_id)
         if any(rule.id == "complete" for rule in run.verdict.failures):
-            refusal = Refusal(INTERRUPTED, "the run was stopped before its end")
+            refusal = Refusal(STOPPED, "the run was stopped before its end")
             self._work.journal.refuse(run.run_id, refusal)
             attempt = replace(attempt, refusal=refusal)
         if name.planned in self._progress:

@@ -51,7 +51,7 @@ INVALID = "invalid"
 """Kind of retry for a run that measured, and was refused by its verdict."""
 METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
-INTERRUPTED = "interrupted"
+STOPPED = "run_stopped"
 """Kind of error of a run that somebody stopped; it is always made again."""
 DEFAULT_RETRY = {"worker_died": 1, "worker_timeout": 1, "too_hot": 2, METER_LOST: 3}
 """A run that fails by chance may pass the second time; a refused model will not."""

@@ -45,7 +45,7 @@ def stored(verdict: str = "valid", failure: str | None = None, number: int = 1) 
 
 
 LOST = Attempt(run_id(1), is_gone=True)
-STOPPED = replace(stored("invalid"), refusal=Refusal("interrupted", ""))
+STOPPED = replace(stored("invalid"), refusal=Refusal("run_stopped", ""))
 
 
 @pytest.mark.parametrize(
