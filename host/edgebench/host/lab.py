@@ -461,8 +461,8 @@ class Lab:
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-            NoSuchRun: there is no such campaign.
-            CampaignRuns: another process makes its runs.
+            NoSuchCampaign: there is no such campaign.
+            CampaignRunning: another process makes its runs.
             FileChanged: a model is not what it was.
         """
         campaign, farm = self.campaign(name), load_farm(self._farm)
@@ -487,7 +487,7 @@ class Lab:
         """A campaign of this store, by id or name.
 
         Raises:
-            NoSuchRun: there is none.
+            NoSuchCampaign: there is none.
         """
         return Campaign(self.store, name)
 

@@ -3,6 +3,8 @@
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
+    │   ├── NoSuchCampaign           no campaign of the store has that name
+    │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
@@ -142,6 +144,14 @@ class UsageError(EdgebenchError):
 
 class NoSuchRun(UsageError):
     """No stored run, or several, match a name."""
+
+
+class NoSuchCampaign(UsageError):
+    """No campaign of the store has this id or name."""
+
+
+class CampaignRunning(UsageError):
+    """Another process makes the runs of this campaign."""
 
 
 class NoSuchDevice(UsageError):

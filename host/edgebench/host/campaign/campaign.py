@@ -40,7 +40,7 @@ class Campaign:
         """Find a campaign by its id or name.
 
         Raises:
-            NoSuchRun: there is none.
+            NoSuchCampaign: there is none.
             StoreError: it cannot be read.
         """
         self._store = store

@@ -22,17 +22,18 @@ from pathlib import Path
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.store.layout import Store
 from edgebench.protocol.codec import from_outside, to_plain
-from edgebench.protocol.errors import NoSuchRun, RemoteProtocolError, StoreError, UsageError
+from edgebench.protocol.errors import (
+    CampaignRunning,
+    NoSuchCampaign,
+    RemoteProtocolError,
+    StoreError,
+)
 from edgebench.protocol.text import printable
 
 CAMPAIGNS_DIRECTORY = "campaigns"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 LAST = "last"
-
-
-class CampaignRuns(UsageError):
-    """Another process makes this campaign's runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Journal:
         """Be the only process that makes this campaign's runs; the kernel frees it with us.
 
         Raises:
-            CampaignRuns: another one is.
+            CampaignRunning: another one is.
             StoreError: the directory cannot be read.
         """
         try:
@@ -156,7 +157,7 @@ class Journal:
             yield
         except BlockingIOError as exc:
             name = self.directory.name
-            raise CampaignRuns(f"campaign {name} is being run by another process") from exc
+            raise CampaignRunning(f"campaign {name} is being run by another process") from exc
         finally:
             os.close(descriptor)
 
@@ -166,7 +167,7 @@ class Journal:
         try:
             with self.held():
                 return False
-        except CampaignRuns:
+        except CampaignRunning:
             return True
 
     def _write(self, entry: dict[str, str]) -> None:
@@ -221,7 +222,7 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
     """The campaign with this id, or the newest one with this name; `last`: the newest of all.
 
     Raises:
-        NoSuchRun: there is none.
+        NoSuchCampaign: there is none.
         StoreError: it cannot be read.
     """
     journals = list_journals(store)
@@ -230,7 +231,7 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
             return journal
     known = ", ".join(dict.fromkeys(plan.name for _, plan in journals))
     available = f"available: {known}" if known else "no campaign was begun"
-    raise NoSuchRun(f"no campaign is called {name!r} in {store.root}; {available}")
+    raise NoSuchCampaign(f"no campaign is called {name!r} in {store.root}; {available}")
 
 
 def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:

@@ -55,7 +55,7 @@ def make_runs(
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-        CampaignRuns: another process makes its runs.
+        CampaignRunning: another process makes its runs.
         FileChanged: a model is not what it was.
     """
     with journal.held():

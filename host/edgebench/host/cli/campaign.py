@@ -35,7 +35,9 @@ def parser() -> argparse.ArgumentParser:
         ("run", "begin a campaign, and make its runs"),
     ):
         action = actions.add_parser(name, help=text)
-        action.add_argument("file", metavar="FILE.toml", help="campaign file; see docs/farm.md")
+        action.add_argument(
+            "file", metavar="FILE.toml", help="campaign file; see docs/campaigns.md"
+        )
         add_store(action)
         add_json(action)
     for name, text in (

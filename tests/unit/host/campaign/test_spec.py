@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from edgebench.host.campaign.spec import DEFAULT_RETRY, load_spec
+from edgebench.host.bench.request import new_request
+from edgebench.host.campaign.spec import DEFAULT_RETRY, Settings, load_spec
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.spec import SpecChanges
 
 GOOD = """\
 schema = 1
@@ -81,6 +84,19 @@ def test_mistakes_are_told_with_their_line(
     with pytest.raises(UsageError, match=r"campaign\.toml:") as caught:
         load_spec(written(tmp_path, GOOD.replace(before, after, 1)))
     assert complaint in str(caught.value)
+
+
+def test_file_of_the_documentation_is_one(tmp_path: Path) -> None:
+    """The example that everybody begins with is refused."""
+    page = Path(__file__).parents[4] / "docs" / "campaigns.md"
+    spec = load_spec(written(tmp_path, page.read_text().split("```toml\n")[1].split("```")[0]))
+    assert spec.axes.device == ("pi4", "label:jetson")
+
+
+def test_every_setting_is_one_of_bench() -> None:
+    """A setting is read, and nothing takes it."""
+    taken = signature(new_request).parameters.keys() | SpecChanges.__annotations__.keys()
+    assert Settings.__dataclass_fields__.keys() <= taken
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from edgebench.host.campaign.journal import (
-    CampaignRuns,
     Journal,
     Refusal,
     begin_journal,
@@ -21,7 +20,7 @@ from edgebench.host.campaign.spec import Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import NoSuchRun
+from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign
 
 RUN = PlannedRun(0, 0)
 RETRY = {"worker_died": 1, "invalid": 1}
@@ -112,7 +111,7 @@ def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
 def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
     """`resume` goes on with a campaign of last month."""
     store = Store(tmp_path)
-    with pytest.raises(NoSuchRun, match="no campaign was begun"):
+    with pytest.raises(NoSuchCampaign, match="no campaign was begun"):
         find_journal(store)
     plans = [
         replace(plan_of(name), created_utc=f"2026-11-2{number}T00:00:00+00:00")
@@ -125,7 +124,7 @@ def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
     assert find_journal(store, "a").directory.name == plans[2].id
     assert find_journal(store, "b").directory.name == plans[1].id
     assert find_journal(store, plans[0].id).plan() == plans[0]
-    with pytest.raises(NoSuchRun, match=r"no campaign is called 'c' in .*; available: a, b"):
+    with pytest.raises(NoSuchCampaign, match=r"no campaign is called 'c' in .*; available: a, b"):
         find_journal(store, "c")
 
 
@@ -136,7 +135,7 @@ def test_only_one_process_makes_the_runs_of_a_campaign(tmp_path: Path) -> None:
     with journal.held():
         other = Journal(journal.directory)
         assert other.is_held
-        with pytest.raises(CampaignRuns, match="is being run by another process"), other.held():
+        with pytest.raises(CampaignRunning, match="is being run by another process"), other.held():
             pass
     assert not journal.is_held
 
