@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from edgebench.host.result.verdict import State
+
 LEVEL = 0.95
 MIN_ROUNDS = 3
 """Fewest rounds that both levels have at a place, for it to count."""
@@ -34,6 +36,7 @@ class Observation:
     round: int
     value: float
     """Metric of the run, above zero."""
+    is_suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Effect:
     place_count: int
     """Combinations of the other factors at which both levels were measured."""
     pair_count: int
+    verdict: State
+    """Suspect if a run of either level is."""
 
 
 def factor_effects(observations: Sequence[Observation], factors: Sequence[str]) -> list[Effect]:
@@ -80,6 +85,9 @@ def _effect(
     for one in observations:
         place = tuple(value for name, value in one.levels.items() if name != factor)
         sides.setdefault(place, {}).setdefault(one.levels[factor], {})[one.round] = one.value
+    is_suspect = any(
+        one.is_suspect for one in observations if one.levels[factor] in (baseline, level)
+    )
     strata = [
         np.array([math.log(after[number] / before[number]) for number in sorted(shared)])
         for place in sides.values()
@@ -107,4 +115,5 @@ def _effect(
         highest_ratio=math.exp(float(means.max())),
         place_count=len(strata),
         pair_count=sum(stratum.size for stratum in strata),
+        verdict=State.SUSPECT if is_suspect else State.VALID,
     )

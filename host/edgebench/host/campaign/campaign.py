@@ -16,6 +16,7 @@ from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
 from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError
@@ -152,8 +153,10 @@ class Campaign:
             if run.failure is not None or run.verdict.is_refused:
                 continue
             levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)
+            is_suspect = run.verdict.state is State.SUSPECT
             for path, value in _values(run).items():
-                observed.setdefault(path, []).append(Observation(levels, planned.repeat, value))
+                seen = Observation(levels, planned.repeat, value, is_suspect)
+                observed.setdefault(path, []).append(seen)
         factors = list(self.plan.cells[0].factors)
         found = {path: factor_effects(seen, factors) for path, seen in observed.items()}
         return {path: effects for path, effects in found.items() if effects}

@@ -229,9 +229,10 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
     for journal, plan in reversed(journals):
         if name in (LAST, plan.id, plan.name):
             return journal
+    if not journals:
+        raise NoSuchCampaign(f"no campaign was begun in {store.root}")
     known = ", ".join(dict.fromkeys(plan.name for _, plan in journals))
-    available = f"available: {known}" if known else "no campaign was begun"
-    raise NoSuchCampaign(f"no campaign is called {name!r} in {store.root}; {available}")
+    raise NoSuchCampaign(f"no campaign is called {name!r} in {store.root}; available: {known}")
 
 
 def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:

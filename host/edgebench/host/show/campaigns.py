@@ -14,7 +14,7 @@ from edgebench.host.analysis.effects import Effect
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.set_page import set_document
-from edgebench.host.show.tables import text
+from edgebench.host.show.tables import text, verdict_style
 from edgebench.host.show.units import ABSENT, format_duration
 from edgebench.protocol.text import printable
 
@@ -61,6 +61,7 @@ def effects_table(metric: str, effects: Sequence[Effect]) -> Table:
     table.add_column("to", overflow="fold")
     for name in (metric, "95 % interval", "lowest", "highest", "places", "pairs"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for one in effects:
         low, high = one.ci95
         is_clear = low > 1 or high < 1
@@ -74,6 +75,7 @@ def effects_table(metric: str, effects: Sequence[Effect]) -> Table:
             f"{one.highest_ratio:.3f}",
             str(one.place_count),
             str(one.pair_count),
+            Text(one.verdict.value, style=verdict_style(one.verdict.value)),
         )
     return table
 
@@ -105,7 +107,10 @@ def campaign_document(
         "devices": list(lanes),
         "runs": list(runs),
         "sets": [set_document(one) for one in sets if one.set_id],
-        "effects": {metric: list(map(asdict, found)) for metric, found in effects.items()},
+        "effects": {
+            metric: [asdict(one) | {"verdict": one.verdict.value} for one in found]
+            for metric, found in effects.items()
+        },
     }
 
 

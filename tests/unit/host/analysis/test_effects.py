@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from edgebench.host.analysis.effects import Observation, factor_effects
+from edgebench.host.result.verdict import State
 
 MODELS, THREADS = ("fp32", "int8"), (1, 4)
 
@@ -50,6 +52,14 @@ def test_effect_that_differs_from_place_to_place_shows_its_range() -> None:
     assert effect.lowest_ratio == pytest.approx(0.8, rel=0.05)
     assert effect.highest_ratio == pytest.approx(1.2, rel=0.05)
     assert effect.ratio == pytest.approx(math.sqrt(0.8 * 1.2), rel=0.05)
+
+
+def test_one_suspect_run_makes_its_effects_suspect() -> None:
+    """A ratio of numbers that nobody trusts is printed like any other."""
+    rows = observed(1)
+    assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.VALID}
+    rows[-1] = replace(rows[-1], is_suspect=True)
+    assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.SUSPECT}
 
 
 def test_what_was_never_measured_side_by_side_has_no_effect() -> None:
