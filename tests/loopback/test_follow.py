@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.watchers import At
 
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.run import new_run_id
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.follow import follow
+from edgebench.host.bench.run import DeviceLane, new_run_id
+from edgebench.host.bench.verify import verify
+from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
-from edgebench.protocol.errors import LeaseHeld, UsageError
+from edgebench.protocol.errors import LeaseHeld, NoSuchRun, UsageError
 from edgebench.protocol.messages import Progress, RunEnded
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
@@ -33,7 +41,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     process.kill()
 
 
-def start(client: Client) -> str:
+def start(client: Client, spec: RunSpec = SPEC) -> str:
     """A run of a minute; its id."""
     path = find_model("digits_int8.onnx").path
     model = find_model("digits_int8.onnx")
@@ -42,7 +50,7 @@ def start(client: Client) -> str:
     run_id = new_run_id()
     client.start_run(
         run_id,
-        SPEC,
+        spec,
         sha256=model.sha256,
         model_name=model.name,
         size_bytes=model.size_bytes,
@@ -111,3 +119,48 @@ def test_run_of_another_host_is_not_followed(
             stranger.follow(run_id)
         end(first, run_id)
         first.acknowledge(run_id)
+
+
+def lane_of(client: Client, host: Host) -> DeviceLane:
+    """What a later process of the host works with."""
+    return DeviceLane(client, host.lab.store, Watcher(), Cancellation())
+
+
+def test_followed_run_is_stored_once(paired: Host) -> None:
+    """Whoever comes back makes a run again that goes on, or that has ended."""
+    with paired.lab.connect("board") as first:
+        run_id = start(first, replace(SPEC, duration_s=0.3))
+    with paired.lab.connect("board") as second:
+        run = follow(lane_of(second, paired), run_id)
+        assert run == follow(lane_of(second, paired), run_id), "it is in the store"
+        assert run.failure is None
+        with pytest.raises(NoSuchRun, match="run 20200101-000000-none is not on board, and not in"):
+            follow(lane_of(second, paired), "20200101-000000-none")
+        assert second.list_runs().finished == ()
+        second.release()
+    assert paired.lab.store.run_ids() == [run.run_id] == [run_id]
+    assert verify(paired.lab.store, run_id) == []
+
+
+def test_process_that_is_there_stores_its_own_run(paired: Host) -> None:
+    """Two processes fetch one run, and the first to finish takes it away from the other."""
+    measures = threading.Event()
+    at = At(Phase.MEASURING, measures.set)
+    with paired.lab.connect("board") as second, ThreadPoolExecutor(1) as pool:
+        benched = pool.submit(
+            lambda: paired.lab.bench(
+                *("digits_int8.onnx",),
+                on=["board"],
+                preset="quick",
+                runs=1,
+                watcher=at,
+                duration_s=0.3,
+                is_checked=False,
+            )
+        )
+        assert measures.wait(30)
+        [run_id] = filter(None, [second.list_runs().running])
+        assert follow(lane_of(second, paired), run_id).run_id == run_id
+        assert [run.id for run in benched.result()] == [run_id]
+        second.release()
+    assert paired.lab.store.run_ids() == [run_id]

@@ -15,12 +15,16 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
-from support.watchers import is_measuring, worker_pid
+from support.watchers import At, is_measuring, worker_pid
 
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.follow import follow
+from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.store.files import read_clock
 from edgebench.protocol.errors import WorkerDied
-from edgebench.protocol.messages import Progress
+from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
@@ -84,6 +88,41 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     assert first.document["conditions"]["clock"] is not None
     for run_id in paired.lab.runs()["run_id"]:
         assert verify(paired.lab.store, run_id) == []
+
+
+def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paired: Host) -> None:
+    """A campaign that comes back starts its run again, or stores it twice, or half of it."""
+    command = paired.popen("bench", MODEL, "--on", "board", *LONG)
+    wait_until(lambda: agent.status().running is not None, "device runs")
+    command.kill()
+    command.communicate()
+    [run_id] = filter(None, [agent.status().running])
+    cancellation = Cancellation()
+
+    class Stopping(At):
+        """Cancels a second or two after the timed loop began: then something is measured."""
+
+        def telemetry(self, telemetry: Telemetry) -> None:
+            if self.was_called:
+                heard.append(telemetry)
+            if len(heard) == 2:
+                cancellation.request()
+
+    heard: list[Telemetry] = []
+    watcher = Stopping(Phase.MEASURING, lambda: None)
+    with paired.lab.connect("board") as client:
+        lane = DeviceLane(client, paired.lab.store, watcher, cancellation)
+        with pytest.raises(Interrupted) as ended:
+            follow(lane, run_id)
+        client.release()
+    assert ended.value.run is not None
+    assert ended.value.run.run_id == run_id
+    assert paired.lab.store.run_ids() == [run_id]
+    assert verify(paired.lab.store, run_id) == []
+    assert list(paired.lab.store.unfinished.iterdir()) == []
+    assert agent.status().spooled_count == 0
+    # Its own host probed the clock before the start, and the follower at the end and after it.
+    assert len(read_clock(paired.lab.store.directory(run_id))) >= 3
 
 
 @pytest.mark.parametrize("seed", range(4))

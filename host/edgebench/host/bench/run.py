@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,6 +14,7 @@ from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.finish import Finish, finish
+from edgebench.host.bench.in_progress import OnNotice, probing, wait_for_end
 from edgebench.host.bench.inputs import InputFile
 from edgebench.host.bench.model import Model, OnBytes
 from edgebench.host.bench.watcher import Watcher
@@ -28,7 +29,6 @@ from edgebench.host.store.files import write_clock, write_facts
 from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.meters.base import Meter, MeterSession
-from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     FileChanged,
@@ -36,16 +36,13 @@ from edgebench.protocol.errors import (
     ModelRefused,
     StoreError,
     TargetError,
-    TransportError,
     UsageError,
     error_from_code,
 )
-from edgebench.protocol.messages import Progress, RunEnded, Telemetry
+from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import METER_FILE
-
-OnNotice = Callable[[Progress | Telemetry], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +140,10 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 model_name=model.name,
                 size_bytes=model.size_bytes,
             )
-        watch = _probing(client, probes, watcher.notice)
+        watch = probing(client, probes, watcher.notice)
         if session:
             watch = _stopping(client, run_id, session, watch)
-        ended, is_interrupted = _wait_for_end(client, run_id, watch, lane.cancellation)
+        ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
     if not ended.is_spooled:
         store.forget_expected(run_id)
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
@@ -205,24 +202,6 @@ def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
         raise MeterLost(f"meter does not record: {exc}") from exc
 
 
-PROBED_WARMUP_S = 0.5
-"""A warm-up of at least so long has room for probes; in the timed loop nobody asks anything."""
-
-
-def _probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:
-    """Probe the device's clock right before and right after the timed loop, and pass notices on."""
-
-    def watch(notice: Progress | Telemetry) -> None:
-        on_notice(notice)
-        if not isinstance(notice, Progress):
-            return
-        has_room = (notice.expected_s or 0.0) >= PROBED_WARMUP_S
-        if notice.phase is Phase.SPOOLING or (notice.phase is Phase.WARMING_UP and has_room):
-            probes.append(client.probe_clock())
-
-    return watch
-
-
 _BEFORE_LOOP = {
     Phase.COOLING,
     Phase.IDLE,
@@ -249,30 +228,6 @@ def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnN
             client.request_cancel(run_id)
 
     return watch
-
-
-def _wait_for_end(
-    client: Client, run_id: str, on_notice: OnNotice, cancellation: Cancellation
-) -> tuple[RunEnded, bool]:
-    """The end of the run, and whether somebody here asked for it."""
-
-    def stop() -> None:
-        with suppress(TransportError):  # whoever follows the run hears of it
-            client.request_cancel(run_id)
-
-    is_interrupted = False
-    with cancellation.performing(stop):
-        while True:
-            try:
-                for notice in client.follow_run():
-                    if isinstance(notice, RunEnded):
-                        return notice, is_interrupted or cancellation.is_requested
-                    on_notice(notice)
-            except KeyboardInterrupt:
-                if is_interrupted:
-                    raise  # the second time, the user does not want to wait
-                is_interrupted = True
-                client.request_cancel(run_id)
 
 
 def new_run_id() -> str:

@@ -1,0 +1,110 @@
+"""A run that an earlier process of this owner started: followed to its end, and stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from edgebench.host.bench.cancellation import Interrupted
+from edgebench.host.bench.collect import HostRecord, collect, failure_of
+from edgebench.host.bench.in_progress import probing, wait_for_end
+from edgebench.host.bench.run import DeviceLane
+from edgebench.host.client import LEASE_TTL_S, Client
+from edgebench.host.result.run import Run
+from edgebench.host.store.files import read_clock
+from edgebench.host.store.layout import Store
+from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
+from edgebench.protocol.errors import LeaseHeld, NoSuchRun, RunDamaged, error_from_code
+
+TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
+"""Longest wait for whoever started the run: to store it, or for its lease to expire."""
+TAKEOVER_POLL_S = 5.0
+
+
+def follow(lane: DeviceLane, run_id: str) -> Run:
+    """Follow a run that an earlier process of this owner started, to its end, and store it.
+
+    One that has ended already is stored at once. If the process that started it is still there, it
+    stores the run itself; where that is this store, the run is returned all the same. The lease is
+    ours afterwards.
+
+    Raises:
+        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
+        NoSuchRun: the device does not have it, nor does this store.
+        LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
+        EdgebenchError: the run failed, or could not be stored; then it stays on the device.
+    """
+    client, store, probes = lane.client, lane.store, list[list[ClockProbe]]()
+    store.check_writable()
+    lane.cancellation.check()
+    is_interrupted = False
+    if client.list_runs().running == run_id:
+        client.follow(run_id)
+        watch = probing(client, probes, lane.watcher.notice)
+        ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
+        if not ended.is_spooled:
+            store.forget_expected(run_id)
+            raise error_from_code(ended.code, ended.error or "the run could not be kept there")
+        probes.append(client.probe_clock())
+    run = _stored(lane, run_id, probes)
+    if is_interrupted:
+        raise Interrupted(None if run.failure else run)
+    if (failure := failure_of(run)) is not None:
+        raise failure
+    return run
+
+
+def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Run:
+    """The run, from the device, or from this store if its own process was faster."""
+    client, store = lane.client, lane.store
+    _take_over(client, run_id)
+    if run_id in client.list_runs().finished:
+        beside = HostRecord(_joined(_left_probes(store, run_id), probes))
+        return collect(client, store, run_id, beside, lane.finish)
+    if store.has(run_id):
+        return store.run(run_id)
+    raise NoSuchRun(f"run {run_id} is not on {client.device.name}, and not in {store.root}")
+
+
+def _take_over(client: Client, run_id: str) -> None:
+    """Take the lease, or wait until somebody else has stored the run.
+
+    Raises:
+        LeaseHeld: neither happens.
+    """
+    deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S
+    while True:
+        try:
+            client.acquire(TAKEOVER_POLL_S)
+        except LeaseHeld:
+            if run_id not in client.list_runs().finished:
+                return
+            if time.monotonic() > deadline_s:
+                raise
+        else:
+            return
+
+
+def _left_probes(store: Store, run_id: str) -> list[list[ClockProbe]]:
+    """Probes that the process which started the run has left here, if it was of this machine."""
+    try:
+        return read_clock(store.unfinished / run_id)
+    except RunDamaged:
+        return []
+
+
+def _joined(
+    left: Sequence[list[ClockProbe]], later: Sequence[list[ClockProbe]]
+) -> list[list[ClockProbe]]:
+    """Probes of both processes, as long as this machine's clock went on between them.
+
+    It begins anew when the machine is started, and stands still while it sleeps: then those count
+    that were left, as a recording of a meter beside them has their clock.
+    """
+    if not left or not later or not left[-1] or not later[0]:
+        return [*left, *later]
+    before, after = left[-1][-1], later[0][0]
+    elapsed_ns = after.t0 - before.t0
+    limit_ns = DRIFT_LIMIT * elapsed_ns + (before.round_trip_ns + after.round_trip_ns) / 2
+    is_one_clock = elapsed_ns > 0 and abs(after.offset_ns - before.offset_ns) <= limit_ns
+    return [*left, *later] if is_one_clock else list(left)

@@ -1,0 +1,107 @@
+"""A run that was followed by another process than the one that started it: whose probes count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from support.records import DEVICE, RUN_ID, latencies, run_record, spool_files, worker_record
+
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.follow import follow
+from edgebench.host.bench.run import DeviceLane
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.client import Client
+from edgebench.host.store.files import read_clock, write_clock
+from edgebench.host.store.layout import Store
+from edgebench.protocol.clock import ClockProbe
+from edgebench.protocol.errors import LeaseHeld
+from edgebench.protocol.messages import RunEnded, RunListing
+from edgebench.protocol.record import Outcome
+
+LATENCY_NS = latencies(200)
+RECORD = run_record(worker_record(LATENCY_NS))
+LEFT = ClockProbe(1_000_000_000, 5_000_100_000, 5_000_150_000, 1_000_250_000)
+
+
+def later(elapsed_ns: int, *, ahead_ns: int = 0) -> ClockProbe:
+    """The same exchange so much later, on a clock that was moved meanwhile."""
+    times = (LEFT.t0, LEFT.t1 + ahead_ns, LEFT.t2 + ahead_ns, LEFT.t3)
+    return ClockProbe(*(time_ns + elapsed_ns for time_ns in times))
+
+
+class FakeClient:
+    """A device whose run ends as soon as it is followed."""
+
+    device = DEVICE
+
+    def __init__(self, probe: ClockProbe) -> None:
+        self._probe = probe
+        self._is_running = True
+        self.acknowledged: list[str] = []
+
+    def list_runs(self) -> RunListing:
+        return RunListing((), RUN_ID) if self._is_running else RunListing((RUN_ID,))
+
+    def follow(self, run_id: str) -> None:
+        assert run_id == RUN_ID
+
+    def follow_run(self) -> list[RunEnded]:
+        self._is_running = False
+        return [RunEnded(RUN_ID, Outcome.COMPLETED)]
+
+    def probe_clock(self) -> list[ClockProbe]:
+        return [self._probe]
+
+    def acquire(self, wait_s: float) -> None:
+        del wait_s
+
+    def fetch_run(self, run_id: str, directory: Path) -> None:
+        spool_files(directory, RECORD, LATENCY_NS)
+
+    def acknowledge(self, run_id: str) -> None:
+        self.acknowledged.append(run_id)
+
+
+class HeldClient(FakeClient):
+    """A device that somebody else keeps, without a look at the run."""
+
+    def acquire(self, wait_s: float) -> None:
+        raise LeaseHeld("device is in use by ada")
+
+
+def lane_of(store: Store, client: FakeClient) -> DeviceLane:
+    return DeviceLane(cast(Client, client), store, Watcher(), Cancellation())
+
+
+@pytest.mark.parametrize(
+    ("probe", "is_kept"),
+    [
+        (later(10**10), True),
+        (later(10**10, ahead_ns=1_900_000), True),
+        (later(10**10, ahead_ns=3_000_000), False),
+        (later(-(10**8)), False),
+    ],
+    ids=["steady", "drifted by 190 ppm", "slept for 3 ms", "started anew"],
+)
+def test_probes_of_two_processes_are_of_one_clock(
+    tmp_path: Path, probe: ClockProbe, is_kept: bool
+) -> None:
+    """After a restart of the machine, a line is drawn through two clocks, and energy laid on it."""
+    store, client = Store(tmp_path), FakeClient(probe)
+    with store.expecting(RUN_ID) as directory:
+        write_clock(directory, [[LEFT]])
+    assert follow(lane_of(store, client), RUN_ID).run_id == RUN_ID
+    assert client.acknowledged == [RUN_ID]
+    kept = read_clock(store.directory(RUN_ID))
+    assert kept == ([[LEFT], [probe]] if is_kept else [[LEFT]])
+
+
+def test_run_that_another_keeps_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that hangs beside a finished run hangs all that come after it."""
+    monkeypatch.setattr("edgebench.host.bench.follow.TAKEOVER_TIMEOUT_S", 0.0)
+    with pytest.raises(LeaseHeld, match="in use by ada"):
+        follow(lane_of(Store(tmp_path), HeldClient(later(1))), RUN_ID)
