@@ -25,6 +25,7 @@ COMMANDS = {
     "bench": "measure models on this machine or on devices",
     "devices": "list the devices, usable or not",
     "stop": "stop your run on a device, which a killed command or another terminal started",
+    "collect": "store what earlier commands left on devices; follow a run to its end",
     "pair": "pair with a device's agent",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
@@ -45,6 +46,7 @@ _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
+    "collect": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "pair": ("edgebench.host.lab",),
     "deploy": ("edgebench.host.lab",),
     "runs": ("edgebench.host.store.index", "edgebench.host.show.tables"),
@@ -104,7 +106,10 @@ def _run(command: str, words: list[str]) -> ExitCode:
             import_module(name)
         raise_when_interrupted()
         _end_like_ctrl_c()
-        as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
+        as_json &= command not in (
+            "bench",
+            "collect",
+        )  # from here on it prints the runs itself, however it ends
         code: ExitCode = module.run(options)
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
