@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
 
 
@@ -172,6 +173,26 @@ class Lab:
         from edgebench.host.devices.pairing import pair
 
         return pair(self._files, text)
+
+    def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
+        """Write this host's identity and devices into a new file, for the hosts that share them.
+
+        Raises:
+            UsageError: the file exists.
+        """
+        from edgebench.host.devices.lab_file import export_lab
+
+        return export_lab(self._files, Path(path)).devices
+
+    def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
+        """Become one owner with the host that wrote this file: each collects the runs of all.
+
+        Raises:
+            UsageError: that is no such file, or this host has devices of its own.
+        """
+        from edgebench.host.devices.lab_file import join_lab
+
+        return join_lab(self._files, Path(path), replaces=replaces)
 
     def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
         """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
