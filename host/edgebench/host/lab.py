@@ -15,9 +15,9 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
-from edgebench.host.bench.fetch import fetch_all
+from edgebench.host.bench.fetch import DeviceTarget, fetch_all
 from edgebench.host.bench.finish import Finish, FinishingProcess, finish
-from edgebench.host.bench.lanes import DeviceTarget, Target, measure_targets
+from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
@@ -431,6 +431,18 @@ class Lab:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()
 
+    def stop(self, device: str = LOCAL_NAME) -> str | None:
+        """Stop this user's run on a device; its id, or None if nothing runs there.
+
+        `collect`, or the next `bench` on that device, stores what it measured.
+
+        Raises:
+            LeaseHeld: somebody else measures there.
+            EdgebenchError: the device cannot be reached, or the run does not end.
+        """
+        with self.connect(device) as client:
+            return stop_run(client)
+
     def collect(
         self,
         on: Sequence[str] = (LOCAL_NAME,),
@@ -475,18 +487,6 @@ class Lab:
                 parallel=farm.parallel,
             )
         return [StoredRun(self.store, run.run_id) for run in runs]
-
-    def stop(self, device: str = LOCAL_NAME) -> str | None:
-        """Stop this user's run on a device; its id, or None if nothing runs there.
-
-        `collect`, or the next `bench` on that device, stores what it measured.
-
-        Raises:
-            LeaseHeld: somebody else measures there.
-            EdgebenchError: the device cannot be reached, or the run does not end.
-        """
-        with self.connect(device) as client:
-            return stop_run(client)
 
     def compare(
         self,

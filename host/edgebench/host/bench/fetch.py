@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from edgebench.host.bench.collect import settle_lost
 from edgebench.host.bench.follow import follow
 from edgebench.host.bench.run import DeviceLane
+from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -15,6 +17,14 @@ from edgebench.protocol.errors import (
     RunNotStored,
     TransportError,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTarget:
+    """A device of which nothing is asked but what it has already."""
+
+    device: KnownDevice
+    meter: None = None
 
 
 def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:

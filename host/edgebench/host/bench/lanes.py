@@ -40,14 +40,6 @@ class Target:
         return energy.meter if energy is not None and is_of_host(energy.meter) else None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTarget:
-    """A device of which nothing is asked but what it has already."""
-
-    device: KnownDevice
-    meter: None = None
-
-
 class AnyTarget(Protocol):
     """A device for which a lane does something."""
 
