@@ -9,28 +9,18 @@ from dataclasses import replace
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.started import SPEC, start
 from support.watchers import At
 
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.follow import follow
-from edgebench.host.bench.run import DeviceLane, new_run_id
+from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, NoSuchRun, UsageError
 from edgebench.protocol.messages import Progress, RunEnded
 from edgebench.protocol.record import Outcome, Phase
-from edgebench.protocol.spec import RunSpec
-
-SPEC = RunSpec(
-    "onnx",
-    duration_s=60.0,
-    min_query_count=10,
-    warmup_duration_s=0,
-    is_checked=False,
-    cooldown_timeout_s=0.0,
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,23 +29,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
-
-
-def start(client: Client, spec: RunSpec = SPEC) -> str:
-    """A run of a minute; its id."""
-    path = find_model("digits_int8.onnx").path
-    model = find_model("digits_int8.onnx")
-    client.acquire()
-    client.push_model(path, model.sha256)
-    run_id = new_run_id()
-    client.start_run(
-        run_id,
-        spec,
-        sha256=model.sha256,
-        model_name=model.name,
-        size_bytes=model.size_bytes,
-    )
-    return run_id
 
 
 def first_phase(client: Client) -> Phase:

@@ -16,6 +16,7 @@ from edgebench.protocol import messages as m
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.traces import HOST_FILE
 
 SPEC = RunSpec(
     "onnx",
@@ -60,9 +61,16 @@ def test_host_of_the_version_before_measures_on_the_first_seat(
         assert isinstance(welcome, m.Welcome)
         assert welcome.device.name == "imx8mp-evk-simulated"
         digest = push(link, find_model("digits_int8.onnx").path)
-        told: list[m.Message | None] = [link.ask(m.RunStart("run", SPEC, digest, "digits"))]
+        start = m.RunStart("run", SPEC, digest, "digits")
+        told: list[m.Message | None] = [link.ask(start, b"opaque")]
         while not isinstance(told[-1], (m.RunEnded, m.Problem, type(None))):
             told.append(link.receive())
+        offered = link.ask(m.RunOpen("run"))
+        assert isinstance(link.ask(m.FileRead("run", HOST_FILE, 0)), m.FileData)
+        host_file = link.payload
+    assert isinstance(offered, m.RunFiles)
+    assert (HOST_FILE in {file.name for file in offered.files}) == (protocol == 5)
+    assert host_file == b"opaque"
     ended = told[-1]
     assert isinstance(ended, m.RunEnded), ended
     assert ended.outcome is Outcome.COMPLETED

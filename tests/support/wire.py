@@ -76,6 +76,8 @@ class Conversation:
             )
         )
         self._number = 0
+        self.payload = b""
+        """Payload of the last message that was received."""
 
     def __enter__(self) -> Conversation:
         return self
@@ -96,7 +98,9 @@ class Conversation:
             data = self._link.recv(timeout=TIMEOUT_S, decode=False)
         except ConnectionClosed:
             return None
-        return decode(data).message
+        frame = decode(data)
+        self.payload = bytes(frame.payload)
+        return frame.message
 
     def say(self, message: m.Message, payload: bytes = b"") -> None:
         """Send a message as it should be."""

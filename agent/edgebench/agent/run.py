@@ -47,7 +47,13 @@ from edgebench.protocol.record import (
     WorkerRecord,
 )
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
-from edgebench.protocol.traces import METER_FILE, QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
+from edgebench.protocol.traces import (
+    HOST_FILE,
+    METER_FILE,
+    QUERIES_FILE,
+    RECORD_FILE,
+    WORKER_LOG_FILE,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +87,16 @@ class Runner:
         self._stopping: asyncio.Task[None] | None = None
         self.current: ActiveRun | None = None
 
-    async def start(self, request: RunStart, owner: str, listener: Listener) -> None:
+    async def start(
+        self, request: RunStart, owner: str, listener: Listener, host_file: bytes = b""
+    ) -> None:
         """Admit a run and start it; it holds the lease until it is spooled.
+
+        Args:
+            request: The run.
+            owner: Host, or lab of hosts, that may fetch it.
+            listener: Hears of its phases and its end.
+            host_file: Bytes that are spooled with it as they are.
 
         Raises:
             EdgebenchError: it was not admitted, and left nothing behind.
@@ -92,6 +106,7 @@ class Runner:
                 raise LeaseHeld(f"run {self.current.request.run_id} is in progress")
             run = await self._admit(request, owner)
             run.listeners.append(listener)
+            run.host_file = host_file
             self.current = run
             self._lease.pin()
             self._task = asyncio.create_task(self._finish(run))
@@ -241,7 +256,7 @@ class Runner:
         if run.metering.trouble is not None:
             run.note(METER_TROUBLE, run.metering.trouble)
         record = self._record(run, worker_record, error, telemetry)
-        await asyncio.to_thread(self._spool_run, directory, record)
+        await asyncio.to_thread(self._spool_run, directory, record, run.host_file)
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
@@ -298,11 +313,14 @@ class Runner:
             confinement=run.worker.confinement,
         )
 
-    def _spool_run(self, directory: Path, record: RunRecord) -> None:
+    def _spool_run(self, directory: Path, record: RunRecord, host_file: bytes) -> None:
         with disk_errors("run not spooled", directory):
             keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
+            (directory / HOST_FILE).unlink(missing_ok=True)  # a worker's own is none
+            if host_file:
+                (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
         self._spool.finish(record.run_id)
 

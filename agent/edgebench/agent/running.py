@@ -30,6 +30,8 @@ class ActiveRun:
     environment: Environment
     worker: WorkerProcess
     metering: MeterRecorder
+    host_file: bytes = b""
+    """What its host sent along; not on the disk while a worker can write there."""
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)

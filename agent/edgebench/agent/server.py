@@ -38,6 +38,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
 )
+from edgebench.protocol.traces import HOST_FILE
 
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; more are a mistake."""
@@ -170,6 +171,7 @@ class ConnectionHandler:
         self._peer = connection.peer
         self._holder = ""
         self._host_name = ""
+        self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
@@ -235,7 +237,7 @@ class ConnectionHandler:
                 f"host speaks protocol {hello.protocol}, agent {m.PROTOCOL_VERSION}: "
                 "update the older one"
             )
-        self._host_name = hello.host_name[:64]
+        self._host_name, self._protocol = hello.host_name[:64], hello.protocol
         if not self._holder:
             self._seat = self._agent.seat(hello.seat)
             self._holder = f"{self._peer.identity}/{hello.session}"
@@ -310,7 +312,8 @@ class ConnectionHandler:
     async def _run_start(self, frame: Frame, start: m.RunStart) -> None:
         self._seat.lease.require(self._holder)
         listener = self._listen(frame.number)
-        await self._seat.runner.start(start, self._peer.identity, listener)
+        host_file = bytes(frame.payload)
+        await self._seat.runner.start(start, self._peer.identity, listener, host_file)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
     async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:
@@ -348,6 +351,8 @@ class ConnectionHandler:
     async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
         spool, owner = self._seat.spool, self._peer.identity
         files = await asyncio.to_thread(spool.files, ask.run_id, owner)
+        if self._protocol < m.SEATS_SINCE:  # such a host refuses files that it does not know
+            files = tuple(file for file in files if file.name != HOST_FILE)
         await self._send(frame.number, m.RunFiles(ask.run_id, files))
 
     async def _file_read(self, frame: Frame, ask: m.FileRead) -> None:

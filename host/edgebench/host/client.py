@@ -166,15 +166,25 @@ class Client:
         return sent - state.offset_bytes
 
     def start_run(
-        self, run_id: str, spec: RunSpec, *, sha256: str, model_name: str, size_bytes: int
+        self,
+        run_id: str,
+        spec: RunSpec,
+        *,
+        sha256: str,
+        model_name: str,
+        size_bytes: int,
+        host_file: bytes = b"",
     ) -> None:
         """Start a run of a model of this size, which the device checks first.
+
+        What the host sends along is spooled with the run, unless its agent is too old.
 
         Raises:
             EdgebenchError: it was not admitted, or the link failed.
         """
         self._notices.clear()
-        self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name))
+        kept = host_file if self._protocol >= m.SEATS_SINCE else b""
+        self._followed = self._send(m.RunStart(run_id, spec, sha256, model_name), kept)
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
     def follow(self, run_id: str) -> None:

@@ -15,6 +15,7 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
+from edgebench.host.bench.fetch import DeviceTarget, fetch_all
 from edgebench.host.bench.finish import Finish, FinishingProcess, finish
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
 
 
@@ -177,6 +179,26 @@ class Lab:
         from edgebench.host.devices.pairing import pair
 
         return pair(self._files, text)
+
+    def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
+        """Write this host's identity and devices into a new file, for the hosts that share them.
+
+        Raises:
+            UsageError: the file exists.
+        """
+        from edgebench.host.devices.lab_file import export_lab
+
+        return export_lab(self._files, Path(path)).devices
+
+    def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
+        """Become one owner with the host that wrote this file: each collects the runs of all.
+
+        Raises:
+            UsageError: that is no such file, or this host has devices of its own.
+        """
+        from edgebench.host.devices.lab_file import join_lab
+
+        return join_lab(self._files, Path(path), replaces=replaces)
 
     def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
         """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
@@ -494,7 +516,7 @@ class Lab:
     def stop(self, device: str = LOCAL_NAME) -> str | None:
         """Stop this user's run on a device; its id, or None if nothing runs there.
 
-        The next `bench` on that device stores what it measured.
+        `collect`, or the next `bench` on that device, stores what it measured.
 
         Raises:
             LeaseHeld: somebody else measures there.
@@ -502,6 +524,51 @@ class Lab:
         """
         with self.connect(device) as client:
             return stop_run(client)
+
+    def collect(
+        self,
+        on: Sequence[str] = (LOCAL_NAME,),
+        *,
+        is_waiting: bool = True,
+        watcher: Watcher | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> list[StoredRun]:
+        """Store what earlier commands left on devices; a run in progress is followed to its end.
+
+        Args:
+            on: Devices, as for `bench`.
+            is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
+            watcher: Hears of every step; what cannot be stored is raised when there is none.
+            cancellation: Stops it from another thread, with the runs that are followed.
+
+        Returns:
+            The runs, also those that failed on their device (`result.failure`).
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+            LeaseHeld: somebody else measures on the only device.
+            EdgebenchError: the only device cannot be reached, or the store cannot be written.
+        """
+        farm = load_farm(self._farm)
+        targets = list(map(DeviceTarget, select(on, self._files.devices(), farm)))
+        with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
+            made = other.finish if other else finish
+
+            def fetch(
+                target: DeviceTarget, watcher: Watcher, cancellation: Cancellation
+            ) -> list[Run]:
+                with open_known(self._files, target.device, state=self._agent_state) as client:
+                    lane = DeviceLane(client, self.store, watcher, cancellation, made)
+                    return fetch_all(lane, target.device.name, is_waiting=is_waiting)
+
+            runs = measure_targets(
+                targets,
+                fetch,
+                watcher or Watcher(),
+                cancellation or Cancellation(),
+                parallel=farm.parallel,
+            )
+        return [StoredRun(self.store, run.run_id) for run in runs]
 
     def compare(
         self,

@@ -177,7 +177,11 @@ class ModelCommit:
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """Measure a model that the device holds; needs the lease."""
+    """Measure a model that the device holds; needs the lease.
+
+    The payload, which may be empty, is kept with the run for whichever host of its owner collects
+    it; the agent does not look into it. Agents before version 5 drop it.
+    """
 
     run_id: str
     spec: RunSpec

@@ -26,6 +26,8 @@ RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
 """Recording of a meter beside the run, undecoded, with a header that says how to read it."""
 WORKER_LOG_FILE = "worker.log"
+HOST_FILE = "host.bin"
+"""What the host that started the run sent along for whichever host of its owner collects it."""
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
 """Logs of MLPerf's LoadGen, when it issues the queries."""
@@ -36,6 +38,7 @@ SPOOL_FILES = (
     ANSWERS_FILE,
     METER_FILE,
     WORKER_LOG_FILE,
+    HOST_FILE,
     *LOADGEN_FILES,
 )
 """Every file that a spooled run may hold."""

@@ -15,6 +15,7 @@ from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.errors import NoSuchDevice, StoreError, TargetError
+from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import SPOOL_FILES
 
 
@@ -32,6 +33,7 @@ class FakeLink:
         """A request."""
         frame = decode(data)
         self._asked.append((frame.number, frame.message))
+        self.payload = bytes(frame.payload)
 
     def receive(self, timeout_s: float | None) -> bytes:
         """The answer to it."""
@@ -39,6 +41,8 @@ class FakeLink:
         self.patience_s[type(message)] = timeout_s
         if isinstance(message, m.Hello):
             return encode(number, m.Welcome(self._protocol, "edgebench-agent 0", DEVICE))
+        if isinstance(message, m.RunStart):
+            return encode(number, m.RunAccepted(RUN_ID))
         return encode(number, m.RunFiles(RUN_ID, self._files))
 
     def close(self) -> None:
@@ -63,6 +67,20 @@ def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
     with pytest.raises(TargetError, match="cannot let anybody follow a run: edgebench-agent 0"):
         client.follow(RUN_ID)
     assert list(link.patience_s) == [m.Hello]
+
+
+@pytest.mark.parametrize(("protocol", "payload"), [(4, b""), (5, b"facts")])
+def test_agent_of_the_version_before_gets_no_file_of_the_host(
+    protocol: int, payload: bytes
+) -> None:
+    """An older agent is sent what it has no place for."""
+    link = FakeLink(protocol=protocol)
+    client = Client(cast(Link, link))
+    spec = RunSpec("onnx")
+    client.start_run(
+        RUN_ID, spec, sha256="0" * 64, model_name="x", size_bytes=1, host_file=b"facts"
+    )
+    assert link.payload == payload
 
 
 def test_seat_of_an_agent_that_has_none_is_refused() -> None:

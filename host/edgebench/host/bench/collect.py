@@ -9,6 +9,7 @@ from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.client import Client
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import read_record, write_clock
+from edgebench.host.store.host_file import unpack_facts
 from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
@@ -132,6 +133,7 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
         record = read_record(directory)
         if record.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
+        unpack_facts(directory)
         if beside.probes:  # else those that the command which started it left here, if it was ours
             write_clock(directory, beside.probes)
         run = finish(directory, beside.meter_trouble)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, TypeVar
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.request import BenchRequest
@@ -39,13 +40,28 @@ class Target:
         return energy.meter if energy is not None and is_of_host(energy.meter) else None
 
 
-MeasureOn = Callable[[Target, Watcher, Cancellation], list[Run]]
+class AnyTarget(Protocol):
+    """A device for which a lane does something."""
+
+    @property
+    def device(self) -> KnownDevice:
+        """The device."""
+        ...
+
+    @property
+    def meter(self) -> str | None:
+        """Meter of this host that it needs for itself."""
+        ...
+
+
+T = TypeVar("T", bound=AnyTarget)
+MeasureOn = Callable[[T, Watcher, Cancellation], list[Run]]
 """Measures on one device; raises `Interrupted` when somebody cancels."""
 
 
 def measure_targets(
-    targets: Sequence[Target],
-    measure_on: MeasureOn,
+    targets: Sequence[T],
+    measure_on: MeasureOn[T],
     watcher: Watcher,
     cancellation: Cancellation,
     *,
@@ -60,7 +76,7 @@ def measure_targets(
     seen = {target.device.name: watcher.of(target.device.name, len(targets)) for target in targets}
     runs: dict[str, list[Run]] = {}
 
-    def measure(target: Target) -> None:
+    def measure(target: T) -> None:
         name = target.device.name
         try:
             runs[name] = measure_on(target, seen[name], cancellation)
@@ -73,7 +89,7 @@ def measure_targets(
         measure(targets[0])
         return runs[targets[0].device.name]
 
-    def measure_lane(lane: Sequence[Target]) -> None:
+    def measure_lane(lane: Sequence[T]) -> None:
         for target in lane:
             if cancellation.is_requested:
                 return
@@ -145,8 +161,8 @@ def _wait_for(ends: Sequence[threading.Event]) -> None:
             pass
 
 
-def _lanes(targets: Sequence[Target]) -> list[list[Target]]:
-    lanes: dict[str, list[Target]] = {}
+def _lanes(targets: Sequence[T]) -> list[list[T]]:
+    lanes: dict[str, list[T]] = {}
     for target in targets:
         lanes.setdefault(target.meter or f"device {target.device.name}", []).append(target)
     return list(lanes.values())

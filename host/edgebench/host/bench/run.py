@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,6 +26,7 @@ from edgebench.host.result.facts import HostFacts, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_clock, write_facts
+from edgebench.host.store.host_file import packed_facts
 from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.meters.base import Meter, MeterSession
@@ -130,6 +131,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         write_clock(directory, probes)
         device = client.device
         write_expectation(directory, ExpectedRun(device.id, device.name, client.via, model.name))
+        host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
         with _forgotten_if_refused(store, run_id):
@@ -141,6 +143,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 sha256=model.sha256,
                 model_name=model.name,
                 size_bytes=model.size_bytes,
+                host_file=host_file,
             )
         watch = probing(client, probes, watcher.notice)
         if session:

@@ -85,6 +85,23 @@ class Watcher:
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
         """A run of an earlier command had failed; it is stored with its reason."""
 
+    def fetching(self, device: str, run_id: str) -> None:
+        """A run of an earlier command is stored; its phases follow if it is still in progress."""
+
+    def fetched(self, run: Run) -> None:
+        """That run is stored, with its failure if it failed."""
+
+    def not_fetched(self, run_id: str, error: EdgebenchError) -> None:
+        """It cannot be stored, and the others are; unless nobody looks: then this raises it."""
+        del run_id
+        raise error
+
+    def taken(self, device: str, run_id: str) -> None:
+        """Whoever started that run has stored it, in another store."""
+
+    def left(self, device: str, run_id: str) -> None:
+        """A run in progress is not waited for, and its device is left alone."""
+
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
 

@@ -160,12 +160,12 @@ def _add_comparison(add: Add) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
-    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.cancellation import Interrupted
-    from edgebench.host.cli.compare import exit_code, report
+    from edgebench.host.cli.compare import exit_code
+    from edgebench.host.cli.compare import report as report_comparison
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab, compare_pairs
-    from edgebench.protocol.errors import EdgebenchError, UsageError
+    from edgebench.protocol.errors import EdgebenchError
 
     compared: list[RunComparison] = []
     is_interrupted = False
@@ -180,18 +180,28 @@ def run(options: argparse.Namespace) -> ExitCode:
         except Interrupted:
             is_interrupted = True
         except EdgebenchError as exc:
-            _report(options, lab, watcher, ended_by=exc)
+            report(options, lab, watcher, ended_by=exc)
             raise
         except KeyboardInterrupt:
-            _report(options, lab, watcher)  # what was measured before is not lost from sight
+            report(options, lab, watcher)  # what was measured before is not lost from sight
             raise
     assert lab is not None  # without it nothing was measured, or interrupted
     if compared:
         errors = list(map(_error_entry, watcher.failures))
-        report(compared, is_json=options.json, runs=watcher.runs, errors=errors)
+        report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         _report_losses(options, compared, watcher)
         return exit_code(compared)
-    _report(options, lab, watcher)
+    return conclude(options, lab, watcher, is_interrupted=is_interrupted)
+
+
+def conclude(
+    options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher, *, is_interrupted: bool
+) -> ExitCode:
+    """Print the runs, and why others failed; the exit code that says it."""
+    from edgebench.host.analysis.run_set import find_sets
+    from edgebench.protocol.errors import UsageError
+
+    report(options, lab, watcher)
     if is_interrupted:
         _say_what_was_kept(watcher, lab)
         return ExitCode.INTERRUPTED
@@ -290,7 +300,7 @@ def _say_failures(watcher: ProgressWatcher) -> None:
         print(f"error: {failure.title}: {failure.error}", file=sys.stderr)
 
 
-def _report(
+def report(
     options: argparse.Namespace,
     lab: Lab | None,
     watcher: ProgressWatcher,

@@ -26,7 +26,9 @@ COMMANDS = {
     "campaign": "make a matrix of runs over many devices, and resume it",
     "devices": "list the devices, usable or not",
     "stop": "stop your run on a device, which a killed command or another terminal started",
+    "collect": "store what earlier commands left on devices; follow a run to its end",
     "pair": "pair with a device's agent",
+    "lab": "share devices and runs with other hosts, as one owner",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
     "show": "show one run, or one set of runs",
@@ -47,7 +49,9 @@ _LOADED = {
     "campaign": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
+    "collect": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "pair": ("edgebench.host.lab",),
+    "lab": ("edgebench.host.lab",),
     "deploy": ("edgebench.host.lab",),
     "runs": ("edgebench.host.store.index", "edgebench.host.show.tables"),
     "show": ("edgebench.host.show.page",),
@@ -106,7 +110,10 @@ def _run(command: str, words: list[str]) -> ExitCode:
             import_module(name)
         raise_when_interrupted()
         _end_like_ctrl_c()
-        as_json &= command != "bench"  # from here on it prints the runs itself, however it ends
+        as_json &= command not in (
+            "bench",
+            "collect",
+        )  # from here on it prints the runs itself, however it ends
         code: ExitCode = module.run(options)
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED

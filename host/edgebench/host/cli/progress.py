@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
+from edgebench.host.bench.collect import failure_of
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.result.metrics import headline
@@ -288,6 +290,41 @@ class DeviceProgress(Watcher):
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
         """A run had failed, and its host had not heard of it."""
         self._note("warning", f"run {run_id} of an earlier command failed: {error}")
+
+    def fetching(self, device: str, run_id: str) -> None:
+        """A run of an earlier command is stored, or followed to its end first."""
+        self._clear()
+        self._run, self._phase = None, ""
+        self._title = self._shown = printable(f"{run_id}, {device}")
+        if not self._display.console.is_terminal:
+            self._display.say(f"run: {self._title}")
+        self._draw("", None)
+
+    def fetched(self, run: Run) -> None:
+        """It is stored, measured or failed."""
+        if (error := failure_of(run)) is None:
+            self.finished(run)
+            return
+        self._clear()
+        names = run.model.name, run.runtime.name, self._name
+        failure = RunFailure(error, *names, is_one_of_several=bool(self._prefix))
+        self._display.failures.append(failure)
+
+    def not_fetched(self, run_id: str, error: EdgebenchError) -> None:
+        """It cannot be stored; the others are."""
+        self._clear()
+        self._display.failures.append(self.failure(error))
+        self._note("warning", f"run {run_id} is not stored")
+
+    def taken(self, device: str, run_id: str) -> None:
+        """Say that a run is somewhere else."""
+        self._clear()
+        self._display.say(f"note: run {run_id} of {device} was stored by the host that started it")
+
+    def left(self, device: str, run_id: str) -> None:
+        """Say that a run goes on."""
+        again = f"edgebench collect --on {shlex.quote(device)}"
+        self._display.say(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""

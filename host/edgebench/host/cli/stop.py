@@ -34,5 +34,5 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(f"no run of yours is in progress on {device}")
     else:
         print(f"stopped: run {printable(stopped)} on {device}; what it measured is on the device")
-        print(f"next: edgebench bench MODEL --on {shlex.quote(device)} (stores it first)")
+        print(f"next: edgebench collect --on {shlex.quote(device)}")
     return ExitCode.DONE

@@ -28,11 +28,12 @@ from edgebench.host.bench.collect import HostRecord, collect, collect_waiting
 from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
 from edgebench.host.result.document import Document, to_document
-from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.facts import EnergyRequest, HostFacts, SetMember
 from edgebench.host.result.run import Failure
 from edgebench.host.result.verdict import State
 from edgebench.host.store import power
 from edgebench.host.store.files import write_facts
+from edgebench.host.store.host_file import packed_facts
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.host.store.recording import open_recording, write_power
@@ -53,7 +54,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import RunListing
 from edgebench.protocol.record import Event, MeterFacts, Outcome, Phase, RunRecord, SyncFacts
-from edgebench.protocol.traces import METER_FILE, RECORD_FILE
+from edgebench.protocol.traces import HOST_FILE, METER_FILE, RECORD_FILE
 
 LATENCY_NS = latencies(COUNT)
 WriteSpool = Callable[[Path], object]
@@ -175,6 +176,30 @@ def test_recording_of_a_host_that_went_away_is_used(tmp_path: Path) -> None:
     energy = collected(store, FakeClient(finished()))["metrics"]["energy"]
     assert energy["refused"] is None
     assert energy["gross_j_per_inference"] > 0
+    assert verify(store, RUN_ID) == []
+
+
+def test_run_that_another_host_started_is_complete_but_for_its_meter(tmp_path: Path) -> None:
+    """The second host of a lab drops the set of a run, or is silent about energy that was asked."""
+    facts = HostFacts(
+        member=SetMember("set-1", 1, 3), energy=EnergyRequest(meter=METER), ambient_c=21.0
+    )
+    with Store(tmp_path / "first").expecting(RUN_ID) as directory:
+        write_facts(directory, facts, {})
+        told = packed_facts(directory)
+    store = Store(tmp_path / "second")
+
+    def write(path: Path) -> None:
+        path.with_name(HOST_FILE).write_bytes(told)
+
+    run = collect(cast(Client, FakeClient(finished(), write)), store, RUN_ID, HostRecord([]))
+    assert run.member == facts.member
+    assert run.conditions.ambient_c == facts.ambient_c
+    energy = run.metrics.energy
+    assert energy is not None
+    assert energy.gross_j_per_inference is None
+    [rule] = [rule for rule in run.verdict.failures if rule.id == "meter"]
+    assert "the meter was at the host that started the run" in (rule.detail or "")
     assert verify(store, RUN_ID) == []
 
 

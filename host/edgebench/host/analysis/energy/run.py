@@ -80,8 +80,10 @@ def find_energy(
 ) -> EnergyResult:
     """Energy of a run, or why there is none."""
     if power is None:
-        trouble = record.metered.trouble if record.metered else None
-        reason = trouble or "the meter recorded nothing"
+        # A meter of the host that started the run, which another host of its lab has collected.
+        reason = "its recording is not here: the meter was at the host that started the run"
+        if record.metered is not None:
+            reason = record.metered.trouble or "the meter recorded nothing"
         return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
     info, facts = power.header.info, power.header.facts
     result = EnergyResult(

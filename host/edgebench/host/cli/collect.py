@@ -1,0 +1,60 @@
+"""`edgebench collect`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "collect",
+        "Store what earlier commands left on devices, also those that were killed. A run that is "
+        "still in progress is followed to its end; Ctrl-C ends it.",
+    )
+    made.add_argument(
+        "--on",
+        action="append",
+        metavar="DEVICE",
+        help="device, several with commas, all, or conditions, as for bench (default: local)",
+    )
+    leave = "leave a device alone on which a run is in progress"
+    made.add_argument("--no-wait", action="store_true", help=leave)
+    add_store(made)
+    add_json(made)
+    made.set_defaults(meter=None, sync=None)  # what the report of bench asks for
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Collect; print what was measured, as bench does."""
+    from edgebench.host.bench.cancellation import Interrupted
+    from edgebench.host.cli.bench import conclude, report
+    from edgebench.host.cli.progress import ProgressWatcher
+    from edgebench.host.lab import Lab
+    from edgebench.protocol.errors import EdgebenchError
+
+    lab: Lab | None = None
+    is_interrupted = False
+    with ProgressWatcher() as watcher:
+        try:
+            lab = Lab(options.store)
+            runs = lab.collect(
+                options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher
+            )
+            if not runs and not watcher.failures:
+                print("nothing to store", file=sys.stderr)
+        except Interrupted:
+            is_interrupted = True
+        except EdgebenchError as exc:
+            report(options, lab, watcher, ended_by=exc)
+            raise
+        except KeyboardInterrupt:
+            report(options, lab, watcher)
+            raise
+    assert lab is not None
+    return conclude(options, lab, watcher, is_interrupted=is_interrupted)

@@ -1,0 +1,155 @@
+"""One owner for several hosts: the identity and the devices of a lab, from host to host in a file.
+
+The file has the private key. Whoever has it is the lab to every device that is paired with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from pathlib import Path
+
+from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.protocol.codec import from_outside, to_plain
+from edgebench.protocol.errors import RemoteProtocolError, StoreError, UsageError
+from edgebench.protocol.identity import der_of, fingerprint
+from edgebench.protocol.pem import Pem
+
+LAB_FILE_VERSION = 1
+MAX_FILE_BYTES = 2**20
+"""Limit on a lab file; a device takes some 300 bytes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabFile:
+    """What the hosts of a lab share."""
+
+    version: int
+    identity_pem: Pem
+    """Private key and certificate."""
+    devices: tuple[KnownDevice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReport:
+    """What joining a lab has changed."""
+
+    devices: tuple[KnownDevice, ...]
+    """Devices of the lab, by the names that they have on this host."""
+    forgotten: tuple[KnownDevice, ...]
+    """Devices that knew this host by the identity that it has given up."""
+
+
+def export_lab(files: HostFiles, path: Path) -> LabFile:
+    """Write this host's identity and devices into a new file, which only its owner may read.
+
+    Raises:
+        UsageError: the file exists.
+        StoreError: it cannot be written.
+    """
+    identity_pem = Pem(files.identity_path().read_text())
+    made = LabFile(LAB_FILE_VERSION, identity_pem, files.devices())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)  # whatever the umask
+            file.write(json.dumps(to_plain(made), indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError as exc:
+        raise UsageError(f"lab not exported: file exists: {path}") from exc
+    except OSError as exc:
+        raise StoreError(f"lab not exported: {exc.strerror}: {path}") from exc
+    return made
+
+
+def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinReport:
+    """Take over the identity of a lab, and add its devices to this host's.
+
+    Args:
+        files: This host's identity and devices.
+        path: File that `export_lab` wrote.
+        replaces: Whether an identity of this host's own goes, with the devices that know it by
+            that. Without devices, or where it is the lab's already, nothing is lost.
+
+    Raises:
+        UsageError: the file is none of a lab, or this host has devices of its own.
+        StoreError: this host's files cannot be read or written.
+    """
+    lab = read_lab_file(path)
+    own, identity_path = files.devices(), files.identity_path()
+    is_member = _pin(identity_path.read_text()) == _pin(lab.identity_pem)
+    if own and not is_member and not replaces:
+        names = ", ".join(device.name for device in own)
+        raise UsageError(
+            f"lab not joined: this host is paired with {names} by an identity of its own; with "
+            "--replace it gives that up, and these devices have to be paired anew"
+        )
+    if not is_member:
+        _write_identity(identity_path, lab.identity_pem)
+    forgotten = () if is_member else own
+    for device in forgotten:
+        files.forget(device)
+    return JoinReport(_remembered(files, lab.devices), forgotten)
+
+
+def read_lab_file(path: Path) -> LabFile:
+    """Content of a lab file.
+
+    Raises:
+        UsageError: it is none, or of a newer version.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
+        lab = from_outside(json.loads(content), LabFile)
+        der_of(lab.identity_pem)
+    except OSError as exc:
+        raise UsageError(f"lab file not readable: {exc.strerror}: {path}") from exc
+    except (ValueError, RecursionError, RemoteProtocolError, UsageError) as exc:
+        raise UsageError(f"not a lab file: {exc}: {path}") from exc
+    if lab.version != LAB_FILE_VERSION:
+        raise UsageError(
+            f"lab file has version {lab.version}, this edgebench reads {LAB_FILE_VERSION}: {path}"
+        )
+    return lab
+
+
+def _pin(identity_pem: str) -> str:
+    return fingerprint(der_of(identity_pem))
+
+
+def _write_identity(path: Path, identity_pem: str) -> None:
+    """Put the lab's identity in place of this host's, once it is sure that it is one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(identity_pem)
+            file.flush()
+            os.fsync(file.fileno())
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(beside, password="")
+        beside.replace(path)
+    except ssl.SSLError as exc:
+        raise UsageError("not a lab file: its key does not belong to its certificate") from exc
+    except OSError as exc:
+        raise StoreError(f"lab not joined: {exc.strerror}: {path}") from exc
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _remembered(files: HostFiles, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ...]:
+    """The devices, with a number behind a name that another device has here."""
+    added: list[KnownDevice] = []
+    for device in devices:
+        taken = {known.name for known in files.devices() if known.pin != device.pin} | {LOCAL_NAME}
+        numbered = (f"{device.name}-{number}" for number in count(2))
+        name = next(free for free in chain([device.name], numbered) if free not in taken)
+        added.append(replace(device, name=name))
+        files.remember(added[-1])
+    return tuple(added)

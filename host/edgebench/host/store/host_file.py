@@ -1,0 +1,101 @@
+"""What only the host knows of a run, packed: its device keeps it for the other hosts of a lab.
+
+    one line of JSON    the facts, as in raw/host.json
+    the rest            the labels, as in raw/labels.npz; left out where they are too large
+
+A host that has its own copy does not look at the device's. What comes from a device is checked as
+everything is that a peer says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from edgebench.host.arrays import load_arrays
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.migrations import migrated_facts
+from edgebench.host.store.layout import HOST_FACTS_FILE, LABELS_FILE, RAW_DIRECTORY
+from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, from_outside, to_plain
+from edgebench.protocol.errors import EdgebenchError, RunDamaged
+from edgebench.protocol.text import one_line
+from edgebench.protocol.traces import HOST_FILE
+
+MAX_FACTS_BYTES = 64 * 1024
+"""Limit on the line of facts; a real one has less than 1 KiB."""
+
+
+def packed_facts(directory: Path) -> bytes:
+    """Facts and labels of a run that is about to start, as its device is to keep them.
+
+    Labels that do not fit stay here: the accuracy is then unknown to other hosts, which say so.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    raw = directory / RAW_DIRECTORY
+    facts = json.loads((raw / HOST_FACTS_FILE).read_bytes())
+    line = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+    if len(line) > MAX_FACTS_BYTES:
+        return b""
+    labels = raw / LABELS_FILE
+    if not labels.exists() or len(line) + labels.stat().st_size > MAX_PAYLOAD_BYTES:
+        return line
+    return line + labels.read_bytes()
+
+
+def unpack_facts(directory: Path) -> None:
+    """Take what the device has kept for a host that did not start the run; else drop it.
+
+    Raises:
+        RunDamaged: it makes no sense.
+        OSError: a file cannot be written.
+    """
+    raw = directory / RAW_DIRECTORY
+    path = raw / HOST_FILE
+    if not path.exists():
+        return
+    if not (raw / HOST_FACTS_FILE).exists():
+        if path.stat().st_size > MAX_PAYLOAD_BYTES:
+            raise RunDamaged(f"host facts of {path.stat().st_size} bytes from the device: {path}")
+        line, _, labels = path.read_bytes().partition(b"\n")
+        facts = _facts(line, path)
+        if labels:
+            _check_labels(labels, path)
+            (raw / LABELS_FILE).write_bytes(labels)
+        # Last: a process that is killed before this does not take the labels for all there is.
+        (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
+    path.unlink()
+
+
+def _facts(line: bytes, path: Path) -> HostFacts:
+    try:
+        if len(line) > MAX_FACTS_BYTES:
+            raise ValueError(f"{len(line)} bytes, limit {MAX_FACTS_BYTES}")
+        plain = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        if not isinstance(plain, dict):
+            raise ValueError("not a map")
+        facts = from_outside(migrated_facts(plain), HostFacts)
+        if facts.energy is not None and facts.energy.trace is not None:
+            raise ValueError("a file of power, which no run has before it starts")
+    except (ValueError, RecursionError, EdgebenchError) as exc:
+        raise RunDamaged(
+            f"host facts from the device make no sense: {one_line(exc)}: {path}"
+        ) from exc
+    return facts
+
+
+def _finite(text: str) -> Any:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"number {text[:20]}")
+    return value
+
+
+def _check_labels(labels: bytes, path: Path) -> None:
+    try:
+        load_arrays(labels, is_compression_allowed=False)
+    except ValueError as exc:
+        raise RunDamaged(f"labels from the device make no sense: {one_line(exc)}: {path}") from exc

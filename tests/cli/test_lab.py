@@ -1,0 +1,38 @@
+"""lab export and lab join, as a person uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.agents import Host
+from support.commands import Run
+
+from edgebench.host.devices.files import HostFiles, KnownDevice
+
+PI = KnownDevice("pi", "01", "p" * 43, ("192.0.2.1",), 7747)
+ROCK = KnownDevice("rock", "02", "r" * 43, ("192.0.2.2",), 7747)
+
+
+def test_lab_goes_from_host_to_host(edgebench: Run, host: Host, tmp_path: Path) -> None:
+    """A person does not learn that the file is a key, or what joining has taken away."""
+    path = tmp_path / "lab.json"
+    other = HostFiles(tmp_path / "other")
+    other.remember(PI)
+    from edgebench.host.devices.lab_file import export_lab
+
+    export_lab(other, path)
+    HostFiles(host.folder / "config/edgebench/host").remember(ROCK)
+    said = edgebench("lab", "join", str(path))
+    assert said.code == 2
+    assert "error: lab not joined: this host is paired with rock by an identity" in said.err
+    assert "hint: see what it takes: edgebench lab join --help" in said.err
+    said = edgebench("lab", "join", str(path), "--replace")
+    assert (said.code, said.out.splitlines()[:2]) == (
+        0,
+        ["forgotten: rock, which knew this host by its old identity", "joined: 1 device: pi"],
+    )
+    said = edgebench("lab", "export", str(tmp_path / "again.json"))
+    assert said.code == 0
+    assert said.out.startswith("exported: this host's identity and 1 device, to ")
+    assert "warning: who has this file may measure on all of them" in said.out
+    assert edgebench("lab", "export", str(path)).code == 2

@@ -1,0 +1,60 @@
+"""What earlier commands left on a device, and a command that fetches just that."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from support.agents import AgentProcess, Host, wait_until
+from support.started import SPEC, start
+from support.watchers import worker_pid
+
+from edgebench.host.bench.verify import verify
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """One agent for all of them: each test fetches what it leaves there."""
+    process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
+    yield process
+    process.kill()
+
+
+def test_run_in_progress_is_followed_and_stored(paired: Host) -> None:
+    """A host that was killed needs a new measurement to get at its last one."""
+    with paired.lab.connect("board") as first:
+        run_id = start(first, replace(SPEC, duration_s=0.3))
+    assert [run.id for run in paired.lab.collect(["board"])] == [run_id]
+    assert verify(paired.lab.store, run_id) == []
+    assert paired.lab.collect(["board"]) == []
+
+
+def test_device_that_measures_is_left_alone_and_failures_are_told(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """Files are read off a device beside its timed loop, or a failed run counts as none."""
+    with paired.lab.connect("board") as first:
+        measured = start(first, replace(SPEC, duration_s=0.1))
+        list(first.follow_run())
+        failed = start(first)
+    result = paired.run("collect", "--on", "board", "--no-wait")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr.splitlines()[0] == (
+        f"note: run {failed} is in progress on board; to wait for it: edgebench collect --on board"
+    )
+    assert paired.lab.store.run_ids() == []
+    os.kill(worker_pid(agent), signal.SIGKILL)
+    wait_until(lambda: agent.status().running is None, "run has ended")
+    result = paired.run("collect", "--on", "board", "--json")
+    assert result.returncode == 1
+    told = json.loads(result.stdout)
+    assert [run["run_id"] for run in told["runs"]] == [measured]
+    [error] = told["errors"]
+    assert (error["run_id"], error["device"], error["code"]) == (failed, "board", "worker_died")
+    assert paired.lab.store.run_ids() == sorted([measured, failed])
+    with paired.lab.connect("board") as client:
+        assert client.list_runs().finished == ()
