@@ -112,22 +112,18 @@ def open_known(
         if not moved:
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
-        current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint), device.via, device.seat)
-        if device.seat:
-            agent = next((one for one in files.devices() if one.pin == device.pin), None)
-            if agent is not None:
-                files.remember(agent.moved_to(moved[0]))
-        else:
-            files.remember(replace(current, arch=client.device.arch))
-        return client
+        client = Client(
+            transport.connect(device.moved_to(moved[0]).endpoint), device.via, device.seat
+        )
+        files.revise(device.pin, lambda known: known.moved_to(moved[0]))
+        return _remembered(files, device, client)
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
     """The client, after what devices are chosen by is remembered of its device."""
     arch = client.device.arch
     if device.via != LocalTransport.name and not device.seat and arch != device.arch:
-        files.remember(replace(device, arch=arch))
+        files.revise(device.pin, lambda known: replace(known, arch=arch))
     return client
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgebench.host.devices.locked import locked, write_whole
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.codec import from_outside, to_plain
@@ -18,7 +18,6 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import refuse_long, user_paths
 
-LOCK_FILE = ".lock"
 SEAT_MARK = "/"
 """What stands between the name of an agent and that of its seat."""
 LOCAL_NAME = "local"
@@ -70,10 +69,10 @@ class HostFiles:
         """File with the host's key and certificate, made when there is none."""
         path = self._directory / "identity.pem"
         if not path.exists():
-            with self._locked():
+            with self.locked():
                 if not path.exists():
                     identity = new_identity(socket.gethostname())
-                    self._write(path, identity.key_pem + identity.certificate_pem)
+                    write_whole(path, identity.key_pem + identity.certificate_pem)
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
@@ -91,7 +90,7 @@ class HostFiles:
 
     def remember(self, device: KnownDevice) -> None:
         """Add a device, in place of the one with the same identity or name."""
-        with self._locked():
+        with self.locked():
             others = [
                 known
                 for known in self.devices()
@@ -101,43 +100,27 @@ class HostFiles:
 
     def forget(self, device: KnownDevice) -> None:
         """Remove a device."""
-        with self._locked():
+        with self.locked():
             self._save([known for known in self.devices() if known.pin != device.pin])
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def revise(self, pin: str, change: Callable[[KnownDevice], KnownDevice]) -> None:
+        """Change what is known of a device now, if it is still known.
+
+        By its identity: another process may have given it another name meanwhile.
+        """
+        with self.locked():
+            before = self.devices()
+            after = [change(known) if known.pin == pin else known for known in before]
+            if list(before) != after:
+                self._save(after)
+
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other processes of this user from changing the files meanwhile."""
-        with self._errors(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            with self._errors(self._directory):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)  # which unlocks it
+        return locked(self._directory)
 
     @property
     def _inventory(self) -> Path:
         return self._directory / "devices.json"
 
     def _save(self, devices: Sequence[KnownDevice]) -> None:
-        self._write(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
-
-    def _write(self, path: Path, text: str) -> None:
-        with self._errors(path):
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-
-    @staticmethod
-    @contextmanager
-    def _errors(path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise StoreError(f"not written: {exc.strerror}: {path}") from exc
+        write_whole(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
