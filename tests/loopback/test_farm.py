@@ -13,6 +13,8 @@ from support.agents import AgentProcess, Host
 
 from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.devices.files import HostFiles
+from edgebench.host.devices.health import HealthFiles
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import SpecChanges
@@ -67,6 +69,11 @@ def test_one_device_that_is_off_and_one_that_is_busy_keep_no_other_waiting(
     assert len(errors) == 2
     assert errors[0].startswith(("error: two: device is in use by ", "error: three: "))
     assert {line.split(":")[1] for line in errors} == {" two", " three"}
+    health = HealthFiles(operator.folder / "data/edgebench/host")
+    fared = {one.name: health.of(one) for one in HostFiles(operator.config).devices()}
+    codes = {name: [event.code for event in one.events] for name, one in fared.items()}
+    assert codes == {"one": [None], "two": [], "three": ["unreachable"]}
+    assert [name for name, one in fared.items() if one.last_seen_utc is None] == ["three"]
 
 
 def test_devices_with_a_label_are_measured(operator: Host) -> None:

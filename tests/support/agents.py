@@ -138,12 +138,18 @@ class Host:
         }
 
     @property
+    def config(self) -> Path:
+        """The host's configuration directory."""
+        return self.folder / "config" / "edgebench" / "host"
+
+    @property
     def lab(self) -> Lab:
         """The same directories from Python."""
         return Lab(
             self.folder / "data" / "edgebench",
-            config=self.folder / "config" / "edgebench" / "host",
+            config=self.config,
             agent_state=self.folder / "data" / "edgebench" / "agent",
+            state=self.folder / "data" / "edgebench" / "host",
         )
 
     def run(

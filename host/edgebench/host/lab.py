@@ -26,7 +26,7 @@ from edgebench.host.bench.request import (
     new_request,
 )
 from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
     DiscoveredDevice,
@@ -34,8 +34,9 @@ from edgebench.host.devices.discovery import (
     open_device,
     open_known,
 )
-from edgebench.host.devices.farm import farm_path, load_farm
+from edgebench.host.devices.farm import Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.health import HealthFiles, Outcomes
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
@@ -115,9 +116,20 @@ class Lab:
         *,
         config: Path | None = None,
         agent_state: Path | None = None,
+        state: Path | None = None,
     ) -> None:
+        """Open the store; whatever is None is where the user's environment has it.
+
+        Args:
+            store: Directory of the results.
+            config: Directory of this host's identity, its devices and the farm file.
+            agent_state: Directory of the agent that serves this machine.
+            state: Directory of what this host has seen of its devices; with a `config` of your own:
+                that one.
+        """
         self.store = Store(Path(store) if store is not None else None)
         self._files = HostFiles(config)
+        self._health = HealthFiles(state or config)
         self._farm = farm_path(config)
         self._agent_state = agent_state
 
@@ -352,7 +364,7 @@ class Lab:
         """
         watcher = watcher or Watcher()
         farm = load_farm(self._farm)
-        devices = select(request.devices, self._files.devices(), farm)
+        devices = self._healthy(request.devices, farm, watcher)
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -365,7 +377,11 @@ class Lab:
             if request.energy is not None and target.request.energy is None:
                 watcher.unmetered(target.device.name)
         with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
-            measure_on = partial(self._measure_on, other.finish if other else finish)
+            measure_on = partial(
+                self._measure_noting_health,
+                other.finish if other else finish,
+                farm.quarantine_after,
+            )
             runs = measure_targets(
                 targets,
                 measure_on,
@@ -374,6 +390,36 @@ class Lab:
                 parallel=farm.parallel,
             )
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def _healthy(self, words: Sequence[str], farm: Farm, watcher: Watcher) -> list[KnownDevice]:
+        """The devices that the words choose, without those in quarantine that no word names."""
+        paired = self._files.devices()
+        fitting = select(words, paired, farm)
+        if not farm.quarantine_after:
+            return fitting
+        health = {device.name: self._health.of(device) for device in fitting}
+        quarantined = {name for name, known in health.items() if known.is_quarantined}
+        devices = select(words, paired, farm, quarantined)
+        for name in sorted(quarantined - {device.name for device in devices}):
+            watcher.left_out(name, health[name])
+        return devices
+
+    def _measure_noting_health(
+        self,
+        finish: Finish,
+        quarantine_after: int,
+        target: Target,
+        watcher: Watcher,
+        cancellation: Cancellation,
+    ) -> list[Run]:
+        """Measure on one device, and remember how the device fared."""
+        outcomes = Outcomes(self._health, target.device, quarantine_after)
+        noting = OutcomeNotes(watcher, outcomes.succeeded, outcomes.failed)
+        try:
+            return self._measure_on(finish, target, noting, cancellation)
+        except EdgebenchError as exc:
+            outcomes.failed(exc)
+            raise
 
     def _measure_on(
         self, finish: Finish, target: Target, watcher: Watcher, cancellation: Cancellation
@@ -390,6 +436,7 @@ class Lab:
             client = stack.enter_context(
                 open_known(self._files, target.device, state=self._agent_state)
             )
+            self._health.seen(target.device, client.seat)
             # The lease first: another process of ours may be fetching its run just now.
             take_lease(client, target.device.name, request.wait_s, watcher, cancellation)
             for run in collect_waiting(

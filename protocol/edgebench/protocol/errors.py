@@ -4,6 +4,7 @@
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   └── AllQuarantined           every device that fits is left out until it is well again
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
@@ -146,6 +147,15 @@ class NoSuchDevice(UsageError):
     """No known device, or several, match a name; or an agent has no seat of that name."""
 
     code = ErrorCode.NO_SUCH_DEVICE
+
+
+class AllQuarantined(NoSuchDevice):
+    """Every device that fits is in quarantine."""
+
+    def __init__(self, text: str, device: str) -> None:
+        super().__init__(text)
+        self.device = device
+        """Name of one of them, as a shell takes it."""
 
 
 class NoSuchMeter(UsageError):

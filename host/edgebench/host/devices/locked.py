@@ -32,8 +32,14 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)  # which unlocks it
 
 
-def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
+def write_whole(path: Path, text: str, *, mode: int = 0o600, is_durable: bool = True) -> None:
     """Write a file so that whoever reads it sees the old text or the new one.
+
+    Args:
+        path: The file.
+        text: Its new content.
+        mode: Permissions of the file.
+        is_durable: Whether it must outlast a power cut right after this, which takes up to 0.1 s.
 
     Raises:
         StoreError: it cannot be written.
@@ -43,8 +49,9 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         beside.replace(path)
 
 

@@ -9,6 +9,11 @@ from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
+    (
+        e.AllQuarantined,
+        "see whether it is well again: edgebench devices check {error.device}; or name it: "
+        "--on {error.device}",
+    ),
     (e.NoSuchDevice, "see which devices there are: edgebench devices"),
     (e.NoSuchMeter, "see which meters there are, and why others are not: edgebench meters"),
     (e.WrongMeterOption, "see what each meter takes: edgebench meters info --help"),
