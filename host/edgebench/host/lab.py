@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
 from edgebench.host.bench.finish import Finish, FinishingProcess, finish
+from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
@@ -29,14 +31,17 @@ from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
+    THIS_MACHINE,
     DiscoveredDevice,
     find_devices,
+    named,
     open_device,
     open_known,
 )
-from edgebench.host.devices.farm import Farm, farm_path, load_farm
+from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.host.devices.health import HealthFiles, Outcomes
+from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
+from edgebench.host.devices.roster import forget, label, recorder, rename
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
@@ -176,7 +181,84 @@ class Lab:
 
     def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
-        return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
+        record = recorder(load_farm(self._farm), self._health)
+        return find_devices(
+            self._files, timeout_s=timeout_s, state=self._agent_state, record=record
+        )
+
+    def check(
+        self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
+    ) -> list[HealthCheck]:
+        """Check devices, with a quick run on each; what is found ends or begins their quarantine.
+
+        Args:
+            *names: Names of devices; none: this machine and every seat of every paired agent.
+            on_checked: Hears of each device when it is checked, in any order.
+
+        Raises:
+            NoSuchDevice: a name is not that of one device.
+        """
+        paired = self._files.devices()
+        devices = [named(paired, name) for name in dict.fromkeys(names)]
+        limit = load_farm(self._farm).quarantine_after
+        cancellation = Cancellation()
+
+        def check(device: KnownDevice) -> list[HealthCheck]:
+            checks = self._check(device, cancellation, with_seats=not names, limit=limit)
+            if on_checked is not None:
+                for one in checks:
+                    on_checked(one)
+            return checks
+
+        with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
+            try:
+                checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
+            except BaseException:
+                cancellation.request()  # the threads are waited for
+                raise
+        return [one for checks in checked for one in checks]
+
+    def _check(
+        self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
+    ) -> list[HealthCheck]:
+        """Check a device, and those that the same agent serves."""
+        others: list[KnownDevice] = []
+        name = device.name
+        try:
+            with open_known(self._files, device, state=self._agent_state) as client:
+                self._health.seen(device, client.seat)
+                seats = client.seats() if with_seats else ()
+                others = [device.at_seat(seat.name) for seat in seats[1:]]
+                name = device.at_seat(client.seat).name if others else device.name
+                found = check_device(client, name, cancellation)
+        except EdgebenchError as exc:
+            found = refused(name, exc)
+        if found.state is CheckState.WELL:
+            self._health.succeeded(device)
+        elif found.is_of_device and found.code is not None and limit:
+            self._health.quarantine(device, found.code, found.reason)
+        return [
+            found,
+            *(
+                one
+                for other in others
+                for one in self._check(other, cancellation, with_seats=False, limit=limit)
+            ),
+        ]
+
+    def rename(self, device: str, name: str) -> KnownDevice:
+        """Give a paired device another name, in the farm file too."""
+        return rename(self._files, self._farm, device, name)
+
+    def label(
+        self, device: str, *labels: str, remove: Sequence[str] = ()
+    ) -> tuple[KnownDevice, tuple[str, ...]]:
+        """Add and remove labels of a device or seat, in the farm file; what it has now."""
+        return label(self._files, self._farm, device, add=labels, remove=remove)
+
+    def forget(self, device: str) -> KnownDevice:
+        """Remove a device, its pairing and its history; its runs stay."""
+        return forget(self._files, self._health, device)
 
     def pair(self, text: str) -> KnownDevice:
         """Pair with the agent that printed this string."""

@@ -96,12 +96,12 @@ class HostFiles:
                 for known in self.devices()
                 if known.pin != device.pin and known.name != device.name
             ]
-            self._save([*others, device])
+            self.save([*others, device])
 
     def forget(self, device: KnownDevice) -> None:
         """Remove a device."""
         with self.locked():
-            self._save([known for known in self.devices() if known.pin != device.pin])
+            self.save([known for known in self.devices() if known.pin != device.pin])
 
     def revise(self, pin: str, change: Callable[[KnownDevice], KnownDevice]) -> None:
         """Change what is known of a device now, if it is still known.
@@ -112,7 +112,7 @@ class HostFiles:
             before = self.devices()
             after = [change(known) if known.pin == pin else known for known in before]
             if list(before) != after:
-                self._save(after)
+                self.save(after)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes of this user from changing the files meanwhile."""
@@ -122,5 +122,6 @@ class HostFiles:
     def _inventory(self) -> Path:
         return self._directory / "devices.json"
 
-    def _save(self, devices: Sequence[KnownDevice]) -> None:
+    def save(self, devices: Sequence[KnownDevice]) -> None:
+        """Write the list; whoever changes it holds the lock."""
         write_whole(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")

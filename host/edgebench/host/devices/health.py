@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from enum import Enum
 from pathlib import Path
 
 from edgebench.host.devices.files import KnownDevice
@@ -48,6 +49,8 @@ logger = logging.getLogger(__name__)
 MAX_EVENTS = 10
 """Number of last outcomes that are kept."""
 DIRECTORY = "health"
+LAST_ONE = ", the last one: "
+"""Words before the last failure, in the reason of a quarantine."""
 
 _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (TooLarge, None),
@@ -96,6 +99,39 @@ class DeviceHealth:
     def is_quarantined(self) -> bool:
         """Whether it is left out unless it is named."""
         return self.quarantined_utc is not None
+
+
+class CheckState(str, Enum):
+    """What a check found."""
+
+    WELL = "well"
+    UNWELL = "not well"
+    BUSY = "busy"
+    """It answers, and somebody else measures on it: nothing was run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """What the check of one device found."""
+
+    name: str
+    state: CheckState
+    reason: str = ""
+    """Why it is not well, or who has it."""
+    code: str | None = None
+    """Kind of failure, where it is not well."""
+    is_of_device: bool = False
+    """Whether it is the device that failed, not this host."""
+    temp_c: float | None = None
+    """Temperature before the run; None where it has no thermometer, or an older agent."""
+    models_room_bytes: int | None = None
+    """Size of the largest model that fits; None with an older agent."""
+    uncollected_count: int | None = None
+    """Number of finished runs of this host's that wait there."""
+    model: str | None = None
+    """Model that was run."""
+    latency_ns_p50: float | None = None
+    """Median of the run; None where its verdict refuses the number."""
 
 
 def failure_code(error: EdgebenchError) -> str | None:
@@ -157,7 +193,7 @@ class HealthFiles:
             after = _with_event(after, event)
             if before.is_quarantined or not 0 < quarantine_after <= after.failure_count:
                 return after
-            reason = f"{after.failure_count} failures in a row, the last one: {error}"
+            reason = f"{after.failure_count} failures in a row{LAST_ONE}{error}"
             return replace(after, quarantined_utc=event.at_utc, quarantine_reason=reason)
 
         self._change(device, change)
