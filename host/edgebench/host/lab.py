@@ -41,7 +41,7 @@ from edgebench.host.devices.discovery import (
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
-from edgebench.host.devices.roster import forget, label, recorder, rename
+from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.on_device import UninstallReport
+    from edgebench.host.devices.pairing import Decide, Pairing
 
 
 class StoredRun:
@@ -260,17 +261,30 @@ class Lab:
         """Remove a device, its pairing and its history; its runs stay."""
         return forget(self._files, self._health, device)
 
-    def pair(self, text: str) -> KnownDevice:
-        """Pair with the agent that printed this string."""
+    def pair(self, text: str, decide: Decide | None = None) -> KnownDevice:
+        """Pair with the agent that printed this string.
+
+        Args:
+            text: Pairing string.
+            decide: Whether the agent takes the place of a known device that does not answer any
+                more, with its name, labels and history; None: it is always another one.
+        """
         from edgebench.host.devices.pairing import pair
 
-        return pair(self._files, text)
+        made = pair(self._files, text, decide=decide or (lambda _known, _is_certain: False))
+        self._take_over(made)
+        return made.device
+
+    def _take_over(self, made: Pairing) -> None:
+        if made.replaced is not None:
+            take_over(self._files, self._health, self._farm, made.replaced, made.device)
 
     def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
         """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
         from edgebench.host.devices.deploy import deploy, deploy_request
 
-        return deploy(self._files, deploy_request(target, **settings), say)
+        request = deploy_request(target, **settings)
+        return deploy(self._files, request, say, on_paired=self._take_over)
 
     def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""

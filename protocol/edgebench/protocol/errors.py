@@ -5,6 +5,7 @@
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
     │   │   └── AllQuarantined           every device that fits is left out until it is well again
+    │   ├── BoardKnown               an agent to pair with may be on a board that is known
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
@@ -156,6 +157,10 @@ class AllQuarantined(NoSuchDevice):
         super().__init__(text)
         self.device = device
         """Name of one of them, as a shell takes it."""
+
+
+class BoardKnown(UsageError):
+    """An agent to pair with seems to be on the board of a known device, and nobody can be asked."""
 
 
 class NoSuchMeter(UsageError):

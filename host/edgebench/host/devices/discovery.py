@@ -133,10 +133,15 @@ def open_known(
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
-    """The client, after what devices are chosen by is remembered of its device."""
-    arch = client.device.arch
-    if device.via != LocalTransport.name and not device.seat and arch != device.arch:
-        files.revise(device.pin, lambda known: replace(known, arch=arch))
+    """The client, after what devices are chosen and recognised by is remembered of its device."""
+
+    def learn(known: KnownDevice) -> KnownDevice:
+        known = replace(known, arch=client.device.arch)
+        # The id of a board that an older agent gave was that of the machine.
+        return replace(known, id=client.device.id, board=client.board) if client.board else known
+
+    if device.via != LocalTransport.name and not device.seat and learn(device) != device:
+        files.revise(device.pin, learn)
     return client
 
 

@@ -43,10 +43,14 @@ class KnownDevice:
     seat: str = ""
     """Seat of its agent that is meant; empty: the first. Agents are remembered, not their seats."""
 
+    board: str = ""
+    """Id of the board, which a new system on it keeps; empty until it was connected to, or if it
+    has none."""
+
     def at_seat(self, seat: str) -> KnownDevice:
         """Another device that the same agent serves."""
         name = f"{self.name}{SEAT_MARK}{seat}"
-        return replace(self, name=name, id="", arch="", seat=seat)
+        return replace(self, name=name, id="", arch="", seat=seat, board="")
 
     @property
     def endpoint(self) -> Endpoint:

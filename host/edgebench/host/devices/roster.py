@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, named
-from edgebench.host.devices.farm import Farm
+from edgebench.host.devices.farm import Farm, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.devices.health import HealthFiles
 from edgebench.host.devices.selection import ALL
@@ -31,6 +31,24 @@ def recorder(
         return replace(line, labels=labels, health=health.of(device))
 
     return with_record
+
+
+def take_over(
+    files: HostFiles, health: HealthFiles, farm: Path, old: KnownDevice, new: KnownDevice
+) -> None:
+    """Give a device that was set up anew the place of the old one: labels, meter and history.
+
+    Raises:
+        UsageError: the farm file is not one.
+        StoreError: a file cannot be read or written.
+    """
+    from edgebench.host.devices.farm_edit import rename_device
+
+    health.move(old.pin, new.pin)
+    files.forget(old)  # where it has another name than the new one
+    if old.id != new.id and old.name not in load_farm(farm).device:
+        with files.locked():
+            rename_device(farm, old.id, new.name)
 
 
 def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:

@@ -171,6 +171,11 @@ _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "see whether its agent runs, and print a new string, which names its addresses and its "
         "port: edgebench-agent pair (on the device)",
     ),
+    (
+        e.BoardKnown,
+        "say which it is: edgebench pair --replace STRING (set up anew: keeps name, labels and "
+        "history), or edgebench pair --add STRING (another device)",
+    ),
     (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
 )
 """Of `edgebench pair`, before the others."""
