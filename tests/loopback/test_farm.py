@@ -13,6 +13,7 @@ from support.agents import AgentProcess, Host
 
 from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.devices.health import HealthFiles
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import SpecChanges
@@ -67,6 +68,11 @@ def test_one_device_that_is_off_and_one_that_is_busy_keep_no_other_waiting(
     assert len(errors) == 2
     assert errors[0].startswith(("error: two: device is in use by ", "error: three: "))
     assert {line.split(":")[1] for line in errors} == {" two", " three"}
+    health = HealthFiles(operator.state)
+    fared = {one.name: health.of(one) for one in operator.devices}
+    codes = {name: [event.code for event in one.events] for name, one in fared.items()}
+    assert codes == {"one": [None], "two": [], "three": ["unreachable"]}
+    assert [name for name, one in fared.items() if one.last_seen_utc is None] == ["three"]
 
 
 def test_devices_with_a_label_are_measured(operator: Host) -> None:
@@ -105,3 +111,24 @@ def test_ctrl_c_ends_the_runs_of_all_devices_and_keeps_them(
     assert {run.device.name for run in kept} == {"one", "two"}
     assert all(run.verdict.is_refused for run in kept)
     assert all(agent.status().running is None for agent in farm[:2])
+
+
+def test_check_ends_and_begins_a_quarantine(farm: list[AgentProcess], operator: Host) -> None:
+    """A board that was repaired stays out of the farm, or a dead one in it."""
+    one, three = (next(d for d in operator.devices if d.name == name) for name in ("one", "three"))
+    health = HealthFiles(operator.state)
+    health.quarantine(one, "check_failed", "its disk was full")
+    runs = len(operator.lab.runs())
+    farm[2].kill()
+    try:
+        result = operator.run("devices", "check", "one", "three")
+    finally:
+        farm[2].start()
+    assert result.returncode == 1
+    lines = sorted(result.stdout.splitlines())
+    assert lines[0].startswith("one: well, digits_int8.tflite in ")
+    assert lines[1].startswith("three: not well: cannot reach three")
+    assert not health.of(one).is_quarantined
+    assert health.of(three).is_quarantined
+    assert len(operator.lab.runs()) == runs
+    assert farm[0].status().spooled_count == 0

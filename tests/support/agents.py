@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.agent.control import ask
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.lab import Lab
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.identity import (
@@ -138,12 +139,28 @@ class Host:
         }
 
     @property
+    def config(self) -> Path:
+        """The host's configuration directory."""
+        return self.folder / "config" / "edgebench" / "host"
+
+    @property
+    def state(self) -> Path:
+        """The host's state directory."""
+        return self.folder / "data" / "edgebench" / "host"
+
+    @property
+    def devices(self) -> tuple[KnownDevice, ...]:
+        """Devices that it is paired with."""
+        return HostFiles(self.config).devices()
+
+    @property
     def lab(self) -> Lab:
         """The same directories from Python."""
         return Lab(
             self.folder / "data" / "edgebench",
-            config=self.folder / "config" / "edgebench" / "host",
+            config=self.config,
             agent_state=self.folder / "data" / "edgebench" / "agent",
+            state=self.state,
         )
 
     def run(

@@ -19,7 +19,13 @@ from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.seat import Seat, SeatPlan
 from edgebench.agent.simulated import find_simulator
 from edgebench.agent.surroundings import LinuxSurroundings, SimulatedSurroundings
-from edgebench.agent.system import agent_version, describe_device, device_identity, is_emulated
+from edgebench.agent.system import (
+    agent_version,
+    board_id,
+    describe_device,
+    device_identity,
+    is_emulated,
+)
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -57,7 +63,9 @@ def _machine(settings: AgentSettings) -> SeatPlan:
     device = describe_device(settings.state, settings.name)
     profile = match_profile(device_identity())
     surroundings = LinuxSurroundings(profile, device.id, state=settings.state)
-    return SeatPlan(MACHINE_SEAT, device, profile, surroundings, settings.state, settings.wiring)
+    return SeatPlan(
+        MACHINE_SEAT, device, profile, surroundings, settings.state, settings.wiring, board_id()
+    )
 
 
 def _simulated(settings: AgentSettings) -> Iterator[SeatPlan]:

@@ -29,6 +29,8 @@ class SeatPlan:
     state: Path
     """Directory of its spool."""
     wiring: Wiring
+    board: str = ""
+    """Id of the board that carries it, which a new system keeps; empty where none is known."""
 
 
 class Seat:
@@ -37,6 +39,7 @@ class Seat:
     def __init__(self, plan: SeatPlan, models: ArtifactStore) -> None:
         self.name = plan.name
         self.device = plan.device
+        self.board = plan.board
         self.surroundings = plan.surroundings
         self.wiring = plan.wiring
         self.spool = Spool(plan.state)

@@ -243,7 +243,7 @@ class ConnectionHandler:
             self._holder = f"{self._peer.identity}/{hello.session}"
             self._seat.enter(self._holder)
         seat, software = self._seat, self._agent.software
-        welcome = m.Welcome(m.PROTOCOL_VERSION, software, seat.device, seat.name)
+        welcome = m.Welcome(m.PROTOCOL_VERSION, software, seat.device, seat.name, seat.board)
         await self._send(frame.number, welcome)
 
     async def _seat_list(self, frame: Frame, _: m.SeatList) -> None:

@@ -86,6 +86,8 @@ class Client:
         self.software = welcome.software
         self.seat = welcome.seat
         """Name of the seat; empty with an older agent."""
+        self.board = welcome.board
+        """Id of the board that carries the device; empty where none is known."""
         self._protocol = welcome.protocol
 
     def __enter__(self) -> Client:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -17,6 +18,7 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import collect_waiting, settle_lost
 from edgebench.host.bench.fetch import DeviceTarget, fetch_all
 from edgebench.host.bench.finish import Finish, FinishingProcess, finish
+from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.plan import run_all
@@ -27,7 +29,7 @@ from edgebench.host.bench.request import (
     new_request,
 )
 from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs
@@ -36,13 +38,17 @@ from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import load_spec
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
+    THIS_MACHINE,
     DiscoveredDevice,
     find_devices,
+    named,
     open_device,
     open_known,
 )
-from edgebench.host.devices.farm import farm_path, load_farm
+from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
+from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
+    from edgebench.host.devices.pairing import Decide, Pairing
 
 
 class StoredRun:
@@ -123,9 +130,20 @@ class Lab:
         *,
         config: Path | None = None,
         agent_state: Path | None = None,
+        state: Path | None = None,
     ) -> None:
+        """Open the store; whatever is None is where the user's environment has it.
+
+        Args:
+            store: Directory of the results.
+            config: Directory of this host's identity, its devices and the farm file.
+            agent_state: Directory of the agent that serves this machine.
+            state: Directory of what this host has seen of its devices; with a `config` of your own:
+                that one.
+        """
         self.store = Store(Path(store) if store is not None else None)
         self._files = HostFiles(config)
+        self._health = HealthFiles(state or config)
         self._farm = farm_path(config)
         self._agent_state = agent_state
 
@@ -172,13 +190,102 @@ class Lab:
 
     def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
-        return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
+        record = recorder(load_farm(self._farm), self._health)
+        return find_devices(
+            self._files, timeout_s=timeout_s, state=self._agent_state, record=record
+        )
 
-    def pair(self, text: str) -> KnownDevice:
-        """Pair with the agent that printed this string."""
+    def check(
+        self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
+    ) -> list[HealthCheck]:
+        """Check devices, with a quick run on each; what is found ends or begins their quarantine.
+
+        Args:
+            *names: Names of devices; none: this machine and every seat of every paired agent.
+            on_checked: Hears of each device when it is checked, in any order.
+
+        Raises:
+            NoSuchDevice: a name is not that of one device.
+        """
+        paired = self._files.devices()
+        devices = [named(paired, name) for name in dict.fromkeys(names)]
+        limit = load_farm(self._farm).quarantine_after
+        cancellation = Cancellation()
+
+        def check(device: KnownDevice) -> list[HealthCheck]:
+            checks = self._check(device, cancellation, with_seats=not names, limit=limit)
+            if on_checked is not None:
+                for one in checks:
+                    on_checked(one)
+            return checks
+
+        with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
+            try:
+                checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
+            except BaseException:
+                cancellation.request()  # the threads are waited for
+                raise
+        return [one for checks in checked for one in checks]
+
+    def _check(
+        self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
+    ) -> list[HealthCheck]:
+        """Check a device, and those that the same agent serves."""
+        others: list[KnownDevice] = []
+        name = device.name
+        try:
+            with open_known(self._files, device, state=self._agent_state) as client:
+                self._health.seen(device, client.seat)
+                seats = client.seats() if with_seats else ()
+                others = [device.at_seat(seat.name) for seat in seats[1:]]
+                name = device.at_seat(client.seat).name if others else device.name
+                found = check_device(client, name, cancellation)
+        except EdgebenchError as exc:
+            found = refused(name, exc)
+        if found.state is CheckState.WELL:
+            self._health.succeeded(device)
+        elif found.is_of_device and found.code is not None and limit:
+            self._health.quarantine(device, found.code, found.reason)
+        return [
+            found,
+            *(
+                one
+                for other in others
+                for one in self._check(other, cancellation, with_seats=False, limit=limit)
+            ),
+        ]
+
+    def rename(self, device: str, name: str) -> KnownDevice:
+        """Give a paired device another name, in the farm file too."""
+        return rename(self._files, self._farm, device, name)
+
+    def label(
+        self, device: str, *labels: str, remove: Sequence[str] = ()
+    ) -> tuple[KnownDevice, tuple[str, ...]]:
+        """Add and remove labels of a device or seat, in the farm file; what it has now."""
+        return label(self._files, self._farm, device, add=labels, remove=remove)
+
+    def forget(self, device: str) -> KnownDevice:
+        """Remove a device, its pairing and its history; its runs stay."""
+        return forget(self._files, self._health, device)
+
+    def pair(self, text: str, decide: Decide | None = None) -> KnownDevice:
+        """Pair with the agent that printed this string.
+
+        Args:
+            text: Pairing string.
+            decide: Whether the agent takes the place of a known device that does not answer any
+                more, with its name, labels and history; None: it is always another one.
+        """
         from edgebench.host.devices.pairing import pair
 
-        return pair(self._files, text)
+        made = pair(self._files, text, decide=decide or (lambda _known, _is_certain: False))
+        self._take_over(made)
+        return made.device
+
+    def _take_over(self, made: Pairing) -> None:
+        if made.replaced is not None:
+            take_over(self._files, self._health, self._farm, made.replaced, made.device)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices into a new file, for the hosts that share them.
@@ -204,7 +311,8 @@ class Lab:
         """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
         from edgebench.host.devices.deploy import deploy, deploy_request
 
-        return deploy(self._files, deploy_request(target, **settings), say)
+        request = deploy_request(target, **settings)
+        return deploy(self._files, request, say, on_paired=self._take_over)
 
     def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""
@@ -380,7 +488,7 @@ class Lab:
         """
         watcher = watcher or Watcher()
         farm = load_farm(self._farm)
-        devices = select(request.devices, self._files.devices(), farm)
+        devices = self._healthy(request.devices, farm, watcher)
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -393,7 +501,11 @@ class Lab:
             if request.energy is not None and target.request.energy is None:
                 watcher.unmetered(target.device.name)
         with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
-            measure_on = partial(self._measure_on, other.finish if other else finish)
+            measure_on = partial(
+                self._measure_noting_health,
+                other.finish if other else finish,
+                farm.quarantine_after,
+            )
             runs = measure_targets(
                 targets,
                 measure_on,
@@ -402,6 +514,36 @@ class Lab:
                 parallel=farm.parallel,
             )
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def _healthy(self, words: Sequence[str], farm: Farm, watcher: Watcher) -> list[KnownDevice]:
+        """The devices that the words choose, without those in quarantine that no word names."""
+        paired = self._files.devices()
+        fitting = select(words, paired, farm)
+        if not farm.quarantine_after:
+            return fitting
+        health = {device.name: self._health.of(device) for device in fitting}
+        quarantined = {name for name, known in health.items() if known.is_quarantined}
+        devices = select(words, paired, farm, quarantined)
+        for name in sorted(quarantined - {device.name for device in devices}):
+            watcher.left_out(name, health[name])
+        return devices
+
+    def _measure_noting_health(
+        self,
+        finish: Finish,
+        quarantine_after: int,
+        target: Target,
+        watcher: Watcher,
+        cancellation: Cancellation,
+    ) -> list[Run]:
+        """Measure on one device, and remember how the device fared."""
+        outcomes = Outcomes(self._health, target.device, quarantine_after)
+        noting = OutcomeNotes(watcher, outcomes.succeeded, outcomes.failed)
+        try:
+            return self._measure_on(finish, target, noting, cancellation)
+        except EdgebenchError as exc:
+            outcomes.failed(exc)
+            raise
 
     def _measure_on(
         self, finish: Finish, target: Target, watcher: Watcher, cancellation: Cancellation
@@ -418,6 +560,7 @@ class Lab:
             client = stack.enter_context(
                 open_known(self._files, target.device, state=self._agent_state)
             )
+            self._health.seen(target.device, client.seat)
             # The lease first: another process of ours may be fetching its run just now.
             take_lease(client, target.device.name, request.wait_s, watcher, cancellation)
             for run in collect_waiting(

@@ -31,7 +31,8 @@ class DeviceDescription:
     """Identity of a device; does not change while an agent runs."""
 
     id: str
-    """Stable and pseudonymous: derived from the machine id, never the machine id itself."""
+    """Stable and pseudonymous: derived from the board's serial number or the machine id, never one
+    of them itself."""
     name: str
     profile: str
     arch: str

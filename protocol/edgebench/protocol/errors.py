@@ -6,6 +6,8 @@
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   └── AllQuarantined           every device that fits is left out until it is well again
+    │   ├── BoardKnown               an agent to pair with may be on a board that is known
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
@@ -158,6 +160,19 @@ class NoSuchDevice(UsageError):
     """No known device, or several, match a name; or an agent has no seat of that name."""
 
     code = ErrorCode.NO_SUCH_DEVICE
+
+
+class AllQuarantined(NoSuchDevice):
+    """Every device that fits is in quarantine."""
+
+    def __init__(self, text: str, device: str) -> None:
+        super().__init__(text)
+        self.device = device
+        """Name of one of them, as a shell takes it."""
+
+
+class BoardKnown(UsageError):
+    """An agent to pair with seems to be on the board of a known device, and nobody can be asked."""
 
 
 class NoSuchMeter(UsageError):

@@ -65,6 +65,8 @@ class Welcome:
     """Device of the seat."""
     seat: str = ""
     """Name of the seat; empty from older agents."""
+    board: str = ""
+    """Id of the board that carries the seat, which a new system on it keeps; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

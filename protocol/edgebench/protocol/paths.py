@@ -45,6 +45,11 @@ class Paths:
         """The host's identity and the devices that it knows."""
         return self.config / "host"
 
+    @property
+    def host_state(self) -> PurePath:
+        """What the host has seen of its devices."""
+        return self.data / "host"
+
 
 MAX_NAME_BYTES = 255
 """NAME_MAX. Source: linux/limits.h."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from support.trees import RASPBERRY_PI_5, X86_VM, make_tree
 
 from edgebench.agent.system import (
+    board_id,
     describe_device,
     describe_environment,
     is_emulated,
@@ -215,6 +217,66 @@ def test_identity_is_stable_and_does_not_give_the_machine_id_away(
     assert "0123456789abcdef" not in str(to_plain(first))
     other = make_tree(tmp_path / "other", X86_VM)
     assert describe_device(state, "board", other).id != first.id
+
+
+def with_serial(root: Path, serial: bytes, machine: str = "0" * 31 + "1") -> Path:
+    """A Raspberry Pi 5 whose chip has this serial number, and whose system this machine id."""
+    number = {"proc/device-tree/serial-number": serial}
+    return make_tree(root, RASPBERRY_PI_5, number, {"etc/machine-id": f"{machine}\n"})
+
+
+def test_board_is_the_same_device_with_a_new_system(tmp_path: Path, state: Path) -> None:
+    """After a new SD card image, results of one board do not fit together."""
+    old = with_serial(tmp_path / "old", b"10000000a1b2c3d4\0")
+    new = with_serial(tmp_path / "new", b"10000000a1b2c3d4\0", machine="e" * 31 + "2")
+    first, second = (describe_device(state, "pi", root) for root in (old, new))
+    assert first.id == second.id == board_id(old) == board_id(new)
+    assert re.fullmatch("[0-9a-f]{16}", first.id)
+    assert "a1b2c3d4" not in first.id
+
+
+def test_copies_of_an_sd_card_are_two_devices(tmp_path: Path, state: Path) -> None:
+    """Runs on two boards are compared as those of one, as they have one machine id."""
+    boards = [
+        with_serial(tmp_path / serial, serial.encode() + b"\0")
+        for serial in ("10000000a1b2c3d4", "10000000a1b2c3d5")
+    ]
+    assert len({describe_device(state, "pi", root).id for root in boards}) == 2
+    assert len({board_id(root) for root in boards}) == 2
+
+
+@pytest.mark.parametrize(
+    "serial", [b"", b"\0", b"0000000000000000\0", b"0123456789ABCDEF\0", b"1234\0", b"\xff\xff"]
+)
+def test_serial_number_that_many_boards_have_is_none(
+    tmp_path: Path, state: Path, serial: bytes
+) -> None:
+    """All boards of a maker who left the number empty are one device."""
+    root = with_serial(tmp_path / "root", serial)
+    plain = make_tree(tmp_path / "plain", RASPBERRY_PI_5, {"etc/machine-id": "0" * 31 + "1\n"})
+    assert board_id(root) == ""
+    assert describe_device(state, "pi", root).id == describe_device(state, "pi", plain).id
+
+
+@pytest.mark.parametrize(
+    ("uuid", "is_one"),
+    [
+        ("4C4C4544-0042-3510-8052-B7C04F4E3732\n", True),
+        ("03000200-0400-0500-0006-000700080009\n", False),
+        ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF\n", False),
+        ("", False),
+    ],
+)
+def test_mainboard_is_known_by_its_uuid_and_the_device_is_not(
+    tmp_path: Path, state: Path, uuid: str, is_one: bool
+) -> None:
+    """A PC is another device for its user's agent than for root's, who alone may read the UUID."""
+    name = "sys/class/dmi/id/product_uuid"
+    root = make_tree(tmp_path / "root", X86_VM, {name: uuid})
+    plain = make_tree(tmp_path / "plain", X86_VM)
+    assert bool(board_id(root)) == is_one
+    assert board_id(plain) == ""
+    assert describe_device(state, "pc", root).id == describe_device(state, "pc", plain).id
 
 
 def test_device_without_a_machine_id_keeps_a_random_one(tmp_path: Path, state: Path) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgebench.host.devices.files import KnownDevice
+from edgebench.host import lab as lab_module
+from edgebench.host.bench.lanes import Target
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.health import DeviceHealth, HealthFiles
 from edgebench.host.lab import Lab
+from edgebench.host.result.run import Run
 from edgebench.meters.synthetic.device import Synthetic
-from edgebench.protocol.errors import Unreachable, UsageError
+from edgebench.protocol.errors import AllQuarantined, Unreachable, UsageError
 
 CLOSED_PORT = 9
 METER = "synthetic:constant,power=1"
@@ -73,3 +80,45 @@ def test_one_wire_does_not_measure_two_devices(lab: Lab) -> None:
     """The power of one board is printed as that of the other."""
     with pytest.raises(UsageError, match="is wired to one device, not to a, b"):
         lab.bench(MODEL, meter=METER, on=["a", "b"])
+
+
+def test_quarantined_device_is_measured_only_if_it_is_named(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead board costs every night a timeout; or nobody can try it again, or hears of it."""
+    files, health = HostFiles(tmp_path / "config"), HealthFiles(tmp_path / "config")
+    for number, name in enumerate(("pi4", "pi5")):
+        files.remember(KnownDevice(name, f"0{number}", f"{number}" * 43, (), CLOSED_PORT))
+    health.quarantine(files.devices()[0], "check_failed", "its disk is full")
+    chosen: list[list[str]] = []
+    left: list[tuple[str, str]] = []
+
+    def measure_targets(targets: Sequence[Target], *_: object, **__: object) -> list[Run]:
+        chosen.append([target.device.name for target in targets])
+        return []
+
+    class Listening(Watcher):
+        """Keeps what is left out."""
+
+        def left_out(self, device: str, health: DeviceHealth) -> None:
+            left.append((device, health.quarantine_reason))
+
+    monkeypatch.setattr(lab_module, "measure_targets", measure_targets)
+    monkeypatch.setattr(lab_module, "FinishingProcess", nullcontext)
+
+    def measure(*words: str) -> list[str]:
+        left.clear()
+        lab.bench(MODEL, on=words, watcher=Listening())
+        return chosen[-1]
+
+    assert measure("all") == ["pi5"]
+    assert left == [("pi4", "its disk is full")]
+    assert measure("name:pi*") == ["pi5"]
+    assert left == [("pi4", "its disk is full")]
+    assert measure("all", "pi4") == ["pi5", "pi4"]
+    assert measure("pi4") == ["pi4"]
+    assert left == []
+    with pytest.raises(AllQuarantined, match="'name:pi4' fits only devices in quarantine: pi4"):
+        lab.bench(MODEL, on=["name:pi4"])
+    (tmp_path / "config" / "farm.toml").write_text("schema = 1\nquarantine_after = 0\n")
+    assert measure("all") == ["pi4", "pi5"]

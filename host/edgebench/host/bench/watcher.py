@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgebench.host.bench.model import Model
+from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.run import Run
 from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.device import RuntimeReport
@@ -39,6 +41,9 @@ class Watcher:
 
     def unmetered(self, device: str) -> None:
         """The farm's meter was asked for, and none is wired to this device."""
+
+    def left_out(self, device: str, health: DeviceHealth) -> None:
+        """A device that fits is not measured: it is in quarantine, and nobody named it."""
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
         """Nothing more is measured on a device; unless nobody looks: then this raises the error."""
@@ -114,3 +119,37 @@ class Watcher:
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows, unless nobody looks: then this raises it."""
         raise error
+
+
+class OutcomeNotes(Watcher):
+    """Passes everything on to another watcher; how runs end, somebody else is told first."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        on_finished: Callable[[], None],
+        on_failed: Callable[[EdgebenchError, str], None],
+    ) -> None:
+        """Stand between the runs and their watcher.
+
+        Args:
+            watcher: Is told everything.
+            on_finished: A run is stored.
+            on_failed: A run failed with this error, of the model with this name.
+        """
+        self._watcher = watcher
+        self._on_finished = on_finished
+        self._on_failed = on_failed
+        for name in vars(Watcher):
+            if not name.startswith("_") and name not in vars(OutcomeNotes):
+                setattr(self, name, getattr(watcher, name))
+
+    def finished(self, run: Run) -> None:
+        """A run is stored."""
+        self._on_finished()
+        self._watcher.finished(run)
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed."""
+        self._on_failed(error, model.name)
+        self._watcher.failed(model, runtime, error)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
+from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import printable
+
+MAX_TIMEOUT_S = 600.0
+"""Longest time to listen; devices announce themselves within seconds."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,19 +27,109 @@ def parser() -> argparse.ArgumentParser:
         help="longest time to listen (default: 3s)",
     )
     add_json(made)
+    actions = made.add_subparsers(dest="action", metavar="ACTION")
+    checked = "check devices, with a quick run; ends or begins their quarantine"
+    check = actions.add_parser("check", help=checked, description=_CHECK)
+    check.add_argument("names", nargs="*", metavar="NAME", help="devices (default: all)")
+    renamed = "give a device another name, here and in the farm file"
+    rename = actions.add_parser("rename", help=renamed)
+    rename.add_argument("old", metavar="OLD", help="device")
+    rename.add_argument("new", metavar="NEW", help="its new name: one word")
+    label = actions.add_parser("label", help="add and remove labels, in the farm file")
+    label.add_argument("name", metavar="NAME", help="device, or seat as rack/rock-5b")
+    label.add_argument("labels", nargs="*", metavar="WORD", help="labels to add")
+    removed = "labels to remove; the last option of the line"
+    label.add_argument("--remove", nargs="+", default=(), metavar="WORD", help=removed)
+    forgotten = "remove a device, its pairing and its history; its runs stay in the store"
+    forget = actions.add_parser("forget", help=forgotten)
+    forget.add_argument("name", metavar="NAME", help="device, by its whole name")
+    for action in actions.choices.values():
+        add_json(action, argparse.SUPPRESS)
     return made
 
 
+_CHECK = (
+    "Connects to each device, looks at its storage, temperature and clock, and makes a quick run "
+    "of a built-in model, which is not stored. A device that is well is out of quarantine; one "
+    "that is not is left out by --on all and conditions. Exit code 1: a device is not well."
+)
+
+
 def run(options: argparse.Namespace) -> ExitCode:
-    """List the devices."""
+    """List the devices, or do what the action says."""
+    actions = {"check": _check, "rename": _rename, "label": _label, "forget": _forget}
+    return actions.get(options.action, _list)(options)
+
+
+def _list(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
     from edgebench.host.show.devices import devices_table
     from edgebench.host.show.tables import console
     from edgebench.protocol.codec import to_plain
 
+    if not 0 <= options.timeout <= MAX_TIMEOUT_S:
+        limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
+        raise UsageError(f"timeout must be {limit}, got {options.timeout:.10g} s")
     devices = Lab().devices(options.timeout)
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
         console().print(devices_table(devices))
+    return ExitCode.DONE
+
+
+def _check(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.devices.health import CheckState, HealthCheck
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.devices import check_line
+    from edgebench.protocol.codec import to_plain
+
+    def say(check: HealthCheck) -> None:
+        print(printable(check_line(check)), file=sys.stderr if options.json else sys.stdout)
+
+    checks = Lab().check(*options.names, on_checked=say)
+    if options.json:
+        print(json.dumps({"devices": to_plain(tuple(checks))}, indent=1))
+    is_unwell = any(check.state is CheckState.UNWELL for check in checks)
+    return ExitCode.FAILED if is_unwell else ExitCode.DONE
+
+
+def _rename(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.lab import Lab
+
+    device = Lab().rename(options.old, options.new)
+    if options.json:
+        print(json.dumps({"name": device.name}, indent=1))
+    else:
+        print(f"renamed: {printable(options.old)} is {printable(device.name)} now")
+    return ExitCode.DONE
+
+
+def _label(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.lab import Lab
+
+    if not (options.labels or options.remove):
+        raise UsageError("no label to add or to remove")
+    device, labels = Lab().label(options.name, *options.labels, remove=options.remove)
+    if options.json:
+        print(json.dumps({"name": device.name, "labels": list(labels)}, indent=1))
+    else:
+        print(printable(f"{device.name}: {', '.join(labels) or 'no labels'}"))
+    return ExitCode.DONE
+
+
+def _forget(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.lab import Lab
+
+    device = Lab().forget(options.name)
+    if options.json:
+        print(json.dumps({"forgotten": device.name}, indent=1))
+    else:
+        print(f"forgotten: {printable(device.name)}; its runs stay in the store")
+    if device.deployed_to:
+        target = printable(shlex.quote(device.deployed_to))
+        print(
+            f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall",
+            file=sys.stderr,
+        )
     return ExitCode.DONE

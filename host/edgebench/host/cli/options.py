@@ -94,9 +94,10 @@ def add_columns(add: Add) -> None:
     add("--samples", choices=("means", "instants"), help=samples)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """--json."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> None:
+    """--json; an action whose command has it too takes `argparse.SUPPRESS` as the default."""
+    text = "print one JSON document on stdout"
+    parser.add_argument("--json", action="store_true", default=default, help=text)
 
 
 def seconds(text: str) -> float:

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from edgebench.host.cli.options import new_parser
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.devices.files import KnownDevice
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("pair", "Pair with the agent that printed STRING (`edgebench-agent pair`).")
     made.add_argument("string", metavar="STRING", help="as in: edgebench://ADDRESS:PORT/PIN/SECRET")
+    which = made.add_mutually_exclusive_group()
+    replaced = "it is a known device that was set up anew: keep its name, labels and history"
+    which.add_argument("--replace", action="store_true", help=replaced)
+    added = "it is another device, as a copy of the SD card of a known one"
+    which.add_argument("--add", action="store_true", help=added)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Pair with the agent."""
     from edgebench.host.lab import Lab
+    from edgebench.protocol.errors import BoardKnown
 
-    device = Lab().pair(options.string)
+    def decide(known: KnownDevice, is_certain: bool) -> bool:
+        if options.replace or options.add:
+            return bool(options.replace)
+        what = "is on the board" if is_certain else "has the machine id"
+        text = f"agent {what} of {known.name!r}, which does not answer, and has a new certificate"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise BoardKnown(text)
+        question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N] "
+        print(printable(question), end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return True
+        print("note: it is paired as another device", file=sys.stderr)
+        return False
+
+    device = Lab().pair(options.string, decide)
     name = printable(device.name)
     print(f"paired with {name} ({device.endpoint.address})")
     print(f"next: edgebench bench --quick --on {name}")

@@ -16,6 +16,7 @@ from rich.text import Text
 from edgebench.host.bench.collect import failure_of
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -167,6 +168,14 @@ class ProgressWatcher(Watcher):
     def unmetered(self, device: str) -> None:
         """Say that a device is measured without energy."""
         self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
+
+    def left_out(self, device: str, health: DeviceHealth) -> None:
+        """Say why a device is left out, and how to bring it back."""
+        self.say(
+            f"warning: {device} is left out, in quarantine since {health.quarantined_utc}: "
+            f"{health.quarantine_reason}"
+        )
+        self.say(f"hint: see whether it is well: edgebench devices check {shlex.quote(device)}")
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
         """Nothing more is measured on a device; the others go on."""

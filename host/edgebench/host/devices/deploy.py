@@ -11,7 +11,7 @@ done by `on_device.py`, which says where things are kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from edgebench.host.devices.discovery import open_device
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.install import OnStep, install
 from edgebench.host.devices.on_device import DeviceFacts, UninstallReport
-from edgebench.host.devices.pairing import pair
+from edgebench.host.devices.pairing import Pairing, pair
 from edgebench.host.devices.shell import DeployTarget, Shell
 from edgebench.host.devices.target import parse_target
 from edgebench.host.devices.wheel import RUNTIMES
@@ -114,8 +114,19 @@ def deploy_request(target: str, **settings: Any) -> DeployRequest:
     return request
 
 
-def deploy(files: HostFiles, request: DeployRequest, on_step: OnStep | None = None) -> DeployReport:
+def deploy(
+    files: HostFiles,
+    request: DeployRequest,
+    on_step: OnStep | None = None,
+    on_paired: Callable[[Pairing], None] = lambda _: None,
+) -> DeployReport:
     """Bring the agent to a device, or bring it up to date there.
+
+    Args:
+        files: This host's identity and devices.
+        request: Where, and with what.
+        on_step: Hears of each step.
+        on_paired: Hears of a device that was paired with, and may have replaced another.
 
     Raises:
         UsageError: the name is another device's.
@@ -135,7 +146,7 @@ def deploy(files: HostFiles, request: DeployRequest, on_step: OnStep | None = No
             runtimes=request.runtimes, source=request.wheels, extras=_extras(request, options),
         )  # fmt: skip
         warnings = _start(account, facts, options, on_step)
-        device = _paired(files, shell, options, facts)
+        device = _paired(files, shell, options, facts, on_paired)
     with open_device(files, device.pin) as client:
         return DeployReport(device, client.describe(), warnings)
 
@@ -233,7 +244,11 @@ def _start(
 
 
 def _paired(
-    files: HostFiles, shell: Shell, options: AgentOptions, facts: DeviceFacts
+    files: HostFiles,
+    shell: Shell,
+    options: AgentOptions,
+    facts: DeviceFacts,
+    on_paired: Callable[[Pairing], None],
 ) -> KnownDevice:
     """The device, paired: as before if that still holds, else anew."""
     for known in files.devices():
@@ -252,10 +267,12 @@ def _paired(
                 return device
             except NotPaired:
                 break  # it has lost its list of hosts, or the list was another user's
-    return _pair(files, shell, facts)
+    made = _pair(files, shell, facts)
+    on_paired(made)
+    return made.device
 
 
-def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> KnownDevice:
+def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> Pairing:
     words = [facts.agent, "pair", "--json"]
     output = shell.run(words, what="pairing", timeout_s=PAIR_TIMEOUT_S)
     answers = [line for line in output.text.splitlines() if line.startswith("{")]
@@ -265,7 +282,14 @@ def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> KnownDevice:
     string = parse_pairing_string(answer.pairing)
     string = replace(string, addresses=_first(shell.address, string.addresses))
     try:
-        return pair(files, str(string), via=shell.via, deployed_to=shell.target)
+        return pair(
+            files,
+            str(string),
+            via=shell.via,
+            deployed_to=shell.target,
+            # Whoever deploys has said which machine is meant: no question, if it is that board.
+            decide=lambda known, is_certain: is_certain or known.deployed_to == shell.target,
+        )
     except NotPaired:
         raise
     except TransportError as exc:

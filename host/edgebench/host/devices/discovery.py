@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
+from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.transports.base import Announcement, Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
@@ -46,10 +47,22 @@ class DiscoveredDevice:
     """Its own description, when it can be used."""
     seat: SeatState | None = None
     """Who has it, what runs there, how warm it is; None where its agent is too old to tell."""
+    labels: tuple[str, ...] = ()
+    """Its labels in the farm file."""
+    health: DeviceHealth | None = None
+    """How it has fared with this host; None where it is not paired."""
+
+
+Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
+"""Adds what is known of a device to its line; an agent's first seat is the agent's own device."""
 
 
 def find_devices(
-    files: HostFiles, *, timeout_s: float, state: Path | None = None
+    files: HostFiles,
+    *,
+    timeout_s: float,
+    state: Path | None = None,
+    record: Record = lambda line, _: line,
 ) -> list[DiscoveredDevice]:
     """Every device, including those that cannot be used, with the reason."""
     registry = transports(files.identity_path, state)
@@ -62,7 +75,7 @@ def find_devices(
             lambda device: _look_at(device, registry, announced.get(device.via, [])),
             (THIS_MACHINE, *paired),
         )
-        listed = [line for lines in known for line in lines]
+        listed = [record(line, device) for lines in known for line, device in lines]
         strangers = [
             DiscoveredDevice(
                 stranger.endpoint.name,
@@ -112,22 +125,23 @@ def open_known(
         if not moved:
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
-        current = device.moved_to(moved[0])
-        client = Client(transport.connect(current.endpoint), device.via, device.seat)
-        if device.seat:
-            agent = next((one for one in files.devices() if one.pin == device.pin), None)
-            if agent is not None:
-                files.remember(agent.moved_to(moved[0]))
-        else:
-            files.remember(replace(current, arch=client.device.arch))
-        return client
+        client = Client(
+            transport.connect(device.moved_to(moved[0]).endpoint), device.via, device.seat
+        )
+        files.revise(device.pin, lambda known: known.moved_to(moved[0]))
+        return _remembered(files, device, client)
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
-    """The client, after what devices are chosen by is remembered of its device."""
-    arch = client.device.arch
-    if device.via != LocalTransport.name and not device.seat and arch != device.arch:
-        files.remember(replace(device, arch=arch))
+    """The client, after what devices are chosen and recognised by is remembered of its device."""
+
+    def learn(known: KnownDevice) -> KnownDevice:
+        known = replace(known, arch=client.device.arch)
+        # The id of a board that an older agent gave was that of the machine.
+        return replace(known, id=client.device.id, board=client.board) if client.board else known
+
+    if device.via != LocalTransport.name and not device.seat and learn(device) != device:
+        files.revise(device.pin, learn)
     return client
 
 
@@ -168,7 +182,7 @@ def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tra
 
 def _look_at(
     device: KnownDevice, registry: Mapping[str, Transport], announcements: Sequence[Announcement]
-) -> list[DiscoveredDevice]:
+) -> list[tuple[DiscoveredDevice, KnownDevice]]:
     """The device; one line for each seat where its agent serves several."""
     moved = [device.moved_to(a.endpoint) for a in announcements if a.endpoint.pin == device.pin]
     failure: EdgebenchError | None = None
@@ -178,16 +192,14 @@ def _look_at(
         except EdgebenchError as exc:
             failure = failure or exc
     access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
-    return [
-        DiscoveredDevice(
-            device.name, device.endpoint.address, access, device.id, reason=str(failure)
-        )
-    ]
+    address = device.endpoint.address
+    line = DiscoveredDevice(device.name, address, access, device.id, reason=str(failure))
+    return [(line, device)]
 
 
 def _seats_of(
     device: KnownDevice, place: KnownDevice, transport: Transport
-) -> list[DiscoveredDevice]:
+) -> list[tuple[DiscoveredDevice, KnownDevice]]:
     """What the agent at this place serves."""
     with Client(transport.connect(place.endpoint)) as client:
         system, seats = client.describe(), client.seats()[:MAX_SEATS]
@@ -197,12 +209,13 @@ def _seats_of(
             address += f", {system.device.name}"
         device_id = device.id or system.device.id
         [seat] = seats or (None,)
-        return [
-            DiscoveredDevice(
-                device.name, address, Access.READY, device_id, system=system, seat=seat
-            )
-        ]
-    return [_seat_of(device, place, transport, seat) for seat in seats]
+        line = DiscoveredDevice(
+            device.name, address, Access.READY, device_id, system=system, seat=seat
+        )
+        return [(line, device)]
+    lines = [_seat_of(device, place, transport, seat) for seat in seats]
+    others = [device.at_seat(seat.name) for seat in seats[1:]]
+    return list(zip(lines, [device, *others], strict=True))
 
 
 def _seat_of(

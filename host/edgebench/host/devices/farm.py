@@ -4,6 +4,7 @@ A farm of two devices::
 
     schema = 1
     parallel = 8                    # devices that are measured at the same time
+    quarantine_after = 3            # failures in a row, after which a device is left out; 0: never
 
     [device.pi5]                    # by the name that it was paired under, or its id
     labels = ["pi", "bench-2"]
@@ -29,6 +30,9 @@ FARM_FILE = "farm.toml"
 FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
+DEFAULT_QUARANTINE_AFTER = 3
+"""Failures in a row: one may be a loose cable, two its being plugged in again."""
+MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
 
@@ -49,6 +53,8 @@ class Farm:
     schema: int = SCHEMA_VERSION
     parallel: int = DEFAULT_PARALLEL
     """Number of devices that are measured at the same time."""
+    quarantine_after: int = DEFAULT_QUARANTINE_AFTER
+    """Number of failures in a row after which `all` and conditions leave a device out; 0: never."""
     device: Mapping[str, FarmDevice] = field(default_factory=dict)
     """Devices by their name or id."""
 
@@ -85,14 +91,31 @@ def load_farm(path: Path) -> Farm:
         raise StoreError(f"farm file not readable: {exc.strerror}: {path}") from exc
     if len(content) > MAX_SIZE_BYTES:
         raise StoreError(f"farm file not readable: over {MAX_SIZE_BYTES} bytes: {path}")
-    source = TomlText(content.decode("utf-8", "replace"), str(path))
+    return parse_farm(content.decode("utf-8", "replace"), str(path))
+
+
+def parse_farm(text: str, name: str) -> Farm:
+    """The farm of a file's text.
+
+    Raises:
+        UsageError: not TOML, against the schema, or a value is out of bounds.
+    """
+    source = TomlText(text, name)
     farm = source.structured(source.table(SCHEMA_VERSION), Farm, strict_converter())
-    if not 1 <= farm.parallel <= MAX_PARALLEL:
-        what = f"must be 1..{MAX_PARALLEL}, got {farm.parallel}"
-        raise source.error(Complaint(("parallel",), what))
-    for name, device in farm.device.items():
-        for number, label in enumerate(device.labels):
-            if not label or set(label) & set(", :") or not label.isprintable():
-                what = f"must be a word without commas, colons and spaces, got {label!r}"
-                raise source.error(Complaint(("device", name, "labels", number), what))
+    for key, value, least, most in (
+        ("parallel", farm.parallel, 1, MAX_PARALLEL),
+        ("quarantine_after", farm.quarantine_after, 0, MAX_QUARANTINE_AFTER),
+    ):
+        if not least <= value <= most:
+            raise source.error(Complaint((key,), f"must be {least}..{most}, got {value}"))
+    for device, entry in farm.device.items():
+        for number, label in enumerate(entry.labels):
+            if (what := why_no_label(label)) is not None:
+                raise source.error(Complaint(("device", device, "labels", number), what))
     return farm
+
+
+def why_no_label(label: str) -> str | None:
+    """Why a word cannot be a label; None if it can."""
+    is_word = label and not set(label) & set(", :") and label.isprintable()
+    return None if is_word else f"must be a word without commas, colons and spaces, got {label!r}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgebench.host.devices.locked import locked, write_whole
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.codec import from_outside, to_plain
@@ -18,7 +18,6 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import refuse_long, user_paths
 
-LOCK_FILE = ".lock"
 SEAT_MARK = "/"
 """What stands between the name of an agent and that of its seat."""
 LOCAL_NAME = "local"
@@ -44,10 +43,14 @@ class KnownDevice:
     seat: str = ""
     """Seat of its agent that is meant; empty: the first. Agents are remembered, not their seats."""
 
+    board: str = ""
+    """Id of the board, which a new system on it keeps; empty until it was connected to, or if it
+    has none."""
+
     def at_seat(self, seat: str) -> KnownDevice:
         """Another device that the same agent serves."""
         name = f"{self.name}{SEAT_MARK}{seat}"
-        return replace(self, name=name, id="", arch="", seat=seat)
+        return replace(self, name=name, id="", arch="", seat=seat, board="")
 
     @property
     def endpoint(self) -> Endpoint:
@@ -70,10 +73,10 @@ class HostFiles:
         """File with the host's key and certificate, made when there is none."""
         path = self._directory / "identity.pem"
         if not path.exists():
-            with self._locked():
+            with self.locked():
                 if not path.exists():
                     identity = new_identity(socket.gethostname())
-                    self._write(path, identity.key_pem + identity.certificate_pem)
+                    write_whole(path, identity.key_pem + identity.certificate_pem)
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
@@ -91,53 +94,38 @@ class HostFiles:
 
     def remember(self, device: KnownDevice) -> None:
         """Add a device, in place of the one with the same identity or name."""
-        with self._locked():
+        with self.locked():
             others = [
                 known
                 for known in self.devices()
                 if known.pin != device.pin and known.name != device.name
             ]
-            self._save([*others, device])
+            self.save([*others, device])
 
     def forget(self, device: KnownDevice) -> None:
         """Remove a device."""
-        with self._locked():
-            self._save([known for known in self.devices() if known.pin != device.pin])
+        with self.locked():
+            self.save([known for known in self.devices() if known.pin != device.pin])
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def revise(self, pin: str, change: Callable[[KnownDevice], KnownDevice]) -> None:
+        """Change what is known of a device now, if it is still known.
+
+        By its identity: another process may have given it another name meanwhile.
+        """
+        with self.locked():
+            before = self.devices()
+            after = [change(known) if known.pin == pin else known for known in before]
+            if list(before) != after:
+                self.save(after)
+
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other processes of this user from changing the files meanwhile."""
-        with self._errors(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            with self._errors(self._directory):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)  # which unlocks it
+        return locked(self._directory)
 
     @property
     def _inventory(self) -> Path:
         return self._directory / "devices.json"
 
-    def _save(self, devices: Sequence[KnownDevice]) -> None:
-        self._write(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
-
-    def _write(self, path: Path, text: str) -> None:
-        with self._errors(path):
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-
-    @staticmethod
-    @contextmanager
-    def _errors(path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise StoreError(f"not written: {exc.strerror}: {path}") from exc
+    def save(self, devices: Sequence[KnownDevice]) -> None:
+        """Write the list; whoever changes it holds the lock."""
+        write_whole(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")

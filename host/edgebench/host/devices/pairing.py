@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
@@ -13,15 +15,33 @@ from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link
 from edgebench.host.transports.registry import transports
 from edgebench.host.transports.tls import TlsTransport
-from edgebench.protocol.errors import NotPaired, WrongAgent
+from edgebench.protocol.errors import EdgebenchError, NotPaired, WrongAgent
 from edgebench.protocol.identity import PairingString, pairing_identity, parse_pairing_string
 from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
+Decide = Callable[[KnownDevice, bool], bool]
+"""Whether an agent takes the place of a known device, or is another one. It is told whether they
+show the same board, and not just the same machine id, which copies of an SD card share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """A device that was paired with."""
+
+    device: KnownDevice
+    replaced: KnownDevice | None
+    """Device whose place and name it has taken; None: it is a new one, or as before."""
+
 
 def pair(
-    files: HostFiles, text: str, *, via: str = TlsTransport.name, deployed_to: str | None = None
-) -> KnownDevice:
+    files: HostFiles,
+    text: str,
+    *,
+    via: str = TlsTransport.name,
+    deployed_to: str | None = None,
+    decide: Decide = lambda _known, _is_certain: False,
+) -> Pairing:
     """Pair with the agent that printed this string, and remember it.
 
     Args:
@@ -29,6 +49,9 @@ def pair(
         text: Pairing string.
         via: Name of the transport that reaches the agent.
         deployed_to: Account that the agent was installed in; None where it was not by `deploy`.
+        decide: Is asked, before anything is changed, if a known device does not answer any more and
+            the agent seems to be on its board: a board that was set up anew has a new certificate.
+            May raise an error instead; the string is good for another try then.
 
     Raises:
         UsageError: not a pairing string.
@@ -42,9 +65,13 @@ def pair(
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
         Client(_connect_once(string, via, Path(folder) / "once.pem")) as client,
     ):
+        replaced = _on_same_board(files, client, string.fingerprint)
+        if replaced is not None and not decide(replaced, bool(client.board and replaced.board)):
+            replaced = None
         client.ask(PairHost(certificate_pem, host_name()), Done)
+        free = _free_name(files, client.device.name, string.fingerprint)
         device = KnownDevice(
-            name=_free_name(files, client.device.name, string.fingerprint),
+            name=replaced.name if replaced else free,
             id=client.device.id,
             pin=string.fingerprint,
             addresses=string.addresses,
@@ -52,9 +79,32 @@ def pair(
             deployed_to=deployed_to,
             via=via,
             arch=client.device.arch,
+            board=client.board,
         )
     files.remember(device)
-    return device
+    return Pairing(device, replaced)
+
+
+def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | None:
+    """The device that this agent seems to be, set up anew; None where there is none.
+
+    A device that still answers with its own certificate was not set up anew: it is another agent on
+    the same machine, or the original of a copied SD card.
+    """
+    for known in files.devices():
+        boards = {known.board, client.board}
+        is_same = known.id == client.device.id if "" in boards else len(boards) == 1
+        if is_same and known.pin != pin and not _answers(files, known):
+            return known
+    return None
+
+
+def _answers(files: HostFiles, known: KnownDevice) -> bool:
+    try:
+        transports(files.identity_path)[known.via].connect(known.endpoint).close()
+    except (EdgebenchError, KeyError):  # a newer version may know more transports
+        return False
+    return True
 
 
 def _connect_once(string: PairingString, via: str, once: Path) -> Link:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from edgebench.host.devices.discovery import THIS_MACHINE, named
 from edgebench.host.devices.farm import Farm
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
-from edgebench.protocol.errors import NoSuchDevice, UsageError
+from edgebench.protocol.errors import AllQuarantined, NoSuchDevice, UsageError
 
 ALL = "all"
 SEPARATOR = ","
@@ -21,11 +22,16 @@ _CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
 """What a condition looks at: the value of one of them must fit its pattern."""
 
 
-def select(words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+def select(
+    words: Sequence[str],
+    paired: Sequence[KnownDevice],
+    farm: Farm,
+    left_out: Collection[str] = (),
+) -> list[KnownDevice]:
     """The devices that these words choose, each once, in the order of the words.
 
     A word is `all`, names with commas between them, or conditions with commas between them, which
-    must all hold.
+    must all hold. Devices that are left out, by their names, are chosen only if a word names them.
 
     Raises:
         NoSuchDevice: a name is not that of one device, or no device fits.
@@ -33,19 +39,21 @@ def select(words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm) -> l
     """
     chosen: dict[str, KnownDevice] = {}
     for word in words:
-        for device in _chosen(word, paired, farm):
+        for device in _chosen(word, paired, farm, left_out):
             chosen.setdefault(device.name, device)
     return list(chosen.values())
 
 
-def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
-    every = _every(paired, farm)
+def _chosen(
+    word: str, paired: Sequence[KnownDevice], farm: Farm, left_out: Collection[str]
+) -> list[KnownDevice]:
+    every = every_device(paired, farm)
     if exact := [device for device in paired if device.name == word]:
         return exact  # whatever its name looks like
     if word == ALL:
         if not every:
             raise NoSuchDevice("no device is paired, and --on all means the paired ones")
-        return every
+        return _without(left_out, every, word)
     terms = [term.strip() for term in word.split(SEPARATOR)]
     conditions = [term for term in terms if ":" in term]
     if not conditions:
@@ -60,10 +68,22 @@ def _chosen(word: str, paired: Sequence[KnownDevice], farm: Farm) -> list[KnownD
         known = ", ".join(device.name for device in every)
         among = f"available: {known}" if every else "no device is paired"
         raise NoSuchDevice(f"no device fits {word!r}; {among}")
-    return fitting
+    return _without(left_out, fitting, word)
 
 
-def _every(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
+def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
+    """The devices that are not left out.
+
+    Raises:
+        AllQuarantined: all are.
+    """
+    if healthy := [device for device in fitting if device.name not in left_out]:
+        return healthy
+    names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)
+    raise AllQuarantined(f"{word!r} fits only devices in quarantine: {names}", first)
+
+
+def every_device(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
     """The devices of the farm; an agent of which the farm file has seats is these seats."""
     agents = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
     known = {LOCAL_NAME, *(device.name for device in paired)}

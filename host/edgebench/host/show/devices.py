@@ -2,54 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
-from edgebench.host.show.tables import plain_table, text
-from edgebench.host.show.units import ABSENT
+from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
+from edgebench.host.show.tables import text
+from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
 
 _ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
+_COLUMNS = {
+    "device": 18,
+    "access": 11,
+    "temp": 5,
+    "seen": 7,
+    "profile, runtimes": 17,
+    "remark": 20,
+}
+"""Columns of the table, and their least widths: 91 with the 13 between them."""
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def devices_table(found: Sequence[DiscoveredDevice]) -> Table:
-    """All devices, usable or not."""
-    table = plain_table("device", "address", "access", "profile", "runtimes", "remark")
+def devices_table(found: Sequence[DiscoveredDevice], now: datetime | None = None) -> Table:
+    """All devices, usable or not, in 100 columns.
+
+    Args:
+        found: The devices.
+        now: Time of the list, to say how long ago a device was seen; None: now.
+    """
+    now = now or datetime.now(timezone.utc)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, least in _COLUMNS.items():
+        table.add_column(name, overflow="fold", min_width=least)
     for device in found:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
+        profile = [system.device.profile] if system else []
         table.add_row(
-            text(device.name),
-            text(device.address),
-            Text(device.access.value, style=_ACCESS_STYLES[device.access]),
-            text(system.device.profile if system else ABSENT),
-            text("\n".join(f"{r.name} {r.version}" for r in usable) or ABSENT),
-            text("\n".join(filter(None, (device.reason, _use(device), _missing_runtimes(device))))),
+            Text.assemble(text(device.name), "\n", (text(device.address).plain, "dim")),
+            _access(device),
+            text(_temperature(device)),
+            text(_seen(device, now)),
+            text("\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT),
+            text("\n".join(_remarks(device, now))),
         )
     return table
 
 
-def _use(device: DiscoveredDevice) -> str:
-    """Who has the device, what is wrong with it."""
-    if (seat := device.seat) is None:
-        return ""
-    lines = [seat.fault] if seat.fault else []
-    if seat.held_by is not None:
-        lines.append(
-            f"in use by {seat.held_by} for {timedelta(seconds=round(seat.held_for_s or 0.0))}"
-        )
-        lines += [f"runs {seat.running}"] if seat.running else []
-    return "\n".join(lines)
+def _access(device: DiscoveredDevice) -> Text:
+    """Whether it can be used, and whether it is left out of the farm."""
+    made = Text(device.access.value, style=_ACCESS_STYLES[device.access])
+    health = device.health
+    if device.seat is not None and device.seat.held_by is not None:
+        made.append("\nin use", style="yellow")
+    if health is not None and health.is_quarantined:
+        made.append("\nquarantined", style="red")
+    elif health is not None and health.failure_count:
+        made.append(f"\n{_count(health.failure_count, 'failure')}", style="yellow")
+    return made
 
 
-def _missing_runtimes(device: DiscoveredDevice) -> str:
-    if device.system is None:
-        return ""
-    missing = [report for report in device.system.runtimes if not report.is_usable]
-    return "\n".join(
-        f"{report.name}: {report.reason}" + (f" ({report.install})" if report.install else "")
-        for report in missing
-    )
+def _temperature(device: DiscoveredDevice) -> str:
+    temp_c = device.seat.temp_c if device.seat else None
+    return ABSENT if temp_c is None else f"{temp_c:.0f} °C"
+
+
+def _seen(device: DiscoveredDevice, now: datetime) -> str:
+    if device.access is Access.READY:
+        return "now"
+    seen_utc = device.health.last_seen_utc if device.health else None
+    return ABSENT if seen_utc is None else f"{_ago(seen_utc, now)} ago"
+
+
+def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
+    """Labels, who has it, what is wrong with it, the runtimes that it lacks."""
+    if device.labels:
+        yield f"labels: {', '.join(device.labels)}"
+    if device.reason:
+        yield device.reason
+    if (seat := device.seat) is not None:
+        if seat.fault:
+            yield seat.fault
+        if seat.held_by is not None:
+            yield f"in use by {seat.held_by} for {format_duration(seat.held_for_s or 0.0)}"
+        if seat.running:
+            yield f"runs {seat.running}"
+    if (health := device.health) is not None and health.failure_count:
+        if health.quarantined_utc is not None:
+            ago = _ago(health.quarantined_utc, now)
+            reason = health.quarantine_reason.removesuffix(f"{LAST_ONE}{device.reason}")
+            yield f"quarantined for {ago}: {reason}"
+        elif health.events[-1].text not in device.reason:
+            yield f"last failure: {health.events[-1].text}"
+    yield from _missing_runtimes(device)
+
+
+def _ago(then_utc: str, now: datetime) -> str:
+    """The time since then, by its largest unit.
+
+    >>> _ago("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
+    '1 d'
+    """
+    try:
+        passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
+    except (ValueError, TypeError):  # a file that somebody has changed
+        return then_utc
+    unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
+    return f"{passed_s // length_s:.0f} {unit}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _missing_runtimes(device: DiscoveredDevice) -> Iterator[str]:
+    for report in device.system.runtimes if device.system else ():
+        if not report.is_usable:
+            install = f" ({report.install})" if report.install else ""
+            yield f"{report.name}: {report.reason}{install}"
+
+
+def check_line(check: HealthCheck) -> str:
+    """What the check of a device found, in one line."""
+    if check.state is not CheckState.WELL:
+        return f"{check.name}: {check.state.value}: {check.reason}"
+    parts = [check.state.value]
+    if check.latency_ns_p50 is not None:
+        parts.append(f"{check.model} in {format_ns(check.latency_ns_p50)}")
+    if check.temp_c is not None:
+        parts.append(f"{check.temp_c:.0f} °C")
+    if check.models_room_bytes is not None:
+        parts.append(f"room for models: {format_bytes(check.models_room_bytes)}")
+    if check.uncollected_count:
+        parts.append(f"{_count(check.uncollected_count, 'run')} to collect")
+    return f"{check.name}: {', '.join(parts)}"

@@ -11,6 +11,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
     (e.CampaignRunning, "look at it: edgebench campaign watch"),
+    (
+        e.AllQuarantined,
+        "see whether it is well again: edgebench devices check {error.device}; or name it: "
+        "--on {error.device}",
+    ),
     (e.NoSuchDevice, "see which devices there are: edgebench devices"),
     (e.NoSuchMeter, "see which meters there are, and why others are not: edgebench meters"),
     (e.WrongMeterOption, "see what each meter takes: edgebench meters info --help"),
@@ -167,6 +172,11 @@ _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.Unreachable,
         "see whether its agent runs, and print a new string, which names its addresses and its "
         "port: edgebench-agent pair (on the device)",
+    ),
+    (
+        e.BoardKnown,
+        "say which it is: edgebench pair --replace STRING (set up anew: keeps name, labels and "
+        "history), or edgebench pair --add STRING (another device)",
     ),
     (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
 )

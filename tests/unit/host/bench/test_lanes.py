@@ -13,10 +13,12 @@ import pytest
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.lanes import Target, measure_targets
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import BenchRequest
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.host.result.run import Run
@@ -177,3 +179,33 @@ def test_ctrl_c_stops_every_lane_and_keeps_what_each_has() -> None:
         measure_targets([target("a"), target("b")], measure, watcher, Cancellation(), parallel=2)
     thread.join()
     assert sorted(run.run_id for run in watcher.kept) == ["a", "b"]
+
+
+def test_outcomes_are_noted_and_everything_is_passed_on() -> None:
+    """A device's health is kept, and the progress of its runs is not shown any more."""
+    told: list[str] = []
+    outcomes: list[str] = []
+
+    class Telling(Watcher):
+        """Keeps what it is told."""
+
+        def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+            told.append(f"failed {runtime}")
+
+        def finished(self, run: Run) -> None:
+            told.append("finished")
+
+        def doubted(self, run_id: str, error: EdgebenchError) -> None:
+            told.append(f"doubted {run_id}")
+
+    noting = OutcomeNotes(
+        Telling(),
+        lambda: outcomes.append("finished"),
+        lambda error, model: outcomes.append(f"{model}: {error}"),
+    )
+    error = EdgebenchError("no")
+    noting.failed(find_model("digits_int8.onnx"), "onnx", error)
+    noting.finished(RUN)
+    noting.doubted("r", error)
+    assert told == ["failed onnx", "finished", "doubted r"]
+    assert outcomes == ["digits_int8.onnx: no", "finished"]

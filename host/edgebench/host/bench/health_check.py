@@ -1,0 +1,149 @@
+"""The health check of a device: what it says of itself, and a quick run of a built-in model.
+
+The run goes into a store that is thrown away. What earlier commands have left on the device stays
+there for the next one that measures.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.device_profiles.load import find_profile
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.lease import take_lease
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.plan import run_all, runtimes_for
+from edgebench.host.bench.request import new_request
+from edgebench.host.bench.run import DeviceLane
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.client import Client
+from edgebench.host.devices.health import CHECK_FAILED, CheckState, HealthCheck, failure_code
+from edgebench.host.result.metrics import headline_latency
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.sentences import sentence
+from edgebench.host.store.layout import Store
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LeaseHeld,
+    NoSpace,
+    RuntimeUnavailable,
+    StoreError,
+    TargetError,
+    TooHot,
+    Unreachable,
+    UsageError,
+)
+from edgebench.protocol.spec import SpecChanges
+
+MODELS = ("digits_int8.tflite", "digits_int8.onnx")
+"""Built-in models, of which the first that a runtime of the device loads is run; 24 kB at most."""
+MIN_ROOM_BYTES = 16 * 2**20
+"""Room for models below which a device is no use: MobileNetV2 has 3.4 million weights, 14 MB in 32
+bits. Source: Sandler et al., MobileNetV2 (2018), table 4."""
+CLOCK_RULE = "clock"
+_CHANGES: SpecChanges = {
+    "duration_s": 0.5,
+    "min_query_count": 20,
+    "warmup_query_count": 1,
+    "is_checked": False,
+    "cooldown_timeout_s": 0.0,
+}
+"""Settings of the run: whether it is made counts, not how fast it is."""
+
+
+def refused(name: str, error: EdgebenchError) -> HealthCheck:
+    """The outcome of a check that ended with this error."""
+    if isinstance(error, LeaseHeld):
+        return HealthCheck(name=name, state=CheckState.BUSY, reason=str(error))
+    is_ours = isinstance(error, (StoreError, UsageError)) or (
+        isinstance(error, Unreachable) and error.is_offline
+    )
+    return HealthCheck(
+        name=name,
+        state=CheckState.UNWELL,
+        reason=str(error),
+        code=failure_code(error) or CHECK_FAILED,
+        is_of_device=not is_ours,
+    )
+
+
+def check_device(client: Client, name: str, cancellation: Cancellation) -> HealthCheck:
+    """Check the device of this conversation.
+
+    Raises:
+        Interrupted: somebody cancelled.
+        LeaseHeld: somebody else measures there.
+        EdgebenchError: it is not well; the text says why.
+    """
+    system = client.describe()
+    seat = next((one for one in client.seats() if one.name == client.seat), None)
+    temp_c = seat.temp_c if seat else None
+    if seat is not None and seat.fault:
+        raise TargetError(seat.fault)
+    _require_room(system)
+    _require_cool(system, temp_c)
+    model = _model_for(system)
+    run = _quick_run(client, name, model, cancellation)
+    for finding in run.verdict.rules:
+        if finding.id == CLOCK_RULE and finding.outcome is RuleOutcome.FAIL:
+            raise TargetError(sentence(finding))
+    latency = None if run.verdict.is_refused else headline_latency(run)
+    return HealthCheck(
+        name=name,
+        state=CheckState.WELL,
+        temp_c=temp_c,
+        models_room_bytes=system.models_room_bytes,
+        uncollected_count=len(client.list_runs().finished),
+        model=model.name,
+        latency_ns_p50=latency.p50 if latency else None,
+    )
+
+
+def _require_room(system: SystemDescription) -> None:
+    room = system.models_room_bytes
+    if room is not None and room < MIN_ROOM_BYTES:
+        raise NoSpace(f"it has room for models of {room} bytes, at least {MIN_ROOM_BYTES}")
+
+
+def _require_cool(system: SystemDescription, temp_c: float | None) -> None:
+    profile = find_profile(system.device.profile)
+    limit_c = profile.limits.abort_c if profile else None
+    if temp_c is not None and limit_c is not None and temp_c >= limit_c:
+        raise TooHot(f"it has {temp_c:.1f} °C idle, and ends runs at {limit_c:g} °C")
+
+
+def _model_for(system: SystemDescription) -> Model:
+    """The built-in model that this device can run.
+
+    Raises:
+        RuntimeUnavailable: it has no runtime for any.
+    """
+    refusals: list[str] = []
+    for name in MODELS:
+        model = find_model(name)
+        try:
+            runtimes_for(model, None, system)
+        except (UsageError, RuntimeUnavailable) as exc:
+            refusals.append(str(exc))
+        else:
+            return model
+    raise RuntimeUnavailable("; ".join(refusals))
+
+
+def _quick_run(client: Client, name: str, model: Model, cancellation: Cancellation) -> Run:
+    """A run that is not kept."""
+    request = new_request([model.path], on=[name], preset="quick", runs=1, **_CHANGES)
+    with tempfile.TemporaryDirectory(prefix="edgebench-check-") as folder:
+        store, watcher = Store(Path(folder)), Watcher()
+        take_lease(client, name, 0.0, watcher, cancellation)
+        try:
+            [run] = run_all(DeviceLane(client, store, watcher, cancellation), request, None)
+            return run
+        finally:
+            with suppress(EdgebenchError):  # the lease of a lost link expires
+                client.release()

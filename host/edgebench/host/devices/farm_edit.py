@@ -1,0 +1,167 @@
+"""Changes of the farm file, which keep its comments, its order and whatever else a person wrote.
+
+A label is changed by tomlkit. A name is replaced where it stands, as tomlkit has no way to give a
+table another name in its place. Either way, nothing is written unless the new text says what it is
+meant to say. Whoever calls this holds the lock of the host's files (`HostFiles.locked`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import tomlkit
+
+from edgebench.host.devices.farm import (
+    SCHEMA_VERSION,
+    Farm,
+    FarmDevice,
+    load_farm,
+    parse_farm,
+    why_no_label,
+)
+from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.devices.locked import write_whole
+from edgebench.protocol.errors import StoreError, UsageError
+
+MAX_LABELS = 32
+NEW_FILE = f"schema = {SCHEMA_VERSION}\n"
+NEW_FILE_MODE = 0o644
+"""Mode of a new farm file, which has no secrets; an existing one keeps its own."""
+_DEVICES = "device"
+"""Name of the table of devices."""
+_KEY = r"[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
+"""A bare, a basic or a literal key. Source: https://toml.io/en/v1.0.0#keys"""
+_HEADER = re.compile(rf"\s*\[\s*({_KEY})\s*(?:\.\s*({_KEY})\s*)?[.\]]")
+_DOTTED = re.compile(rf"\s*{_DEVICES}\s*\.\s*({_KEY})\s*[.=]")
+_PLAIN = re.compile(rf"\s*({_KEY})\s*[.=]")
+
+
+def change_labels(
+    path: Path, device: KnownDevice, *, add: Sequence[str], remove: Collection[str]
+) -> tuple[str, ...]:
+    """Add and remove labels of a device; all that it has now.
+
+    Raises:
+        UsageError: a word cannot be a label, or the file is not a farm file.
+        StoreError: it cannot be read or written.
+    """
+    for label in add:
+        if (what := why_no_label(label)) is not None:
+            raise UsageError(f"label {what}")
+    farm = load_farm(path)
+    before = farm.entry(device).labels
+    labels = tuple(one for one in dict.fromkeys([*before, *add]) if one not in remove)
+    if len(labels) > MAX_LABELS:
+        raise UsageError(f"device {device.name} has {len(labels)} labels, limit {MAX_LABELS}")
+    if labels == before:
+        return labels
+    text = _read(path)
+    document = tomlkit.parse(text)
+    key = next((one for one in (device.name, device.id) if one in farm.device), device.name)
+    # tomlkit's own types say little of what is in a document, and pyright nothing of them.
+    tables = cast("dict[str, Any]", document)
+    entry = tables.setdefault(_DEVICES, tomlkit.table(is_super_table=True)).setdefault(
+        key, tomlkit.table()
+    )
+    if "labels" in entry:
+        for label in set(before) - set(labels):
+            entry["labels"].remove(label)
+        entry["labels"].extend(one for one in labels if one not in before)
+    else:
+        entry["labels"] = list(labels)
+    changed = replace(farm.device.get(key, FarmDevice()), labels=labels)
+    expected = replace(farm, device={**farm.device, key: changed})
+    _write(path, tomlkit.dumps(document), expected)
+    return labels
+
+
+def rename_device(path: Path, old: str, new: str) -> bool:
+    """Give the tables of a device, and of its agent's seats, another name; whether there was one.
+
+    Raises:
+        UsageError: the file is not a farm file, or has that name already.
+        StoreError: it cannot be read or written.
+    """
+    farm = load_farm(path)
+    names = {
+        name: new + name.removeprefix(old)
+        for name in farm.device
+        if name == old or name.startswith(f"{old}{SEAT_MARK}")
+    }
+    if not names:
+        return False
+    if taken := sorted(set(names.values()) & set(farm.device)):
+        raise UsageError(f"farm file has a device {taken[0]!r} already: {path}")
+    devices = {names.get(name, name): entry for name, entry in farm.device.items()}
+    _write(path, _with_names(_read(path), names), replace(farm, device=devices))
+    return True
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text, with other names of tables of devices."""
+    lines: list[str] = []
+    is_inside = False
+    """Whether a line is one of the table [device] itself."""
+    for line in text.split("\n"):
+        if header := _HEADER.match(line):
+            is_inside = header[2] is None and _value(header[1]) == _DEVICES
+            match, group = (header, 2) if _value(header[1]) == _DEVICES else (None, 0)
+        else:
+            match, group = (_PLAIN if is_inside else _DOTTED).match(line), 1
+        new = names.get(_value(match[group])) if match and match[group] else None
+        if match is not None and new is not None:
+            line = line[: match.start(group)] + _as_key(new) + line[match.end(group) :]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _value(key: str) -> str:
+    """The name that a key stands for.
+
+    >>> _value("pi5"), _value('"rack/1"'), _value("'a b'")
+    ('pi5', 'rack/1', 'a b')
+    """
+    return next(iter(tomlkit.parse(f"{key} = 0")))
+
+
+def _as_key(name: str) -> str:
+    """A name as a key.
+
+    >>> _as_key("pi5"), _as_key("rack/1")
+    ('pi5', '"rack/1"')
+    """
+    return tomlkit.key(name).as_string()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")  # with its own ends of lines
+    except FileNotFoundError:
+        return NEW_FILE
+    except (OSError, UnicodeDecodeError) as exc:
+        raise StoreError(f"farm file not readable: {exc}: {path}") from exc
+
+
+def _write(path: Path, text: str, expected: Farm) -> None:
+    """Write the file, if it says what it is meant to say.
+
+    Raises:
+        StoreError: it does not, or it cannot be written.
+    """
+    try:
+        farm = parse_farm(text, str(path))
+    except UsageError:
+        farm = None
+    if farm != expected:
+        raise StoreError(f"farm file not changed, its form is not understood: {path}")
+    target = path.resolve()  # it may be a link into a repository
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else NEW_FILE_MODE
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as exc:
+        raise StoreError(f"not written: {exc.strerror}: {target}") from exc
+    write_whole(target, text, mode=mode)

@@ -1,0 +1,306 @@
+"""How each device has fared: when it was last reached, how its last runs ended, and quarantine.
+
+Theory of operation
+
+A device that fails several times in a row is quarantined: `--on all` and conditions leave it out,
+with the reason, until a run on it succeeds or `edgebench devices check` finds it well. Whoever
+names it measures on it as before.
+
+Only failures of the device count (`is_of_device`): never those of the model, of the request, of
+this host or of a meter. Deaths of the worker count once for each model, as one model may kill every
+worker that loads it. A success is a run; that a connection was made says only that the device was
+there. So three failures in a row are three without a run between them.
+
+Each device has a small file. It is found by the pin of the agent's certificate and the seat, not by
+the device's id: boards that run copies of one SD card have one id. A file that is damaged is an
+empty one, and one that cannot be written is no reason not to measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+from pathlib import Path
+
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.locked import locked, write_whole
+from edgebench.protocol.codec import from_outside, to_plain
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LinkLost,
+    LinkTimeout,
+    NoSpace,
+    RemoteProtocolError,
+    StoreError,
+    TooLarge,
+    Unreachable,
+    WorkerDied,
+)
+from edgebench.protocol.paths import user_paths
+
+logger = logging.getLogger(__name__)
+
+MAX_EVENTS = 10
+"""Number of last outcomes that are kept."""
+DIRECTORY = "health"
+LAST_ONE = ", the last one: "
+"""Words before the last failure, in the reason of a quarantine."""
+
+_OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
+    (TooLarge, None),
+    (NoSpace, "storage_full"),
+    (Unreachable, "unreachable"),
+    (LinkLost, "link_lost"),
+    (LinkTimeout, "no_answer"),
+    (WorkerDied, "worker_died"),
+)
+"""Code of a failure of the device, by class of error, the first that fits; None: not the device's,
+as is every class that is not here. A file that is too large is the user's choice. `TooHot` and
+`WorkerTimeout` depend on what was asked, the model and the room."""
+CHECK_FAILED = "check_failed"
+"""Code of whatever else a health check finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthEvent:
+    """How a run on a device ended, or the attempt to connect to it."""
+
+    at_utc: str
+    code: str | None = None
+    """Kind of failure; None: it went well."""
+    text: str = ""
+    model: str | None = None
+    """Model that was running; None where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """What this host remembers of how a device fared."""
+
+    last_seen_utc: str | None = None
+    """Time of the last successful connection."""
+    failure_count: int = 0
+    """Failures of the device since its last run."""
+    quarantined_utc: str | None = None
+    """Time since which it is left out; None: it is not."""
+    quarantine_reason: str = ""
+    seat: str = ""
+    """Name of the agent's first seat, where this is about it."""
+    events: tuple[HealthEvent, ...] = ()
+    """Last outcomes, the oldest first."""
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether it is left out unless it is named."""
+        return self.quarantined_utc is not None
+
+
+class CheckState(str, Enum):
+    """What a check found."""
+
+    WELL = "well"
+    UNWELL = "not well"
+    BUSY = "busy"
+    """It answers, and somebody else measures on it: nothing was run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """What the check of one device found."""
+
+    name: str
+    state: CheckState
+    reason: str = ""
+    """Why it is not well, or who has it."""
+    code: str | None = None
+    """Kind of failure, where it is not well."""
+    is_of_device: bool = False
+    """Whether it is the device that failed, not this host."""
+    temp_c: float | None = None
+    """Temperature before the run; None where it has no thermometer, or an older agent."""
+    models_room_bytes: int | None = None
+    """Size of the largest model that fits; None with an older agent."""
+    uncollected_count: int | None = None
+    """Number of finished runs of this host's that wait there."""
+    model: str | None = None
+    """Model that was run."""
+    latency_ns_p50: float | None = None
+    """Median of the run; None where its verdict refuses the number."""
+
+
+def failure_code(error: EdgebenchError) -> str | None:
+    """Code of a failure of the device; None where somebody or something else failed.
+
+    >>> failure_code(LinkLost("gone")), failure_code(StoreError("full"))
+    ('link_lost', None)
+    """
+    if isinstance(error, Unreachable) and error.is_offline:
+        return None  # this machine has no network
+    return next((code for kind, code in _OF_DEVICE if isinstance(error, kind)), None)
+
+
+class HealthFiles:
+    """The files, in the host's state directory."""
+
+    def __init__(
+        self, state: Path | None = None, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._directory = (state or Path(user_paths(os.environ).host_state)) / DIRECTORY
+        self._now = now or (lambda: datetime.now(timezone.utc))
+
+    def of(self, device: KnownDevice) -> DeviceHealth:
+        """What is remembered of a device."""
+        return self._read(self._path(device))
+
+    def seen(self, device: KnownDevice, seat: str) -> None:
+        """Note that it was reached, and what its agent calls the seat."""
+        own = "" if device.seat else seat
+        self._change(device, lambda before: replace(before, last_seen_utc=self._time(), seat=own))
+
+    def succeeded(self, device: KnownDevice) -> None:
+        """Note that a run was made, which ends any quarantine."""
+
+        def change(before: DeviceHealth) -> DeviceHealth:
+            after = replace(before, failure_count=0, quarantined_utc=None, quarantine_reason="")
+            return _with_event(after, HealthEvent(self._time()))
+
+        self._change(device, change)
+
+    def failed(
+        self,
+        device: KnownDevice,
+        error: EdgebenchError,
+        *,
+        model: str | None = None,
+        quarantine_after: int,
+    ) -> None:
+        """Note a failure, if it is one of the device; so many in a row quarantine it (0: never)."""
+        if (code := failure_code(error)) is None:
+            return
+
+        def change(before: DeviceHealth) -> DeviceHealth:
+            event = HealthEvent(self._time(), code, str(error), model)
+            row = before.events[-before.failure_count :] if before.failure_count else ()
+            if model is not None and (code, model) in [(one.code, one.model) for one in row]:
+                return before
+            after = replace(before, failure_count=before.failure_count + 1)
+            after = _with_event(after, event)
+            if before.is_quarantined or not 0 < quarantine_after <= after.failure_count:
+                return after
+            reason = f"{after.failure_count} failures in a row{LAST_ONE}{error}"
+            return replace(after, quarantined_utc=event.at_utc, quarantine_reason=reason)
+
+        self._change(device, change)
+
+    def quarantine(self, device: KnownDevice, code: str, reason: str) -> None:
+        """Leave the device out, whatever happened before; the time of an earlier one stays."""
+
+        def change(before: DeviceHealth) -> DeviceHealth:
+            at_utc = self._time()
+            after = replace(
+                before,
+                failure_count=before.failure_count + 1,
+                quarantined_utc=before.quarantined_utc or at_utc,
+                quarantine_reason=reason,
+            )
+            return _with_event(after, HealthEvent(at_utc, code, reason))
+
+        self._change(device, change)
+
+    def move(self, old_pin: str, new_pin: str) -> None:
+        """Keep what is remembered of an agent and its seats under its new identity."""
+        new = self._agent(new_pin)
+
+        def to_new(path: Path) -> None:
+            new.mkdir(exist_ok=True, mode=0o700)
+            path.replace(new / path.name)
+
+        self._on_all(old_pin, to_new)
+
+    def forget(self, pin: str) -> None:
+        """Forget an agent and its seats."""
+        self._on_all(pin, Path.unlink)
+
+    def _on_all(self, pin: str, do: Callable[[Path], object]) -> None:
+        try:
+            with locked(self._directory):
+                for path in list(self._agent(pin).glob("*.json")):
+                    do(path)
+        except (StoreError, OSError) as exc:
+            logger.warning("health not kept: %s", exc)
+
+    def _change(self, device: KnownDevice, change: Callable[[DeviceHealth], DeviceHealth]) -> None:
+        try:
+            with locked(self._directory):
+                path = self._path(device)
+                before = self._read(path)
+                if (after := change(before)) != before:
+                    path.parent.mkdir(exist_ok=True, mode=0o700)
+                    text = json.dumps(to_plain(after), indent=1) + "\n"
+                    write_whole(path, text, is_durable=False)
+        except (StoreError, OSError) as exc:
+            logger.warning("health of %s not kept: %s", device.name, exc)
+
+    def _read(self, path: Path) -> DeviceHealth:
+        try:
+            return from_outside(json.loads(path.read_text()), DeviceHealth)
+        except FileNotFoundError:
+            return DeviceHealth()
+        except (OSError, ValueError, RemoteProtocolError) as exc:
+            logger.warning("health not readable: %s: %s", exc, path)
+            return DeviceHealth()
+
+    def _path(self, device: KnownDevice) -> Path:
+        """File of a device; its agent's first seat has one, whether it is named or not."""
+        agent = self._agent(device.pin)
+        first = agent / f"{_digest('')}.json"
+        is_first = not device.seat or device.seat == self._read(first).seat
+        return first if is_first else agent / f"{_digest(device.seat)}.json"
+
+    def _agent(self, pin: str) -> Path:
+        return self._directory / _digest(pin)
+
+    def _time(self) -> str:
+        return self._now().astimezone(timezone.utc).isoformat(timespec="seconds")
+
+
+class Outcomes:
+    """How the runs of one request end on one device, each noted once."""
+
+    def __init__(self, files: HealthFiles, device: KnownDevice, quarantine_after: int) -> None:
+        self._files = files
+        self._device = device
+        self._quarantine_after = quarantine_after
+        self._last: EdgebenchError | None = None
+        """Last failure; the one of a run may end the request, too."""
+        self._is_well = False
+
+    def succeeded(self) -> None:
+        """A run was made; a second one tells nothing new."""
+        if not self._is_well:
+            self._is_well = True
+            self._files.succeeded(self._device)
+
+    def failed(self, error: EdgebenchError, model: str | None = None) -> None:
+        """A run of this model failed, or everything."""
+        if error is self._last:
+            return
+        self._last, self._is_well = error, False
+        self._files.failed(
+            self._device, error, model=model, quarantine_after=self._quarantine_after
+        )
+
+
+def _with_event(health: DeviceHealth, event: HealthEvent) -> DeviceHealth:
+    return replace(health, events=(*health.events, event)[-MAX_EVENTS:])
+
+
+def _digest(text: str) -> str:
+    """A file name for a name that others have chosen."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -1,0 +1,143 @@
+"""What this host knows of its devices: names, labels, how they have fared; and changes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from edgebench.host.devices.discovery import Access, DiscoveredDevice, named
+from edgebench.host.devices.farm import Farm, load_farm
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
+from edgebench.host.devices.health import HealthFiles
+from edgebench.host.devices.selection import ALL
+from edgebench.protocol.errors import NoSuchDevice, UsageError
+
+MAX_NAME = 64
+"""Characters of a name that a person gives: it is a column of a table."""
+_MARKS = frozenset(",:*?[]/\\'\"")
+"""Characters that mean something in `--on`, in a shell or in the farm file."""
+
+
+def recorder(
+    farm: Farm, health: HealthFiles
+) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
+    """What adds labels and health to a line of a device; that it was reached is remembered."""
+
+    def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
+        if line.access is Access.READY:
+            health.seen(device, line.seat.name if line.seat else "")
+        labels = (farm.device.get(line.name) or farm.entry(device)).labels
+        return replace(line, labels=labels, health=health.of(device))
+
+    return with_record
+
+
+def take_over(
+    files: HostFiles, health: HealthFiles, farm: Path, old: KnownDevice, new: KnownDevice
+) -> None:
+    """Give a device that was set up anew the place of the old one: labels, meter and history.
+
+    Raises:
+        UsageError: the farm file is not one.
+        StoreError: a file cannot be read or written.
+    """
+    from edgebench.host.devices.farm_edit import rename_device
+
+    health.move(old.pin, new.pin)
+    files.forget(old)  # where it has another name than the new one
+    if old.id != new.id and old.name not in load_farm(farm).device:
+        with files.locked():
+            rename_device(farm, old.id, new.name)
+
+
+def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
+    """Give a paired device another name, in the farm file too.
+
+    Raises:
+        NoSuchDevice: no paired device has the old name, or several match it.
+        UsageError: the new one is another's, or cannot be a name; or the device is this machine or
+            a seat.
+        StoreError: a file cannot be read or written.
+    """
+    from edgebench.host.devices.farm_edit import rename_device
+
+    _check_name(new)
+    with files.locked():
+        paired = files.devices()
+        device = _agent(paired, old, "renamed")
+        if device.name == new:
+            return device
+        for other in paired:
+            if new in (other.name, other.id) and other.pin != device.pin:
+                raise UsageError(
+                    f"name {new!r} is taken, by the device at {other.endpoint.address}"
+                )
+        rename_device(farm, device.name, new)
+        renamed = replace(device, name=new)
+        files.save([renamed if one.pin == device.pin else one for one in paired])
+    return renamed
+
+
+def label(
+    files: HostFiles, farm: Path, name: str, *, add: Sequence[str], remove: Sequence[str]
+) -> tuple[KnownDevice, tuple[str, ...]]:
+    """Add and remove labels of a device or seat; the device, and its labels now.
+
+    Raises:
+        NoSuchDevice: there is no such device.
+        UsageError: a word cannot be a label, or the file is not a farm file.
+        StoreError: a file cannot be read or written.
+    """
+    from edgebench.host.devices.farm_edit import change_labels
+
+    if both := set(add) & set(remove):
+        raise UsageError(f"label {min(both)!r} is both added and removed")
+    with files.locked():
+        device = named(files.devices(), name)
+        return device, change_labels(farm, device, add=add, remove=remove)
+
+
+def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
+    """Remove a device with its pairing and its history; what the farm file says of it stays there.
+
+    Raises:
+        NoSuchDevice: no paired device has that name, or several match it.
+        UsageError: it is this machine, or a seat.
+        StoreError: a file cannot be read or written.
+    """
+    device = _agent(files.devices(), name, "forgotten", is_whole=True)
+    files.forget(device)
+    health.forget(device.pin)
+    return device
+
+
+def _agent(
+    paired: Sequence[KnownDevice], name: str, verb: str, *, is_whole: bool = False
+) -> KnownDevice:
+    """The paired device of this name.
+
+    Raises:
+        NoSuchDevice: there is none; where the name has to be whole, a part does not do.
+        UsageError: it is this machine, or a seat.
+    """
+    device = named(paired, name)
+    if device.name == LOCAL_NAME:
+        raise UsageError(f"device {LOCAL_NAME!r} is this machine, it cannot be {verb}")
+    if device.seat:
+        agent = device.name.rpartition(SEAT_MARK)[0]
+        raise UsageError(f"{device.name!r} is a seat of the agent {agent!r} and cannot be {verb}")
+    if is_whole and name not in (device.name, device.id, device.pin):
+        raise NoSuchDevice(f"no paired device is called {name!r}; {device.name!r} is meant?")
+    return device
+
+
+def _check_name(name: str) -> None:
+    is_word = name.isprintable() and not any(one.isspace() or one in _MARKS for one in name)
+    if not 0 < len(name) <= MAX_NAME or not is_word or name.startswith("-"):
+        raise UsageError(
+            f"not a name: {name[:80]!r}; a name is one word of at most {MAX_NAME} characters "
+            "without commas, colons, slashes, quotes, brackets and wildcards"
+        )
+    if name in (LOCAL_NAME, ALL):
+        raise UsageError(f"name {name!r} has a meaning of its own")

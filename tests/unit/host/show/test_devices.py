@@ -1,0 +1,112 @@
+"""The table of the devices, and the line of a check."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+from rich.console import Console
+from support.records import DEVICE, ENVIRONMENT
+
+from edgebench.host.devices.discovery import Access, DiscoveredDevice
+from edgebench.host.devices.health import CheckState, DeviceHealth, HealthCheck, HealthEvent
+from edgebench.host.show.devices import check_line, devices_table
+from edgebench.protocol.device import RuntimeReport, SystemDescription
+from edgebench.protocol.messages import SeatState
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+RUNTIMES = tuple(
+    RuntimeReport(name, ("tflite",), "2.14.0") for name in ("litert", "tflite", "onnx")
+)
+SYSTEM = SystemDescription(replace(DEVICE, profile="raspberrypi-zero-2-w"), ENVIRONMENT, RUNTIMES)
+SEAT = SeatState("machine", DEVICE, held_by="ada-laptop", held_for_s=75.0, running="r-1", temp_c=61)
+AWAY = "cannot reach jetson (192.0.2.7:7747): No route to host"
+DEAD = DeviceHealth(
+    last_seen_utc="2026-11-20T11:00:00+00:00",
+    failure_count=3,
+    quarantined_utc="2026-11-23T09:00:00+00:00",
+    quarantine_reason=f"3 failures in a row, the last one: {AWAY}",
+    events=(HealthEvent("2026-11-23T09:00:00+00:00", "unreachable", AWAY),),
+)
+BUSY = DiscoveredDevice(
+    "pi5", "192.0.2.5:7747", Access.READY, "05", system=SYSTEM, seat=SEAT,
+    labels=("pi", "rack-2"), health=DeviceHealth(last_seen_utc=NOW.isoformat()),
+)  # fmt: skip
+LOST = DiscoveredDevice(
+    "jetson", "192.0.2.7:7747", Access.UNREACHABLE, "07", reason=AWAY, health=DEAD
+)
+OLD = DiscoveredDevice("old", "192.0.2.9:7747", Access.READY, "09", system=SYSTEM)
+
+
+def lines_of(devices: Sequence[DiscoveredDevice], width: int = 100) -> list[str]:
+    """What a terminal of this width shows."""
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(devices_table(devices, NOW))
+    return out.getvalue().splitlines()
+
+
+def words_of(devices: Sequence[DiscoveredDevice], width: int = 200) -> str:
+    """All words of a wide table."""
+    return " ".join(" ".join(lines_of(devices, width)).split())
+
+
+def test_busy_device_says_who_has_it_and_since_when() -> None:
+    """An operator walks through the lab to ask who uses a board, and how warm it is."""
+    words = words_of([BUSY])
+    assert "in use by ada-laptop for 0:01:15" in words
+    for part in ("in use", "61 °C", "now", "runs r-1", "labels: pi, rack-2"):
+        assert part in words
+
+
+def test_device_that_is_away_says_since_when_and_why_it_is_left_out() -> None:
+    """A board that died three days ago looks like one that is just being restarted."""
+    words = words_of([LOST])
+    for part in ("3 d ago", "quarantined for 3 h: 3 failures in a row", "unreachable"):
+        assert part in words
+    assert words.count("No route to host") == 1
+
+
+def test_failures_before_a_quarantine_are_shown() -> None:
+    """A board that dies every second night looks well."""
+    event = HealthEvent("2026-11-23T09:00:00+00:00", "worker_died", "killed by signal 9", "a.onnx")
+    failed = replace(BUSY, seat=None, health=DeviceHealth(failure_count=1, events=(event,)))
+    words = words_of([failed])
+    assert "1 failure" in words
+    assert "last failure: killed by signal 9" in words
+
+
+def test_older_agent_shows_what_it_can() -> None:
+    """One agent of the last version makes the list fail."""
+    words = words_of([OLD])
+    assert "old ready — now raspberrypi-zero-2-w" in words
+
+
+@pytest.mark.parametrize("width", [100, 120, 160])
+def test_nothing_is_cut_off_a_terminal(width: int) -> None:
+    """The reason why a board is left out ends in the middle of a word."""
+    name = "simulated-rack-of-the-second-floor/raspberry-pi-5-cooled"
+    lines = lines_of([BUSY, LOST, replace(OLD, name=name)], width)
+    assert max(map(len, lines)) <= width
+    letters = "".join("".join(lines).split())
+    for whole in (AWAY, "labels: pi, rack-2", "raspberrypi-zero-2-w"):
+        for word in whole.split():
+            assert word in letters, word
+
+
+def test_line_of_a_check() -> None:
+    """A script, or a person, does not see which device is ill, or why."""
+    well = HealthCheck(
+        name="pi5", state=CheckState.WELL, temp_c=41.2, models_room_bytes=2**30,
+        uncollected_count=2, model="digits_int8.tflite", latency_ns_p50=61_500.0,
+    )  # fmt: skip
+    assert check_line(well) == (
+        "pi5: well, digits_int8.tflite in 61.5 µs, 41 °C, room for models: 1.00 GiB, "
+        "2 runs to collect"
+    )
+    bare = HealthCheck(name="old", state=CheckState.WELL)
+    assert check_line(bare) == "old: well"
+    ill = HealthCheck(name="pi4", state=CheckState.UNWELL, reason="disk full")
+    assert check_line(ill) == "pi4: not well: disk full"
