@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -29,8 +29,10 @@ from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
+    THIS_MACHINE,
     DiscoveredDevice,
     find_devices,
+    named,
     open_device,
     open_known,
 )
@@ -44,7 +46,8 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.address import find_run, find_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
-from edgebench.protocol.errors import EdgebenchError, MeasurementError
+from edgebench.host.transports import local as local_transport
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, NoSuchDevice
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.on_device import UninstallReport
+    from edgebench.host.watch import Update
 
 
 class StoredRun:
@@ -165,6 +169,28 @@ class Lab:
     def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
         """This machine, the paired devices and the ones on the network."""
         return find_devices(self._files, timeout_s=timeout_s, state=self._agent_state)
+
+    def watch(self, *names: str) -> AsyncIterator[Update]:
+        """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
+
+        Args:
+            names: Devices, by name or id; an agent stands for all of its seats. None: every paired
+                one, and this machine if an agent is running on it.
+
+        Raises:
+            NoSuchDevice: no paired device has that name, or none is paired.
+        """
+        from edgebench.host.watch import watch
+
+        paired = self._files.devices()
+        if names:
+            devices = [named(paired, name) for name in names]
+        else:
+            is_running = local_transport.is_running(self._agent_state)
+            devices = [*([THIS_MACHINE] if is_running else []), *paired]
+        if not devices:
+            raise NoSuchDevice("no device is paired with this host")
+        return watch(devices, self._files, state=self._agent_state)
 
     def pair(self, text: str) -> KnownDevice:
         """Pair with the agent that printed this string."""

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
+from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.protocol.exit_code import ExitCode
 
 
@@ -19,12 +20,15 @@ def parser() -> argparse.ArgumentParser:
         metavar="3s",
         help="longest time to listen (default: 3s)",
     )
+    add_watch(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List the devices."""
+    if options.watch:
+        return run_watch(as_json=options.json)
     from edgebench.host.lab import Lab
     from edgebench.host.show.devices import devices_table
     from edgebench.host.show.tables import console
