@@ -32,6 +32,9 @@ from edgebench.protocol.codec import MAX_HEADER_BYTES
 from edgebench.protocol.errors import WrongAgent
 from edgebench.protocol.paths import CONTROL_SOCKET
 
+QUICK_S = 0.3
+"""Time in which a device that is there accepts a connection. One that is off answers nothing, and
+must not keep a slot from the others for as long as it is waited for."""
 SMALL_PAYLOAD_BYTES = 4096
 """Room for the payload of a notice, beside the longest header."""
 TLS_BUFFER_BYTES = 16 * 1024
@@ -44,7 +47,7 @@ _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
 }
 
 
-class PinnedConnection(ClientConnection):
+class PinnedAgentConnection(ClientConnection):
     """A connection that is cut off before a byte of ours is sent, unless its peer is pinned."""
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
@@ -72,7 +75,7 @@ async def open_pinned(
     Args:
         endpoint: Where the agent is.
         context: TLS settings of this host; the same for all connections, as each takes 30 KB.
-        slots: Bounds the handshakes at the same time; waiting for an address takes none.
+        slots: Bounds the handshakes at the same time. A slow address gives its slot back.
 
     Raises:
         Unreachable: nobody answers at any of them.
@@ -81,14 +84,31 @@ async def open_pinned(
     failures = Failures(endpoint.name)
     for place in places(endpoint):
         with failures.noted(place):
-            plain = await _connect_tcp(place)
+            plain = _new_socket(place)
             try:
-                async with slots:
-                    return await _secure(place, plain, context)
+                return await _open_one(place, plain, context, slots)
             except BaseException:  # also cancelled, and nobody else closes a socket of ours then
                 plain.close()
                 raise
     raise failures.error()
+
+
+async def _open_one(
+    place: Endpoint, plain: socket.socket, context: ssl.SSLContext, slots: asyncio.Semaphore
+) -> ClientConnection:
+    """Connect and secure in one slot: an agent does not wait for a handshake for long."""
+    async with slots:
+        connecting = asyncio.create_task(_connect_tcp(place, plain))
+        try:
+            if (await asyncio.wait([connecting], timeout=QUICK_S))[0]:
+                connecting.result()
+                return await _secure(place, plain, context)
+        except BaseException:
+            connecting.cancel()
+            raise
+    await connecting
+    async with slots:
+        return await _secure(place, plain, context)
 
 
 async def open_local(state: Path) -> ClientConnection:
@@ -102,35 +122,33 @@ async def open_local(state: Path) -> ClientConnection:
         return await unix_connect(path, uri="ws://agent/", **_OPTIONS)
 
 
-async def _connect_tcp(place: Endpoint) -> socket.socket:
-    [address] = place.addresses
-    plain = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    try:
-        plain.setblocking(False)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        loop = asyncio.get_running_loop()
-        with opening(peer_name(place), CONNECT_TIMEOUT_S), _builtin_timeout():
-            connecting = loop.sock_connect(plain, (address, place.port))
-            try:
-                await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
-            except OSError as exc:
-                if exc.errno is None or isinstance(exc, socket.gaierror):
-                    raise
-                # asyncio's own text has the address, not the reason.
-                raise OSError(exc.errno, os.strerror(exc.errno)) from exc
-    except BaseException:
-        plain.close()
-        raise
+def _new_socket(place: Endpoint) -> socket.socket:
+    plain = socket.socket(socket.AF_INET6 if ":" in place.addresses[0] else socket.AF_INET)
+    plain.setblocking(False)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return plain
+
+
+async def _connect_tcp(place: Endpoint, plain: socket.socket) -> None:
+    with opening(peer_name(place), CONNECT_TIMEOUT_S), _builtin_timeout():
+        loop = asyncio.get_running_loop()
+        connecting = loop.sock_connect(plain, (place.addresses[0], place.port))
+        try:
+            await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
+        except OSError as exc:
+            if exc.errno is None or isinstance(exc, socket.gaierror):
+                raise
+            # asyncio's own text has the address, not the reason.
+            raise OSError(exc.errno, os.strerror(exc.errno)) from exc
 
 
 async def _secure(
     place: Endpoint, plain: socket.socket, context: ssl.SSLContext
 ) -> ClientConnection:
-    made: list[PinnedConnection] = []
+    made: list[PinnedAgentConnection] = []
 
-    def create(*arguments: Any, **options: Any) -> PinnedConnection:
-        made.append(PinnedConnection(place, *arguments, **options))
+    def create(*arguments: Any, **options: Any) -> PinnedAgentConnection:
+        made.append(PinnedAgentConnection(place, *arguments, **options))
         return made[-1]
 
     peer = peer_name(place)
