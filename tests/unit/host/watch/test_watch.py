@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from websockets.asyncio.server import ServerConnection
 
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports import async_links
-from edgebench.host.watch import Absence, Batch, StateChange, Update, follow, watch
+from edgebench.host.transports.base import Endpoint
+from edgebench.host.watch import Absence, Batch, StateChange, Update, farm, follow, watch
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import encode
 from edgebench.protocol.live import MAX_SAMPLES, LiveSamples, pack_samples
@@ -181,6 +183,30 @@ def test_nobody_at_the_address_is_told_once(files: HostFiles, tmp_path: Path) ->
     [absence] = absences(asyncio.run(meet()))
     assert (absence.device, absence.is_final) == ("off", False)
     assert "Connection refused" in absence.reason
+
+
+def test_device_that_is_off_keeps_no_slot_from_the_others(
+    files: HostFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rack that is switched off delays each other device by ten seconds a board."""
+    monkeypatch.setattr(farm, "PARALLEL_HANDSHAKES", 1)
+    monkeypatch.setattr(async_links, "QUICK_S", 0.01)
+    connect = async_links._connect_tcp
+
+    async def connect_or_hang(place: Endpoint, plain: socket.socket) -> None:
+        await (asyncio.Event().wait() if place.name == "off" else connect(place, plain))
+
+    monkeypatch.setattr(async_links, "_connect_tcp", connect_or_hang)
+
+    async def meet() -> list[Update]:
+        async with agent_at_loopback(tmp_path, "good", well_behaved) as (good, _):
+            off = [
+                KnownDevice("off", str(number), f"{number:043}", ("127.0.0.1",), 1)
+                for number in range(5)
+            ]
+            return await until(files, [*off, good], lambda heard: batches(heard, "good") > 0)
+
+    assert not absences(asyncio.run(meet()))
 
 
 def test_agent_that_is_too_old_says_so(files: HostFiles, tmp_path: Path) -> None:
