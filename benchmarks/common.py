@@ -188,9 +188,10 @@ def report(title: str, lines: Sequence[str], began: str) -> None:
 class Agent:
     """`edgebench-agent serve` on loopback, in its own process and with its own directories."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, name: str = NAME) -> None:
         self._folder = folder
         self._options = options
+        self._name = name
         self._process: subprocess.Popen[str]
         self.port = 0
         self.ready_s = 0.0
@@ -206,7 +207,9 @@ class Agent:
         begin = time.perf_counter()
         with (self._folder / "stderr.txt").open("ab") as errors:
             self._process = subprocess.Popen(
-                self._command("serve", "--name", NAME, "--listen", "127.0.0.1:0", *self._options),
+                self._command(
+                    "serve", "--name", self._name, "--listen", "127.0.0.1:0", *self._options
+                ),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -232,14 +235,18 @@ class Agent:
         self._process.stdout.close()
 
     def lab(self, folder: Path) -> Lab:
-        """A host with its own directories, paired with this agent under the name `NAME`."""
+        """A host with its own directories, paired with this agent under its name."""
+        lab = Lab(folder / "store", config=folder / "config")
+        self.pair(lab)
+        return lab
+
+    def pair(self, lab: Lab) -> None:
+        """Pair a host with this agent."""
         answer = subprocess.run(
             self._command("pair", "--json"), capture_output=True, check=True, timeout=60
         )
         string = parse_pairing_string(json.loads(answer.stdout)["pairing"])
-        lab = Lab(folder / "store", config=folder / "config")
         lab.pair(str(replace(string, addresses=("127.0.0.1",))))
-        return lab
 
     def _command(self, *words: str) -> list[str]:
         directories = ["--state", str(self._folder / "state")]

@@ -26,6 +26,7 @@ from edgebench.agent.system import (
     device_identity,
     is_emulated,
 )
+from edgebench.agent.watches import Watches
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -109,6 +110,7 @@ class Agent:
             self.models.quota_bytes = settings.models_quota_bytes
         plans = _simulated(settings) if settings.simulate else [_machine(settings)]
         self.seats = {plan.name: Seat(plan, self.models) for plan in plans}
+        self.watches = Watches()
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._listen_host = settings.listen[0] if settings.listen else None

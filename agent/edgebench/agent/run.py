@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
@@ -85,6 +86,8 @@ class Runner:
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._hear: Callable[[LiveReading], None] | None = None
+        self._sampler: SamplerProcess | None = None
         self.current: ActiveRun | None = None
 
     async def start(
@@ -130,6 +133,12 @@ class Runner:
         """Drop a watcher that is gone."""
         if self.current is not None and listener in self.current.listeners:
             self.current.listeners.remove(listener)
+
+    def watch(self, hear: Callable[[LiveReading], None] | None) -> None:
+        """Pass the readings of this run and the next ones on, with every sample; None: no more."""
+        self._hear = hear
+        if self._sampler is not None:
+            self._sampler.watch(is_watched=hear is not None)
 
     async def end(self) -> None:
         """Stop the run in progress, and wait until it is spooled."""
@@ -227,11 +236,14 @@ class Runner:
             if isinstance(message, LiveReading):
                 live = message
                 run.tell(Telemetry(run.request.run_id, live.time_ns, live.temp_c, live.freq_hz))
+                if self._hear is not None:
+                    self._hear(live)
             else:
                 guard.hear(message)
 
         directory = run.worker.directory
-        sampler = SamplerProcess(directory)
+        self._sampler = sampler = SamplerProcess(directory)
+        sampler.watch(is_watched=self._hear is not None)
         guard = Guard(self._surroundings.expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:
@@ -251,6 +263,7 @@ class Runner:
             await run.worker.kill()
         finally:
             self._surroundings.restore_governor()
+            self._sampler = None
             telemetry = await sampler.end()
         run.too_hot = guard.error
         if run.metering.trouble is not None:

@@ -16,6 +16,7 @@ from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.messages import SeatState
+from edgebench.protocol.record import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,12 @@ class Seat:
         run = self.runner.current
         return run.request.run_id if run else None
 
+    @property
+    def phase(self) -> Phase | None:
+        """Phase of the run in progress."""
+        run = self.runner.current
+        return run.progress.phase if run and run.progress else None
+
     def state(self) -> SeatState:
         """The device as it is now, for hosts that look for a free one."""
         holder, temp_c = self.lease.holder, self.surroundings.temp_c()
@@ -72,6 +79,7 @@ class Seat:
             running=self.running,
             temp_c=temp_c,
             fault=self._fault(temp_c),
+            phase=self.phase,
         )
 
     def _fault(self, temp_c: float | None) -> str | None:

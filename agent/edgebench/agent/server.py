@@ -28,6 +28,7 @@ from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
 from edgebench.agent.memory import give_back
 from edgebench.agent.running import Listener, Notice
+from edgebench.agent.watches import Tell
 from edgebench.agent.worker.process import monotonic_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, Frame, decode, encode, kind_of
@@ -42,6 +43,9 @@ from edgebench.protocol.traces import HOST_FILE
 
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; more are a mistake."""
+MAX_BEHIND_BYTES = 256 * 1024
+"""Bytes of notices that wait for a watcher which does not read; one with more is cut off. A batch
+of one seat has 0.4 KB a second, so that is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
 UPLOAD_LOOK_S = 0.1
 """Interval of the checks whether a model has arrived that another host sends."""
 
@@ -175,6 +179,8 @@ class ConnectionHandler:
         self._upload: Upload | None = None
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
+        self._tell_watcher: Tell | None = None
+        self._behind_bytes = 0
         self._gone: asyncio.Future[None]
 
     async def serve(self) -> None:
@@ -189,6 +195,8 @@ class ConnectionHandler:
             pass
         finally:
             self._drop_upload()
+            if self._tell_watcher is not None:
+                self._agent.watches.remove(self._tell_watcher)
             for listener in self._listeners:
                 self._seat.runner.forget(listener)
 
@@ -229,6 +237,23 @@ class ConnectionHandler:
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
 
+    def _push_bounded(self, data: bytes) -> None:
+        """Send a notice; cut the connection off if too many wait to be read."""
+        self._behind_bytes += len(data)
+        if self._behind_bytes > MAX_BEHIND_BYTES:
+            logger.warning("cut off %s: it watches, and does not read", self._peer.name)
+            self._connection.transport.abort()
+            return
+
+        async def send() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                await self._connection.send(data)
+            self._behind_bytes -= len(data)
+
+        task = asyncio.ensure_future(send())
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
     # Handlers, in the order of a conversation.
 
     async def _hello(self, frame: Frame, hello: m.Hello) -> None:
@@ -248,6 +273,19 @@ class ConnectionHandler:
 
     async def _seat_list(self, frame: Frame, _: m.SeatList) -> None:
         states = tuple(seat.state() for seat in self._agent.seats.values())
+        await self._send(frame.number, m.Seats(states))
+
+    async def _watch(self, frame: Frame, watch: m.Watch) -> None:
+        if self._tell_watcher is not None:
+            raise UsageError("this connection watches already")
+        names = dict.fromkeys(watch.seats or self._agent.seats)
+        seats = [self._agent.seat(name) for name in names]
+
+        def tell(notice: m.Message, payload: bytes) -> None:
+            self._push_bounded(encode(frame.number, notice, payload))
+
+        self._tell_watcher = tell
+        states = self._agent.watches.add(seats, tell)
         await self._send(frame.number, m.Seats(states))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
@@ -416,6 +454,7 @@ def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) 
 _REMOTE: dict[type[m.Message], Handler] = {
     m.Hello: _handler(ConnectionHandler._hello),
     m.SeatList: _handler(ConnectionHandler._seat_list),
+    m.Watch: _handler(ConnectionHandler._watch),
     m.Describe: _handler(ConnectionHandler._describe),
     m.Probe: _handler(ConnectionHandler._probe),
     m.Acquire: _handler(ConnectionHandler._acquire),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
@@ -57,7 +57,8 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.address import find_run, find_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
-from edgebench.protocol.errors import EdgebenchError, MeasurementError
+from edgebench.host.transports import local as local_transport
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, NoSuchDevice
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
     from edgebench.host.devices.pairing import Decide, Pairing
+    from edgebench.host.watch import Update
 
 
 class StoredRun:
@@ -194,6 +196,28 @@ class Lab:
         return find_devices(
             self._files, timeout_s=timeout_s, state=self._agent_state, record=record
         )
+
+    def watch(self, *names: str) -> AsyncIterator[Update]:
+        """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
+
+        Args:
+            names: Devices, by name or id; an agent stands for all of its seats. None: every paired
+                one, and this machine if an agent is running on it.
+
+        Raises:
+            NoSuchDevice: no paired device has that name, or none is paired.
+        """
+        from edgebench.host.watch import watch
+
+        paired = self._files.devices()
+        if names:
+            devices = [named(paired, name) for name in names]
+        else:
+            is_running = local_transport.is_running(self._agent_state)
+            devices = [*([THIS_MACHINE] if is_running else []), *paired]
+        if not devices:
+            raise NoSuchDevice("no device is paired with this host")
+        return watch(devices, self._files, state=self._agent_state)
 
     def check(
         self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None

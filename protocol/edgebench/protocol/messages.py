@@ -10,6 +10,7 @@ A conversation, from the host's side:
     RunStart → RunAccepted, then Progress… and RunEnded, pushed
     RunFollow → RunAccepted, then the same of a run that was started earlier
     RunList → RunListing, RunOpen → RunFiles, FileRead → FileData…, RunAcknowledge → Done
+    Watch → Seats, then SeatChange… and SeatReadings… of seats, pushed until the connection ends
     Probe → ProbeReply                   two-way clock probes, any time
 
 Each request carries a number; its answers carry the same number. Anything may be answered by
@@ -31,7 +32,7 @@ PROTOCOL_VERSION = 5
 
 Peers one version apart work together: the newer one says only what the older one knows.
 3: six columns of queries, and what a worker records. 4: `Telemetry`, and the phase of cooling.
-5: seats, and `RunFollow`.
+5: seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
 """Agents of this version know seats; an older one serves one device, whatever `Hello` asks for."""
@@ -90,13 +91,47 @@ class SeatState:
     """Temperature of the zone by which the device cools down; None where there is none."""
     fault: str | None = None
     """Why the device can measure nothing now; None: it can, as far as its agent knows."""
+    phase: Phase | None = None
+    """Phase of the run in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Answer to `SeatList`, the first seat first."""
+    """Answer to `SeatList`, the first seat first; and to `Watch`."""
 
     seats: tuple[SeatState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Ask to be told of seats until the connection ends; needs no lease.
+
+    The answer is `Seats`, their state now. `SeatChange` and `SeatReadings` follow under the same
+    request number. A connection may ask once, and whoever does not read is cut off.
+    """
+
+    seats: tuple[str, ...] = ()
+    """Names of the seats; empty: every one that the agent has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeatChange:
+    """Another holder, another run, or another phase; within about a second."""
+
+    state: SeatState
+
+
+@dataclass(frozen=True, slots=True)
+class SeatReadings:
+    """Readings since the last ones, about once a second; the samples are the payload."""
+
+    seat: str
+    sample_count: int
+    """Samples in the payload: packed columns, see `protocol/live.py`."""
+    run_id: str | None = None
+    """Run in progress."""
+    load_1m: float | None = None
+    """Load average over the last minute, if the system tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +430,8 @@ class Status:
 
 
 Message = Union[
-    Hello, Welcome, SeatList, Seats, Problem, Done, Describe, Described, Acquire, Granted, Release,
+    Hello, Welcome, SeatList, Seats, Watch, SeatChange, SeatReadings, Problem, Done,
+    Describe, Described, Acquire, Granted, Release,
     ModelOffer, ModelState, ModelChunk, ModelCommit,
     RunStart, RunFollow, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,

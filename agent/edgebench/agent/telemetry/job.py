@@ -9,6 +9,8 @@ DEFAULT_RATE_HZ = 10.0
 JOB_FILE = "sampler.json"
 FACTS_FILE = "sampled.json"
 """The sensors that the sampler found and what it cost; goes into the run's record."""
+WATCHED, UNWATCHED = b"+", b"-"
+"""Words to a sampler: from now on somebody watches, or nobody does."""
 READY = "ready"
 """First line of a sampler: its sources are open, and the worker may begin."""
 
@@ -32,12 +34,23 @@ class SamplerJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveSample:
+    """Temperature and clock at one time; None where no sensor tells."""
+
+    time_ns: int
+    temp_c: float | None
+    freq_hz: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LiveReading:
     """Temperature and clock for a person who watches a run; None where no sensor tells."""
 
     time_ns: int
     temp_c: float | None
     freq_hz: float | None
+    samples: tuple[LiveSample, ...] = ()
+    """Samples since the last reading, while somebody watches the seat."""
 
 
 class HeatState(Enum):

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from edgebench.agent.telemetry.job import HeatReport, HeatState, LiveReading, SamplerJob
+from edgebench.agent.telemetry.job import (
+    HeatReport,
+    HeatState,
+    LiveReading,
+    LiveSample,
+    SamplerJob,
+)
 from edgebench.agent.telemetry.live_clock import LiveClock
 from edgebench.agent.telemetry.source import found_sensors
+from edgebench.protocol.live import MAX_SAMPLES, WATCH_HZ
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
 """Readings in a row that make a state certain: a sensor may fail or be wrong once."""
 SANE_C = (-40.0, 125.0)
 """Temperatures that are believed of a zone which the profile does not know."""
+
+SAMPLE_GAP_NS = 0.9e9 / WATCH_HZ
+"""Shortest time between two samples for those who watch; a tenth less, as no sampler is exact."""
 
 _Sensors = Sequence[tuple[int, str]]
 
@@ -39,11 +50,27 @@ class Observer:
         self._hot_count = 0
         self._blind_count = 0
         self._told: HeatState | None = None
+        self.is_watched = False
+        """Whether somebody watches the seat, and gets more than one sample a second."""
+        self._samples: deque[LiveSample] = deque(maxlen=MAX_SAMPLES)
+
+    def keep(self, time_ns: int, values: Sequence[float]) -> None:
+        """Keep a sample for those who watch, unless the last one was just before."""
+        if not self._samples or time_ns - self._samples[-1].time_ns >= SAMPLE_GAP_NS:
+            sample = LiveSample(time_ns, self._temp_c(values), self._clock.of(values))
+            self._samples.append(sample)
 
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
-        """Print the highest temperature and clock; null where no sensor tells."""
-        temp_c = _highest(self._known or _sane(self._zones, values), values)[0]
-        _print({"live": asdict(LiveReading(time_ns, temp_c, self._clock.look(time_ns, values)))})
+        """Print the highest temperature and clock, and the samples that were kept."""
+        freq_hz = self._clock.look(time_ns, values)
+        if self._samples and self._samples[-1].freq_hz is None:  # a mean, since the last time
+            self._samples.append(replace(self._samples.pop(), freq_hz=freq_hz))
+        samples = tuple(self._samples)
+        self._samples.clear()
+        _print({"live": asdict(LiveReading(time_ns, self._temp_c(values), freq_hz, samples))})
+
+    def _temp_c(self, values: Sequence[float]) -> float | None:
+        return _highest(self._known or _sane(self._zones, values), values)[0]
 
     def look(self, values: Sequence[float]) -> None:
         """Print one line when the device has become too hot or cool again, or cannot be watched."""

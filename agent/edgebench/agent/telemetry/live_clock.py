@@ -44,6 +44,13 @@ class LiveClock:
             self._last_hz = now_hz
         return self._last_hz
 
+    def of(self, values: Sequence[float]) -> float | None:
+        """The clock by these values alone; None where only a mean over some time tells."""
+        if self._source == _CYCLES:
+            return None
+        read = (values[index] for index in self._indices)
+        return max((hz for hz in read if not math.isnan(hz)), default=None)
+
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
         """Mean frequencies since the last look."""
         passed_s = (time_ns - self._last_ns) / 1e9

@@ -16,6 +16,8 @@ from edgebench.agent.telemetry.job import (
     FACTS_FILE,
     JOB_FILE,
     READY,
+    UNWATCHED,
+    WATCHED,
     HeatReport,
     LiveReading,
     SamplerJob,
@@ -60,6 +62,7 @@ class SamplerProcess:
         self._settled = asyncio.Event()
         """Set when it is ready, or will never be."""
         self._is_ending = False
+        self._is_watched = False
         self._failure = ""
 
     async def start(self, job: SamplerJob, on_message: OnMessage) -> None:
@@ -77,9 +80,17 @@ class SamplerProcess:
         except OSError as exc:
             self._lose(f"the sampler did not start: {exc.strerror or exc}", on_message)
             return
+        if self._is_watched:
+            self.watch(is_watched=True)
         self._listening = asyncio.create_task(self._listen(self._process, on_message))
         # Its start takes a second of CPU on a small board: not beside the model's cold start.
         await self._settled.wait()
+
+    def watch(self, *, is_watched: bool) -> None:
+        """Have its readings contain every sample, or no longer; before its start as well."""
+        self._is_watched = is_watched
+        if self._process and self._process.stdin and not self._process.stdin.is_closing():
+            self._process.stdin.write(WATCHED if is_watched else UNWATCHED)
 
     async def end(self) -> TelemetryFacts:
         """End the sampling; the sensors that were read, and the absent ones with the reason.

@@ -6,7 +6,8 @@ queries use. Sources that are slow by nature (a chip behind a bus, a command) ha
 so that they delay no other readings.
 
 Once a second it prints temperature and clock for whoever watches the run, as one JSON line, and
-one more when a zone reaches the temperature at which the run has to end.
+one more when a zone reaches the temperature at which the run has to end. While somebody watches the
+seat, which its standard input tells, the line also has the samples since the last one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
+from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, WATCHED, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
@@ -130,12 +131,14 @@ def sample(
     period_s = 1 / job.rate_hz
     next_s = live_s = time.monotonic()
     for look in count():
-        if select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
-            break  # the daemon has closed the pipe
+        if not _wait_until(next_s, observer):
+            break
         for source in fast:
             if look % source.every == 0:
                 _read(source, trace, latest)
         observer.look(latest.values)
+        if observer.is_watched:
+            observer.keep(time.perf_counter_ns(), latest.values)
         if next_s >= live_s:
             observer.tell(time.perf_counter_ns(), latest.values)
             live_s = next_s + LIVE_PERIOD_S
@@ -149,6 +152,16 @@ def sample(
     for thread in slow:
         thread.join(max(0.0, deadline_s - time.monotonic()))
     return [trace, *(thread.trace for thread in slow)]
+
+
+def _wait_until(next_s: float, observer: Observer) -> bool:
+    """Wait for the next look, and hear whether somebody watches; False: the pipe is closed."""
+    while select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
+        words = os.read(sys.stdin.fileno(), 64)
+        if not words:  # by the daemon, or by its end
+            return False
+        observer.is_watched = words.endswith(WATCHED)
+    return True
 
 
 class _SlowSource(threading.Thread):

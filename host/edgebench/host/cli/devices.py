@@ -8,6 +8,7 @@ import shlex
 import sys
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
+from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="3s",
         help="longest time to listen (default: 3s)",
     )
+    add_watch(made)
     add_json(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION")
     checked = "check devices, with a quick run; ends or begins their quarantine"
@@ -57,6 +59,8 @@ _CHECK = (
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List the devices, or do what the action says."""
+    if options.watch:
+        return run_watch(as_json=options.json)
     actions = {"check": _check, "rename": _rename, "label": _label, "forget": _forget}
     return actions.get(options.action, _list)(options)
 

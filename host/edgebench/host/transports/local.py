@@ -50,6 +50,11 @@ class LocalTransport:
         return []
 
 
+def is_running(state: Path | None = None) -> bool:
+    """Whether an agent seems to run on this machine; its state directory as for the transport."""
+    return ((state or Path(user_paths(os.environ).agent_state)) / CONTROL_SOCKET).exists()
+
+
 def _connect(state: Path) -> Link:
     peer = "the agent on this machine"
     try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,26 +48,50 @@ class TlsTransport:
             NotPaired: somebody else answers, or the agent does not know this host.
         """
         identity_path = self._identity_path()
-        silent: dict[str, Unreachable] = {}
-        refusal: NotPaired | None = None
-        for address in endpoint.addresses:
-            place = replace(endpoint, addresses=(address,))
-            try:
+        failures = Failures(endpoint.name)
+        for place in places(endpoint):
+            with failures.noted(place):
                 return _connect(place, identity_path)
-            except Unreachable as exc:
-                silent[place.address] = exc
-            except NotPaired as exc:
-                # A wrong agent at one address does not mean that the right one is not at the next.
-                refusal = refusal or exc
-        if refusal is None:
-            raise _unreachable(endpoint.name, silent)
-        if silent:
-            raise type(refusal)(f"{refusal}; {_reasons(silent)}") from refusal
-        raise refusal
+        raise failures.error()
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Agents that announce themselves on the local network."""
         return mdns.listen(timeout_s)
+
+
+def places(endpoint: Endpoint) -> list[Endpoint]:
+    """The endpoint at each of its addresses alone."""
+    return [replace(endpoint, addresses=(address,)) for address in endpoint.addresses]
+
+
+class Failures:
+    """Why an agent could not be reached, at one address after another."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._silent: dict[str, Unreachable] = {}
+        self._refusal: NotPaired | None = None
+
+    @contextmanager
+    def noted(self, place: Endpoint) -> Iterator[None]:
+        """Keep the reason why nobody answers here, or why the agent refuses."""
+        try:
+            yield
+        except Unreachable as exc:
+            self._silent[place.address] = exc
+        except NotPaired as exc:
+            # A wrong agent at one address does not mean that the right one is not at the next.
+            self._refusal = self._refusal or exc
+
+    def error(self) -> Unreachable | NotPaired:
+        """The error that tells all of it."""
+        if self._refusal is None:
+            return _unreachable(self._name, self._silent)
+        if self._silent:
+            error = type(self._refusal)(f"{self._refusal}; {_reasons(self._silent)}")
+            error.__cause__ = self._refusal
+            return error
+        return self._refusal
 
 
 def _unreachable(name: str, silent: Mapping[str, Unreachable]) -> Unreachable:
@@ -89,24 +114,46 @@ def _reasons(silent: Mapping[str, Unreachable]) -> str:
 
 
 def _connect(endpoint: Endpoint, identity_path: Path) -> Link:
-    peer = f"{endpoint.name} ({endpoint.address})"
-    secured = _handshake(endpoint, peer, _context(identity_path))
-    with opening(peer):
-        try:
-            shown = fingerprint(secured.getpeercert(binary_form=True) or b"")
-            if shown != endpoint.pin:
-                raise WrongAgent(f"{peer} is not the paired agent: it shows {shown[:12]}…")
+    peer = peer_name(endpoint)
+    secured = _handshake(endpoint, peer, client_context(identity_path))
+    try:
+        with opening(peer), expecting_answer(peer):
+            require_pin(secured.getpeercert(binary_form=True), endpoint)
             secured.settimeout(None)
             uri = f"ws://{endpoint.address}/"
             return Link(websocket_connect(uri, sock=secured, **WEBSOCKET_OPTIONS), peer)
-        except (InvalidMessage, ConnectionClosed) as exc:
-            secured.close()
-            # In TLS 1.3 our handshake ends before the agent has looked at our certificate: a
-            # refusal shows as an end where the pinned agent's first answer should be.
-            raise NotPaired(f"{peer} does not accept this host's identity") from exc
-        except BaseException:  # Ctrl-C as well
-            secured.close()
-            raise
+    except BaseException:  # Ctrl-C as well
+        secured.close()
+        raise
+
+
+def peer_name(endpoint: Endpoint) -> str:
+    """The agent at an endpoint, for error texts."""
+    return f"{endpoint.name} ({endpoint.address})"
+
+
+def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
+    """Check the certificate, in DER, that the agent has shown in the handshake.
+
+    Raises:
+        WrongAgent: it is not the pinned one.
+    """
+    shown = fingerprint(certificate or b"")
+    if shown != endpoint.pin:
+        raise WrongAgent(f"{peer_name(endpoint)} is not the paired agent: it shows {shown[:12]}…")
+
+
+@contextmanager
+def expecting_answer(peer: str) -> Iterator[None]:
+    """Translate an end where the pinned agent's first answer should be.
+
+    In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal shows
+    only then.
+    """
+    try:
+        yield
+    except (InvalidMessage, ConnectionClosed) as exc:
+        raise NotPaired(f"{peer} does not accept this host's identity") from exc
 
 
 def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext) -> ssl.SSLSocket:
@@ -136,7 +183,8 @@ def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext) -> ssl.SS
     raise AssertionError("the last attempt returns or raises")
 
 
-def _context(identity_path: Path) -> ssl.SSLContext:
+def client_context(identity_path: Path) -> ssl.SSLContext:
+    """TLS settings of this host, for any number of connections."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

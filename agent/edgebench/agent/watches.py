@@ -1,0 +1,130 @@
+"""Those who watch seats: what they are told, and when.
+
+Theory of operation. Nothing here is alive while nobody watches. During a run, the readings are
+those of the run's own sampler, which reports to the daemon once a second in any case; only while
+somebody watches, its report contains every sample. Between runs there is no sampler: the daemon
+reads the seat's temperature itself, once a second. So it does where a run has none, or a slow one.
+The state of a seat (holder, run, phase) is compared with the last one whenever there are readings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from edgebench.agent.seat import Seat
+from edgebench.agent.telemetry.job import LiveReading, LiveSample
+from edgebench.agent.worker.process import monotonic_ns
+from edgebench.protocol import messages as m
+from edgebench.protocol.live import pack_samples
+
+PERIOD_S = 1.0
+LATE_NS = 3e9
+"""Time without a report of a run's sampler after which the daemon reads the temperature itself."""
+
+logger = logging.getLogger(__name__)
+
+Notice = m.SeatChange | m.SeatReadings
+Tell = Callable[[Notice, bytes], None]
+"""Called with a notice and its payload; it must neither wait nor fail."""
+_Key = tuple[str | None, str | None, object]
+
+
+@dataclass(slots=True, eq=False)
+class WatchedSeat:
+    """A seat that somebody watches."""
+
+    seat: Seat
+    tells: list[Tell] = field(default_factory=list)
+    told: _Key = (None, None, None)
+    """Holder, run and phase that they were told last."""
+    heard_ns: int = 0
+    """Time of the sampler's last report."""
+    sampled_ns: int = 0
+    """Time of the last sample that they were told."""
+
+    def key(self) -> _Key:
+        """What makes a change of state."""
+        holder = self.seat.lease.holder
+        return holder.identity if holder else None, self.seat.running, self.seat.phase
+
+    def tell(self, notice: Notice, payload: bytes = b"") -> None:
+        """Tell everybody who watches."""
+        for tell in list(self.tells):
+            tell(notice, payload)
+
+    def hear(self, live: LiveReading) -> None:
+        """The sampler reports."""
+        self.heard_ns = monotonic_ns()
+        samples = live.samples or (LiveSample(live.time_ns, live.temp_c, live.freq_hz),)
+        self.look(samples)
+
+    def look(self, samples: Iterable[LiveSample]) -> None:
+        """Tell a change of the state, then the samples that are later than the last one."""
+        if (key := self.key()) != self.told:
+            self.told = key
+            self.tell(m.SeatChange(self.seat.state()))
+        rows = [
+            (one.time_ns, _or_nan(one.temp_c), _or_nan(one.freq_hz))
+            for one in samples
+            if one.time_ns > self.sampled_ns
+        ]
+        if rows:
+            self.sampled_ns = rows[-1][0]
+        load_1m = self.seat.surroundings.load_1m()
+        notice = m.SeatReadings(self.seat.name, len(rows), self.seat.running, load_1m)
+        self.tell(notice, pack_samples(rows))
+
+
+class Watches:
+    """Follows the seats of an agent while somebody watches them."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, WatchedSeat] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def add(self, seats: Iterable[Seat], tell: Tell) -> tuple[m.SeatState, ...]:
+        """Begin to tell somebody of these seats; their state now."""
+        states = []
+        for seat in seats:
+            watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
+            if not watched.tells:
+                watched.told = watched.key()
+                seat.runner.watch(watched.hear)
+            watched.tells.append(tell)
+            states.append(seat.state())
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_often())
+        return tuple(states)
+
+    def remove(self, tell: Tell) -> None:
+        """Tell them no more."""
+        for watched in list(self._watched.values()):
+            if tell in watched.tells:
+                watched.tells.remove(tell)
+            if not watched.tells:
+                watched.seat.runner.watch(None)
+                del self._watched[watched.seat.name]
+        if not self._watched and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_often(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            for watched in list(self._watched.values()):
+                now_ns = monotonic_ns()
+                if watched.seat.running and now_ns - watched.heard_ns < LATE_NS:
+                    continue
+                try:
+                    temp_c = watched.seat.surroundings.temp_c()
+                    watched.look([LiveSample(now_ns, temp_c, None)])
+                except Exception:  # one odd seat must not end the others' watch
+                    logger.exception("seat %s could not be looked at", watched.seat.name)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

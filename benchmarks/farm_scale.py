@@ -1,0 +1,333 @@
+"""How far one host goes: devices watched, discovered, and measured side by side.
+
+    python benchmarks/farm_scale.py [--most 1000] [--duration 20] [--repeats 5] [--announced 300]
+                                    [--agents 4] [--seats 3] [--runs 5] [--lane-repeats 3] [--short]
+
+*Watch.* Agents on loopback (`farm_sides.py`: TLS, an identity each, the real codec) send a batch of
+ten samples once a second, as `edgebench-agent` does in a run at 10 Hz. They share two processes. A
+fresh process watches all of them by `edgebench.host.watch`: its CPU time over the time, the growth
+of its proportional set size, and the time from each sample to its delivery.
+
+*Discovery.* Announcements by zeroconf on loopback, from six processes. The time is that of what
+`edgebench devices` does to listen and to resolve every name.
+
+*Lanes.* Agents with simulated boards, each a lane: `Lab.bench` measures on all of them. A run waits
+more than it computes (20 queries a second), as all boards share the cores of this machine. The
+longest lane is from the first run's begin to the last run's result on one device.
+
+*CPU of the host a run* is the CPU time of all threads of the process that calls `Lab.bench`, from
+the call to its return: lease, clock probes, start, waiting, fetching, syncing, and the index. The
+analysis is not in it: it has a process of its own. It is the difference between benches of many and
+of few runs, over the difference of their numbers of runs, so that what a bench does once is not in
+it. *Of it, the result* is to read the run.json that the analysis wrote, and to write its row.
+
+This process and its children raise their limit of open files to the hard one. A host that watches a
+thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import Agent, claim, claims_table, end, machine, parse, report, seconds_of, spread
+from farm_sides import WatchFigures, allow_many_files
+
+from edgebench.host.bench import collect
+from edgebench.host.bench.finish import FinishingProcess
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.devices.files import HostFiles
+from edgebench.host.lab import Lab
+from edgebench.host.result.run import Run
+from edgebench.host.store import index
+from edgebench.host.transports import mdns
+
+SIDES = Path(__file__).with_name("farm_sides.py")
+AGENT_PROCESSES, ANNOUNCER_PROCESSES = 2, 6
+CPU_BAR, BYTES_BAR, DELAY_BAR_S = 0.40, 150e3, 1.2
+DISCOVERY_BAR_S = 1.5
+HOST_CPU_BAR_S = 0.020
+LANES_BAR = 1.2
+"""Bars of the issue about the farm, "Must show" 3."""
+BOARD = "imx8mp-evk"
+FEW_RUNS = 2
+RUN_S = 2.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--most", type=int, default=1000, metavar="N", help="devices watched")
+    parser.add_argument("--duration", type=float, default=20.0, metavar="SECONDS")
+    parser.add_argument("--repeats", type=int, default=5, metavar="N")
+    parser.add_argument("--announced", type=int, default=300, metavar="N")
+    parser.add_argument("--agents", type=int, default=4, metavar="N", help="agents with lanes")
+    parser.add_argument("--seats", type=int, default=3, metavar="N", help="lanes of an agent")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of a lane")
+    parser.add_argument("--lane-repeats", type=int, default=3, metavar="N")
+    options = parse(
+        parser, most=100, duration=5, repeats=2, announced=60, agents=2, seats=2, lane_repeats=2
+    )
+    allow_many_files()
+    collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
+    FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]
+    began = machine()
+    for count in counts(int(options.most)):
+        report_watch(count, options.duration, int(options.repeats))
+    report_discovery(int(options.announced), int(options.repeats))
+    report_lanes(options)
+    print(f"\nall of it: {began}")
+
+
+def counts(most: int) -> list[int]:
+    """100, 500 and 1,000 devices, as far as they are wanted."""
+    return [count for count in (100, 500, 1000) if count <= most] or [most]
+
+
+# Watching.
+
+
+def report_watch(count: int, duration_s: float, repeats: int) -> None:
+    """Watch so many devices, each time in a fresh process."""
+    began = machine()
+    with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name:
+        figures = [
+            watch_once(Path(name) / str(number), count, duration_s) for number in range(repeats)
+        ]
+    cpu = spread([one.cpu_ratio for one in figures])
+    size = spread([one.bytes_per_device for one in figures])
+    delay = spread([one.delay_s_p99 for one in figures])
+    batches = spread([one.batch_count / count / duration_s for one in figures])
+    rows = [
+        claim("CPU, % of a core", cpu.text(1, 100), *met(cpu.median, CPU_BAR, 100)),
+        claim("memory of a device, KB", size.text(0, 1e-3), *met(size.median, BYTES_BAR, 1e-3)),
+        claim("sample to delivery, p99, s", delay.text(3), *met(delay.median, DELAY_BAR_S)),
+        claim("the same, p50, s", spread([one.delay_s_p50 for one in figures]).text(3)),
+        claim("batches of a device, 1/s", batches.text(3)),
+        claim("all connected after, s", spread([one.connect_s for one in figures]).text(1)),
+        claim("away meanwhile", spread([float(one.absence_count) for one in figures]).text(0)),
+    ]
+    report(f"{count} devices watched", [claims_table(rows)], began)
+
+
+def watch_once(folder: Path, count: int, duration_s: float) -> WatchFigures:
+    """The figures of one process that watches fresh agents."""
+    pem = HostFiles(folder).identity_path().read_text()
+    certificate = folder / "certificate.pem"
+    certificate.write_text(pem[pem.index("-----BEGIN CERTIFICATE") :])
+    share = math.ceil(count / AGENT_PROCESSES)
+    with sides([["agents", str(certificate), str(share)]] * AGENT_PROCESSES) as lines:
+        places = [place for line in lines for place in json.loads(line)][:count]
+        words = [sys.executable, str(SIDES), "watcher", str(folder), str(duration_s)]
+        said = subprocess.run(
+            words, input=json.dumps(places) + "\n", text=True, stdout=subprocess.PIPE, check=True
+        )
+    return WatchFigures(**json.loads(said.stdout))
+
+
+# Discovery.
+
+
+def report_discovery(count: int, repeats: int) -> None:
+    """Listen for so many announcements."""
+    began = machine()
+    share = math.ceil(count / ANNOUNCER_PROCESSES)
+    words = [["announcer", str(n * share), str(share)] for n in range(ANNOUNCER_PROCESSES)]
+    resolved: list[int] = []
+
+    def listen() -> None:
+        found = mdns.listen(3.0)
+        resolved.append(sum(bool(one.endpoint.addresses and one.endpoint.pin) for one in found))
+
+    with sides(words):
+        time.sleep(2.0)  # until what they announce unasked is over
+        took = spread([seconds_of(listen) for _ in range(repeats)])
+    total = share * ANNOUNCER_PROCESSES
+    rows = [
+        claim("discovered and resolved, s", took.text(), *met(took.median, DISCOVERY_BAR_S)),
+        claim(
+            "of them resolved, least", f"{min(resolved)} of {total}", "all", min(resolved) == total
+        ),
+    ]
+    report(f"{total} devices discovered", [claims_table(rows)], began)
+
+
+# Lanes.
+
+
+class Lanes(Watcher):
+    """Notes when each device began and ended."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+
+    def of(self, device: str, device_count: int) -> Watcher:
+        """The lane of a device."""
+        del device, device_count
+        self.lanes.append(Lane())
+        return self.lanes[-1]
+
+
+class Lane(Watcher):
+    """Notes when a device began and ended."""
+
+    def __init__(self) -> None:
+        self.began_s = math.inf
+        self.ended_s = 0.0
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+        del device, model, runtime, place
+        self.began_s = min(self.began_s, time.monotonic())
+
+    def finished(self, run: Run) -> None:
+        """A run is stored."""
+        del run
+        self.ended_s = time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFigures:
+    """One bench over all lanes."""
+
+    run_count: int
+    wall_s: float
+    longest_s: float
+    sum_s: float
+    host_cpu_s: float
+    result_cpu_s: float
+    """Of it, what it takes to read results and to write their rows."""
+
+    def cpu_s_per_run(self, fewer: BenchFigures) -> float:
+        """CPU time for each further run."""
+        return (self.host_cpu_s - fewer.host_cpu_s) / (self.run_count - fewer.run_count)
+
+
+def report_lanes(options: argparse.Namespace) -> None:
+    """Bench on all seats of all agents."""
+    began = machine()
+    with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name, ExitStack() as stack:
+        folder = Path(name)
+        lab = Lab(folder / "store", config=folder / "config")
+        devices = []
+        for number in range(int(options.agents)):
+            words = [w for seed in range(options.seats) for w in ("--simulate", f"{BOARD}:{seed}")]
+            agent = Agent(folder / f"agent-{number}", *words, name=f"rack{number}")
+            stack.enter_context(agent)
+            agent.pair(lab)
+            seats = [BOARD, *(f"{BOARD}-{n}" for n in range(2, int(options.seats) + 1))]
+            devices += [f"rack{number}-simulated/{seat}" for seat in seats]
+        bench(lab, devices, 1)  # models are sent, runtimes are looked at
+        few, many = [], []
+        for _ in range(int(options.lane_repeats)):
+            few.append(bench(lab, devices, FEW_RUNS))
+            many.append(bench(lab, devices, int(options.runs)))
+    count = many[0].run_count
+    ratio = spread([one.wall_s / one.longest_s for one in many])
+    speedup = spread([one.sum_s / one.wall_s for one in many])
+    cpu = spread([more.cpu_s_per_run(less) for more, less in zip(many, few, strict=True)])
+    result = spread([one.result_cpu_s / count for one in many])
+    every = spread([one.host_cpu_s / count for one in many])
+    rows = [
+        claim(
+            f"{count} runs on {len(devices)} seats / longest lane",
+            ratio.text(3),
+            *met(ratio.median, LANES_BAR),
+        ),
+        claim("longest lane, s", spread([one.longest_s for one in many]).text(1)),
+        claim("sum of the lanes / all of it", speedup.text(1)),
+        claim("CPU of the host a run, ms", cpu.text(1, 1e3), *met(cpu.median, HOST_CPU_BAR_S, 1e3)),
+        claim("of it, the result, ms", result.text(1, 1e3)),
+        claim("CPU of the host, whole bench / runs, ms", every.text(1, 1e3)),
+    ]
+    report("Lanes", [claims_table(rows)], began)
+
+
+class ResultClock:
+    """CPU time of the host's threads in reading results and writing their rows."""
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+
+    def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same work, with its time added."""
+
+        def do(*arguments: object) -> object:
+            begin_s = time.thread_time()
+            try:
+                return work(*arguments)
+            finally:
+                self.cpu_s += time.thread_time() - begin_s
+
+        return do
+
+
+RESULT = ResultClock()
+
+
+def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
+    """Measure on all devices at the same time."""
+    watcher, result_s = Lanes(), RESULT.cpu_s
+    cpu_s, begin_s = time.process_time(), time.monotonic()
+    made = lab.bench(
+        "digits_int8.onnx",
+        on=devices,
+        runs=runs,
+        watcher=watcher,
+        scenario="server",
+        target_qps=20.0,
+        duration_s=RUN_S * runs,
+        min_query_count=10 * runs,
+        warmup_duration_s=0.1,
+        is_checked=False,
+        cooldown_timeout_s=0.0,
+    )
+    wall_s, cpu_s = time.monotonic() - begin_s, time.process_time() - cpu_s
+    assert len(made) == runs * len(devices)
+    lengths = [lane.ended_s - lane.began_s for lane in watcher.lanes]
+    result_s = RESULT.cpu_s - result_s
+    return BenchFigures(len(made), wall_s, max(lengths), sum(lengths), cpu_s, result_s)
+
+
+# Shared.
+
+
+@contextmanager
+def sides(words: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Processes of `farm_sides.py`; the first line of each."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(SIDES), *those],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for those in words
+    ]
+    try:
+        yield [one.stdout.readline().decode() for one in processes if one.stdout]
+    finally:
+        for one in processes:
+            end(one)
+            for pipe in (one.stdin, one.stdout):
+                if pipe:
+                    pipe.close()
+
+
+def met(value: float, limit: float, scale: float = 1.0) -> tuple[str, bool]:
+    """A bar that is an upper limit, and whether the value meets it."""
+    return f"≤ {limit * scale:g}", value <= limit
+
+
+if __name__ == "__main__":
+    main()

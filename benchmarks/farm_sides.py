@@ -1,0 +1,224 @@
+"""The processes of `farm_scale.py`: agents, a host that watches, announcements.
+
+    farm_sides.py agents CERTIFICATE COUNT     so many agents; prints where they are
+    farm_sides.py watcher CONFIG SECONDS       watches the devices on standard input; prints figures
+    farm_sides.py announcer FIRST COUNT        so many announcements by mDNS
+
+Agents and announcers live until their standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import resource
+import ssl
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from zeroconf import IPVersion, ServiceInfo
+from zeroconf.asyncio import AsyncZeroconf
+
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports.mdns import SERVICE_TYPE
+from edgebench.host.watch import Absence, Batch, Update, watch
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.device import DeviceDescription
+from edgebench.protocol.identity import new_identity
+from edgebench.protocol.live import WATCH_HZ, pack_samples
+
+SEAT = "machine"
+SETTLE_S = 5.0
+"""Time for which a host watches before it is measured."""
+BATCH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFigures:
+    """What it cost to watch."""
+
+    device_count: int
+    batch_count: int
+    absence_count: int
+    connect_s: float
+    """Time until every device had told its state."""
+    cpu_ratio: float
+    """CPU time of the process over the time, all threads."""
+    bytes_per_device: float
+    """Growth of the process's proportional set size since before the first connection."""
+    delay_s_p50: float
+    delay_s_p99: float
+    """From a sample's time to its delivery, on the one clock of the machine; all samples."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Be one of them."""
+    allow_many_files()
+    if words[0] == "agents":
+        asyncio.run(serve_agents(Path(words[1]), int(words[2])))
+    elif words[0] == "watcher":
+        devices = [KnownDevice(*line) for line in json.loads(sys.stdin.readline())]
+        figures = asyncio.run(watch_devices(devices, HostFiles(Path(words[1])), float(words[2])))
+        print(json.dumps(asdict(figures)))
+    else:
+        asyncio.run(announce(int(words[1]), int(words[2])))
+
+
+def allow_many_files() -> None:
+    """Allow as many open files as this user may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def stdin_ended() -> None:
+    """Wait until whoever started this process is gone, or closes the pipe."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
+    await ended.wait()
+
+
+# Agents.
+
+
+async def serve_agents(certificate: Path, count: int) -> None:
+    """Agents with an identity each, which trust the host with this certificate."""
+    places = []
+    with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
+        for number in range(count):
+            name = f"agent-{os.getpid()}-{number}"
+            identity = new_identity(name)
+            path = Path(folder) / "identity.pem"
+            path.write_text(identity.key_pem + identity.certificate_pem)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.num_tickets = 0
+            context.load_cert_chain(path)
+            context.load_verify_locations(certificate)
+            server = await serve(
+                tell, "127.0.0.1", 0, ssl=context, compression=None, ping_interval=20.0
+            )
+            port = next(iter(server.sockets)).getsockname()[1]
+            places.append((name, name, identity.fingerprint, ["127.0.0.1"], port))
+    print(json.dumps(places), flush=True)
+    await stdin_ended()
+    os._exit(0)  # without a farewell to each of a thousand connections
+
+
+async def tell(connection: ServerConnection) -> None:
+    """Tell a watcher once a second of the ten samples since the last time, as an agent in a run."""
+    device = DeviceDescription(
+        "0011223344556677", "board", "generic-arm64", "aarch64", "bcm2712", "Linux"
+    )
+    state = m.SeatState(SEAT, device, "host", 1.0, "20261123T000000Z-00000000", 50.0)
+    with suppress(ConnectionClosed):
+        for answer in (m.Welcome(m.PROTOCOL_VERSION, "agent", device), m.Seats((state,))):
+            number = decode(await connection.recv(decode=False)).number
+            await connection.send(encode(number, answer))
+        count = round(WATCH_HZ * BATCH_S)
+        next_s = time.monotonic() + random.uniform(0, BATCH_S)
+        while True:
+            next_s += BATCH_S
+            await asyncio.sleep(next_s - time.monotonic())
+            now_ns = time.perf_counter_ns()
+            gap_ns = round(1e9 / WATCH_HZ)
+            rows = [(now_ns - back * gap_ns, 50.0, 1.5e9) for back in reversed(range(count))]
+            notice = m.SeatReadings(SEAT, count, state.running, 1.25)
+            await connection.send(encode(number, notice, pack_samples(rows)))
+
+
+# The host.
+
+
+async def watch_devices(
+    devices: Sequence[KnownDevice], files: HostFiles, duration_s: float
+) -> WatchFigures:
+    """Watch until all are there and for a while more, then measure for so long."""
+    files.identity_path()
+    before_bytes, began_s = proportional_bytes(), time.monotonic()
+    updates = watch(devices, files)
+    waiting, absence_count = {device.name for device in devices}, 0
+    async for update in updates:
+        absence_count += isinstance(update, Absence)
+        waiting.discard(update.device)
+        if not waiting:
+            break
+    connect_s = time.monotonic() - began_s
+    await take(updates, SETTLE_S)
+    grown_bytes = proportional_bytes() - before_bytes
+    cpu_s, begin_s = time.process_time(), time.monotonic()
+    batches = await take(updates, duration_s)
+    ratio = (time.process_time() - cpu_s) / (time.monotonic() - begin_s)
+    delays = sorted(
+        array("d", ((at_ns - time_ns) / 1e9 for at_ns, times in batches for time_ns in times))
+    )
+    return WatchFigures(
+        device_count=len(devices),
+        batch_count=len(batches),
+        absence_count=absence_count,
+        connect_s=connect_s,
+        cpu_ratio=ratio,
+        bytes_per_device=grown_bytes / len(devices),
+        delay_s_p50=delays[len(delays) // 2],
+        delay_s_p99=delays[len(delays) * 99 // 100],
+    )
+
+
+async def take(
+    updates: AsyncIterator[Update], duration_s: float
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Batches of so long: when each was delivered, and the times of its samples."""
+    taken = []
+    end_s = time.monotonic() + duration_s
+    async for update in updates:
+        if isinstance(update, Batch):
+            taken.append((time.perf_counter_ns(), update.samples.time_ns))
+        if time.monotonic() >= end_s:
+            break
+    return taken
+
+
+def proportional_bytes() -> int:
+    """Proportional set size of this process. Source: proc(5), /proc/PID/smaps_rollup."""
+    found = re.search(r"^Pss:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.M)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+# Announcements.
+
+
+async def announce(first: int, count: int) -> None:
+    """Announce agents as `edgebench-agent` does, on loopback only."""
+    zeroconf = AsyncZeroconf(interfaces=["127.0.0.1"], ip_version=IPVersion.V4Only)
+    for number in range(first, first + count):
+        name = f"edgebench-{number:012d}"
+        properties = {"id": f"{number:016x}", "name": f"board-{number}", "arch": "aarch64"}
+        info = ServiceInfo(
+            SERVICE_TYPE,
+            f"{name}.{SERVICE_TYPE}",
+            port=7747,
+            properties=properties | {"pin": f"{number:043d}", "software": "edgebench-agent"},
+            server=f"{name}.local.",
+            parsed_addresses=[f"10.0.{number // 250}.{number % 250 + 1}"],
+        )
+        await zeroconf.async_register_service(info, cooperating_responders=True)
+    print("ready", flush=True)
+    await stdin_ended()
+    await zeroconf.async_close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

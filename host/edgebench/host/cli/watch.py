@@ -1,0 +1,104 @@
+"""`edgebench devices --watch`: the devices as they are, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.watch import Update
+
+REDRAW_S = 1.0
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """--watch."""
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="show the paired devices as they are, until Ctrl-C; with --json, one document a line",
+    )
+
+
+def run_watch(*, as_json: bool) -> ExitCode:
+    """Watch every paired device, and this machine if an agent is running; Ctrl-C is the end of it.
+
+    Raises:
+        NoSuchDevice: there is none.
+    """
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.tables import console
+
+    updates = Lab().watch()
+    if as_json:
+        show = _print_documents(updates)
+    elif console().is_terminal:
+        show = _draw(updates)
+    else:
+        show = _print_changes(updates)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(show)
+    return ExitCode.DONE
+
+
+async def _print_documents(updates: AsyncIterator[Update]) -> None:
+    from edgebench.protocol.codec import kind_of, to_plain
+
+    async for update in updates:
+        plain = {"update": kind_of(type(update)), **_without_nan(to_plain(update))}
+        print(json.dumps(plain), flush=True)
+
+
+async def _print_changes(updates: AsyncIterator[Update]) -> None:
+    from edgebench.host.show.watch import change_line
+    from edgebench.host.watch import Batch
+    from edgebench.protocol.text import printable
+
+    async for update in updates:
+        if not isinstance(update, Batch):
+            print(printable(change_line(update)), flush=True)
+
+
+async def _draw(updates: AsyncIterator[Update]) -> None:
+    from rich.live import Live
+
+    from edgebench.host.show.tables import console
+    from edgebench.host.show.watch import WatchTable
+
+    shown = WatchTable()
+    with Live(shown.table(), console=console(), auto_refresh=False) as live:
+
+        async def redraw() -> None:
+            while True:
+                await asyncio.sleep(REDRAW_S)
+                live.update(shown.table(), refresh=True)
+
+        drawing = asyncio.create_task(redraw())
+        try:
+            async for update in updates:
+                shown.take(update)
+        finally:
+            drawing.cancel()
+        live.update(shown.table(), refresh=True)
+
+
+def _without_nan(value: object) -> dict[str, object]:
+    """The plain value, with null where nothing was read: NaN is no JSON."""
+
+    def clean(one: object) -> object:
+        if isinstance(one, float) and math.isnan(one):
+            return None
+        if isinstance(one, dict):
+            return {key: clean(item) for key, item in one.items()}
+        return [clean(item) for item in one] if isinstance(one, (list, tuple)) else one
+
+    cleaned = clean(value)
+    assert isinstance(cleaned, dict)
+    return cleaned

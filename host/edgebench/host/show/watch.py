@@ -1,0 +1,104 @@
+"""Devices that are watched: a table of how they are now, and changes as lines."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.show.tables import plain_table, text
+from edgebench.host.show.units import ABSENT
+from edgebench.host.watch import Absence, Batch, StateChange, Update
+from edgebench.protocol.messages import SeatState
+from edgebench.protocol.record import Phase
+
+_PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
+
+
+@dataclass(slots=True)
+class _Row:
+    """A device, by the last that was heard of it."""
+
+    state: SeatState | None = None
+    absence: Absence | None = None
+    batch: Batch | None = None
+
+
+class WatchTable:
+    """How the devices are now."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+
+    def take(self, update: Update) -> None:
+        """Note an update."""
+        if isinstance(update, Absence):
+            self._rows[update.device] = _Row(absence=update)
+            return
+        row = self._rows.setdefault(update.device, _Row())
+        row.absence = None
+        if isinstance(update, StateChange):
+            row.state = update.state
+        else:
+            row.batch = update
+
+    def table(self) -> Table:
+        """All devices that were heard of, by name."""
+        made = plain_table("device", "state", "run", "phase", "temperature", "clock", "load")
+        for name, row in sorted(self._rows.items()):
+            state, batch = row.state, row.batch
+            made.add_row(
+                text(name),
+                _state(row),
+                text((state and state.running) or ABSENT),
+                text(_PHASES[state.phase] if state and state.phase else ABSENT),
+                text(_last(batch.samples.temp_c, 1.0, "{:.1f} °C") if batch else ABSENT),
+                text(_last(batch.samples.freq_hz, 1e-9, "{:.2f} GHz") if batch else ABSENT),
+                text(ABSENT if batch is None or batch.load_1m is None else f"{batch.load_1m:.2f}"),
+            )
+        return made
+
+
+def change_line(update: Absence | StateChange) -> str:
+    """A change as one line."""
+    if isinstance(update, Absence):
+        return f"{update.device}: away for {_ago(update)}: {update.reason}"
+    state = update.state
+    parts = [f"in use by {state.held_by}" if state.held_by else "free"]
+    if state.running:
+        phase = f", {_PHASES[state.phase]}" if state.phase else ""
+        parts.append(f"runs {state.running}{phase}")
+    return f"{update.device}: {'; '.join([*parts, *filter(None, [state.fault])])}"
+
+
+def _state(row: _Row) -> Text:
+    if row.absence is not None:
+        return _styled(f"away for {_ago(row.absence)}: {row.absence.reason}", "red")
+    if row.state is None:
+        return text(ABSENT)
+    if row.state.fault:
+        return _styled(row.state.fault, "yellow")
+    if row.state.held_by:
+        return _styled(f"in use by {row.state.held_by}", "yellow")
+    return _styled("free", "green")
+
+
+def _styled(value: str, style: str) -> Text:
+    shown = text(value)
+    shown.stylize(style)
+    return shown
+
+
+def _ago(absence: Absence) -> timedelta:
+    return timedelta(seconds=max(0, round(time.time() - absence.since_s)))
+
+
+def _last(values: Iterable[float], scale: float, form: str) -> str:
+    """The last value that was told; a clock may be told once for several temperatures."""
+    told = [value for value in values if not math.isnan(value)]
+    return form.format(told[-1] * scale) if told else ABSENT

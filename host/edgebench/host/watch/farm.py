@@ -1,0 +1,85 @@
+"""Follow many devices at once, in one event loop.
+
+Theory of operation. Each agent has one connection and one task; a device takes no thread. The
+tasks put what they hear into one short queue. If whoever iterates is slow, the queue is full, the
+tasks do not read, and at last the agents cut the connections off: nothing piles up anywhere. One
+more task looks once a second for agents that have become silent, which is cheaper than a timer for
+each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.transports.async_links import open_local, open_pinned
+from edgebench.host.transports.local import LocalTransport
+from edgebench.host.transports.tls import client_context
+from edgebench.host.watch.follow import AgentWatch, Open
+from edgebench.host.watch.update import Update
+from edgebench.protocol.paths import user_paths
+
+MAX_WAITING = 256
+"""Updates that wait for whoever iterates."""
+PARALLEL_HANDSHAKES = 16
+"""TLS handshakes at the same time; each takes 2 ms of CPU, and all of a farm would time out."""
+CHECK_S = 1.0
+
+
+async def watch(
+    devices: Sequence[KnownDevice], files: HostFiles, *, state: Path | None = None
+) -> AsyncIterator[Update]:
+    """Updates of these devices, for as long as they are iterated; the present state comes first.
+
+    Ends by itself only when every agent has broken the protocol.
+
+    Args:
+        devices: What to watch. One without a seat stands for every seat of its agent.
+        files: Identity of this host.
+        state: State directory of the agent on this machine; None: the user's own. It is watched if
+            it is running, and never started.
+    """
+    updates: asyncio.Queue[Update | None] = asyncio.Queue(MAX_WAITING)
+    context = client_context(files.identity_path())
+    slots = asyncio.Semaphore(PARALLEL_HANDSHAKES)
+    local = state or Path(user_paths(os.environ).agent_state)
+
+    def opener(device: KnownDevice) -> Open:
+        if device.via == LocalTransport.name:
+            return partial(open_local, local)
+        return partial(open_pinned, device.endpoint, context, slots)
+
+    agents: dict[tuple[str, str], list[KnownDevice]] = {}
+    for device in devices:
+        agents.setdefault((device.via, device.pin), []).append(device)
+    watches = [AgentWatch(group, opener(group[0]), updates.put) for group in agents.values()]
+
+    async def tell_end() -> None:
+        # A defect of ours is an end, too.
+        await asyncio.wait(following, return_when=asyncio.FIRST_EXCEPTION)
+        await updates.put(None)
+
+    async def check_all() -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now_s = time.monotonic()
+            for one in watches:
+                one.check(now_s)
+
+    if not watches:
+        return
+    following = [asyncio.create_task(one.follow()) for one in watches]
+    others = [asyncio.create_task(check_all()), asyncio.create_task(tell_end())]
+    try:
+        while (update := await updates.get()) is not None:
+            yield update
+        await asyncio.gather(*following)
+    finally:
+        for task in (*following, *others):
+            task.cancel()
+        await asyncio.gather(*following, *others, return_exceptions=True)

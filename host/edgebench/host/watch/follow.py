@@ -1,0 +1,203 @@
+"""One agent that is watched: connect, listen, and connect again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.this_host import host_name, software
+from edgebench.host.watch.update import Absence, Batch, StateChange, Update
+from edgebench.protocol import messages as m
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LinkLost,
+    LinkTimeout,
+    ProtocolError,
+    RemoteProtocolError,
+    TargetError,
+    error_from_code,
+)
+from edgebench.protocol.live import unpack_samples
+
+ANSWER_TIMEOUT_S = 30.0
+SILENCE_S = 20.0
+"""Time without a reading after which an agent is away: it sends one a second, but a board that
+swaps may take seconds for anything."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
+"""Shortest and longest pause before an agent is tried again; each is twice the last one."""
+JITTER = 0.25
+"""Share by which a pause is longer or shorter, so that a rack that was switched on does not answer
+to all of its watchers at once."""
+NOTICES_PER_SEAT, NOTICES_WINDOW_S = 100, 10.0
+"""Most notices of a seat in so long. It sends one a second, and what it sent while the network was
+cut may come at once: 30 s of it, three times over."""
+
+Open = Callable[[], Awaitable[ClientConnection]]
+_T = TypeVar("_T", bound=m.Message)
+
+
+class AgentWatch:
+    """Follows the seats of one agent for as long as it takes."""
+
+    def __init__(
+        self,
+        devices: Sequence[KnownDevice],
+        open_connection: Open,
+        put: Callable[[Update], Awaitable[None]],
+    ) -> None:
+        """Prepare to follow.
+
+        Args:
+            devices: Devices of one agent: seats of it, or the agent with all of its seats.
+            open_connection: Connects to the agent.
+            put: Takes each update; while it waits, nothing is read.
+        """
+        self._agent = devices[0].name.removesuffix(f"{SEAT_MARK}{devices[0].seat}")
+        seats = tuple(device.seat for device in devices)
+        self._seats = seats if all(seats) else ()
+        self._names = {device.seat: device.name for device in devices}
+        """Name of the device at each seat that is known."""
+        self._open = open_connection
+        self._put = put
+        self._connection: ClientConnection | None = None
+        self._there_s = time.time()
+        self._absence: Absence | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._heard_s = 0.0
+        self._is_putting = False
+        self._window_s = 0.0
+        self._notice_count = 0
+
+    async def follow(self) -> None:
+        """Follow until the agent breaks the protocol."""
+        while True:
+            try:
+                await self._listen()
+            except ProtocolError as exc:
+                await self._tell_absence(exc, is_final=True)
+                return
+            except EdgebenchError as exc:
+                await self._tell_absence(exc)
+            finally:
+                self._cut()
+            await asyncio.sleep(self._pause_s * random.uniform(1 - JITTER, 1 + JITTER))
+            self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
+
+    def check(self, now_s: float) -> None:
+        """Cut the connection if nothing has come for too long."""
+        if not self._is_putting and now_s - self._heard_s > SILENCE_S:
+            self._cut()
+
+    def _cut(self) -> None:
+        if self._connection is not None:
+            self._connection.transport.abort()
+            self._connection = None
+
+    async def _listen(self) -> None:
+        """Follow over one connection, until it ends with an error."""
+        connection = await self._open()
+        self._heard_s = self._window_s = time.monotonic()
+        self._notice_count = 0
+        self._connection = connection
+        try:
+            await self._begin(connection)
+            self._pause_s = FIRST_PAUSE_S
+            while True:
+                data = await connection.recv(decode=False)
+                self._heard_s = time.monotonic()
+                await self._notice(data)
+        except (ConnectionClosed, OSError) as exc:
+            if time.monotonic() - self._heard_s > SILENCE_S:
+                raise LinkTimeout(f"nothing from {self._agent} for {SILENCE_S:.0f} s") from exc
+            raise LinkLost(f"connection to {self._agent} was lost") from exc
+
+    async def _begin(self, connection: ClientConnection) -> None:
+        session = secrets.token_hex(8)
+        hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), session)
+        welcome = await self._ask(connection, 1, hello, m.Welcome)
+        if welcome.protocol < m.SEATS_SINCE:
+            raise TargetError(f"agent cannot be watched, it is too old: {welcome.software}")
+        seats = (await self._ask(connection, 2, m.Watch(self._seats), m.Seats)).seats
+        if not 0 < len(seats) <= m.MAX_SEATS:
+            raise RemoteProtocolError(f"agent has {len(seats)} seats, limit {m.MAX_SEATS}")
+        if not self._seats:
+            is_one = len(seats) == 1
+            self._names = {
+                seat.name: self._agent if is_one else f"{self._agent}{SEAT_MARK}{seat.name}"
+                for seat in seats
+            }
+        self._absence = None
+        for seat in seats:
+            await self._tell(StateChange(self._name(seat.name), seat))
+
+    async def _ask(
+        self, connection: ClientConnection, number: int, request: m.Message, answer: type[_T]
+    ) -> _T:
+        await connection.send(encode(number, request))
+        try:
+            data = await asyncio.wait_for(connection.recv(decode=False), ANSWER_TIMEOUT_S)
+        except asyncio.TimeoutError as exc:
+            raise LinkTimeout(f"no answer from {self._agent}") from exc
+        message = decode(data).message
+        if isinstance(message, m.Problem):
+            raise error_from_code(message.code, message.text)
+        if not isinstance(message, answer):
+            raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
+        return message
+
+    async def _notice(self, data: bytes) -> None:
+        self._refuse_flood()
+        frame = decode(data)
+        notice = frame.message
+        if isinstance(notice, m.SeatReadings):
+            samples = unpack_samples(frame.payload, notice.sample_count)
+            name = self._name(notice.seat)
+            await self._tell(Batch(name, samples, notice.run_id, notice.load_1m))
+        elif isinstance(notice, m.SeatChange):
+            await self._tell(StateChange(self._name(notice.state.name), notice.state))
+        elif isinstance(notice, m.Problem):
+            raise error_from_code(notice.code, notice.text)
+        else:
+            raise RemoteProtocolError(f"agent sent {type(notice).__name__} to a watcher")
+
+    def _name(self, seat: str) -> str:
+        if seat not in self._names:
+            raise RemoteProtocolError(f"agent told of a seat that nobody asked for: {seat[:40]!r}")
+        return self._names[seat]
+
+    def _refuse_flood(self) -> None:
+        self._notice_count += 1
+        limit = NOTICES_PER_SEAT * len(self._names)
+        if self._notice_count > limit:
+            passed_s = self._heard_s - self._window_s
+            if passed_s < NOTICES_WINDOW_S:
+                raise RemoteProtocolError(
+                    f"{self._notice_count} notices of {self._agent} within {passed_s:.1f} s, "
+                    f"limit {limit} within {NOTICES_WINDOW_S:.0f} s"
+                )
+            self._window_s, self._notice_count = self._heard_s, 0
+
+    async def _tell_absence(self, error: EdgebenchError, *, is_final: bool = False) -> None:
+        since_s, reason = self._there_s, str(error)
+        absence = Absence(self._agent, since_s, reason, is_final)
+        if absence == self._absence:
+            return
+        self._absence = absence
+        for name in dict.fromkeys(self._names.values()):
+            await self._put(Absence(name, since_s, reason, is_final))
+
+    async def _tell(self, update: Update) -> None:
+        self._there_s = time.time()
+        self._is_putting = True
+        await self._put(update)
+        self._heard_s = time.monotonic()  # the wait is the reader's, not the agent's
+        self._is_putting = False
