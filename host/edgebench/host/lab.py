@@ -604,17 +604,21 @@ class Lab:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()
 
-    def plan_campaign(self, file: str | Path) -> CampaignPlan:
+    def plan_campaign(self, file: str | Path, watcher: Watcher | None = None) -> CampaignPlan:
         """What a campaign file would do with the devices of now; nothing is begun.
+
+        Args:
+            file: The campaign file.
+            watcher: Hears of devices that are left out, as they are in quarantine.
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
             NoSuchDevice: it names a device that is not paired.
         """
-        farm, paired = load_farm(self._farm), self._files.devices()
+        farm, told = load_farm(self._farm), watcher or Watcher()
 
         def choose(word: str) -> list[str]:
-            return [device.name for device in select([word], paired, farm)]
+            return [device.name for device in self._healthy([word], farm, told)]
 
         path = Path(file)
         plan = new_plan(load_spec(path), path, choose)
@@ -623,15 +627,19 @@ class Lab:
         CellRequests(plan)
         return plan
 
-    def begin_campaign(self, file: str | Path) -> Campaign:
+    def begin_campaign(self, file: str | Path, watcher: Watcher | None = None) -> Campaign:
         """Write the plan of a campaign into the store; `resume_campaign` makes its runs.
+
+        Args:
+            file: As for `plan_campaign`.
+            watcher: As for `plan_campaign`.
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
             NoSuchDevice: it names a device that is not paired.
             StoreError: the store cannot be written.
         """
-        plan = self.plan_campaign(file)
+        plan = self.plan_campaign(file, watcher)
         begin_journal(self.store, plan)
         return self.campaign(plan.id)
 
@@ -666,6 +674,7 @@ class Lab:
             self.store,
             find=find,
             connect=partial(open_known, self._files, state=self._agent_state),
+            outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
             watcher=watcher or QuietWatcher(),
             cancellation=cancellation or Cancellation(),
             parallel=farm.parallel,

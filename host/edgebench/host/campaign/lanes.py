@@ -10,13 +10,14 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignWork, DeviceCampaign
 from edgebench.host.campaign.state import RunState, campaign_state
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.health import Outcomes
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
@@ -38,6 +39,7 @@ def make_runs(
     *,
     find: Callable[[str], tuple[KnownDevice, str | None]],
     connect: Callable[[KnownDevice], Client],
+    outcomes: Callable[[KnownDevice], Outcomes],
     watcher: Watcher,
     cancellation: Cancellation,
     parallel: int,
@@ -49,6 +51,7 @@ def make_runs(
         store: Its store.
         find: Finds a device by its name in the plan, and the meter that is wired to it.
         connect: Opens a connection to a device.
+        outcomes: Where it is noted how the runs on a device end.
         watcher: Hears of every step.
         cancellation: Stops it from another thread.
         parallel: Number of devices that are measured at the same time.
@@ -87,6 +90,8 @@ def make_runs(
             )
 
             def measure_on(target: Target, seen: Watcher, cancelled: Cancellation) -> list[Run]:
-                return DeviceCampaign(work, target, seen, cancelled).measure()
+                noted = outcomes(target.device)
+                noting = OutcomeNotes(seen, noted.succeeded, noted.failed)
+                return DeviceCampaign(work, target, noting, cancelled, noted.failed).measure()
 
             measure_targets(targets, measure_on, watcher, cancellation, parallel=parallel)

@@ -75,12 +75,18 @@ class DeviceCampaign:
     """The runs of a campaign on one device."""
 
     def __init__(
-        self, work: CampaignWork, target: Target, watcher: Watcher, cancellation: Cancellation
+        self,
+        work: CampaignWork,
+        target: Target,
+        watcher: Watcher,
+        cancellation: Cancellation,
+        on_given_up: Callable[[EdgebenchError], None],
     ) -> None:
         self._work = work
         self._target = target
         self._watcher = watcher
         self._cancellation = cancellation
+        self._on_given_up = on_given_up
         self._progress: dict[PlannedRun, RunProgress] = {}
         self._runs: list[Run] = []
         self._took_s: list[float] = []
@@ -107,6 +113,7 @@ class DeviceCampaign:
                 is_unplugged = isinstance(exc, NoSuchMeter) and bool(self._took_s)
                 if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
                     journal.note_lane(name, "given_up", str(exc))
+                    self._on_given_up(exc)
                     self._work.watcher.device_failed(name, exc)
                     return self._runs
                 journal.note_lane(name, "waiting", str(exc))

@@ -63,13 +63,15 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
 
     from edgebench.host.campaign.estimate import expected_plan_s
+    from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
     from edgebench.host.show.campaigns import cells_table
     from edgebench.host.show.tables import console
     from edgebench.host.show.units import format_duration
     from edgebench.protocol.text import printable
 
-    plan = Lab(options.store).plan_campaign(options.file)
+    with ProgressWatcher() as watcher:
+        plan = Lab(options.store).plan_campaign(options.file, watcher)
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -101,7 +103,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
     lab = Lab(options.store)
     is_interrupted = False
     with ProgressWatcher() as watcher:
-        campaign = _begun(options, lab)
+        campaign = _begun(options, lab, watcher)
         try:
             lab.resume_campaign(campaign.plan.id, watcher)
         except (Interrupted, KeyboardInterrupt):
@@ -109,10 +111,10 @@ def _run(options: argparse.Namespace) -> ExitCode:
     return _report(options, campaign, watcher, is_interrupted=is_interrupted)
 
 
-def _begun(options: argparse.Namespace, lab: Lab) -> Campaign:
+def _begun(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> Campaign:
     if options.action == "resume":
         return lab.campaign(options.campaign)
-    return lab.begin_campaign(options.file)
+    return lab.begin_campaign(options.file, watcher)
 
 
 def _status(options: argparse.Namespace) -> ExitCode:
