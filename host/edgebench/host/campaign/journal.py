@@ -20,7 +20,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from edgebench.host.campaign.plan import CampaignPlan
-from edgebench.host.store.layout import Store
+from edgebench.host.store.layout import (
+    CAMPAIGNS_DIRECTORY,
+    JOURNAL_FILE,
+    PLAN_FILE,
+    Store,
+)
 from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import (
     CampaignRunning,
@@ -30,9 +35,6 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.text import printable
 
-CAMPAIGNS_DIRECTORY = "campaigns"
-PLAN_FILE = "plan.json"
-JOURNAL_FILE = "journal.jsonl"
 LAST = "last"
 
 

@@ -4,6 +4,7 @@
     <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way
                                   in; may be left by a host or an agent that was killed
                                   (`incomplete`)
+    <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
     <store>/index.sqlite          a cache over the directories
 
 The agent's own record of the run stays beside the document, under raw/, so that every number can
@@ -41,6 +42,9 @@ EXPECTED_FILE = "expected.json"
 """File under incoming/ with the device that a run was started on; see `incomplete`."""
 ANNOTATIONS_FILE = "annotations.json"
 """File beside run.json with what a person has added; see `annotations`."""
+CAMPAIGNS_DIRECTORY = "campaigns"
+PLAN_FILE = "plan.json"
+JOURNAL_FILE = "journal.jsonl"
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096

@@ -1,0 +1,49 @@
+"""`edgebench store`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import printable
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("store", "Bring the results of several hosts together.")
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    action = actions.add_parser(
+        "merge", help="copy the runs and campaigns of another store into this one"
+    )
+    other = "directory of the other store, which is only read; see --store of each command"
+    action.add_argument("other", metavar="OTHER", help=other)
+    add_store(action)
+    add_json(action)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Merge; exit code 1 if runs with one id differ."""
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from edgebench.host.store.layout import Store
+    from edgebench.host.store.merge import merge_store
+
+    store = Store(options.store)
+    report = merge_store(store, Store(Path(options.other)))
+    if options.json:
+        print(json.dumps(asdict(report), indent=1))
+    else:
+        campaigns = f", {len(report.campaigns)} campaigns" if report.campaigns else ""
+        counts = f"{len(report.added)} runs added{campaigns}, {report.same_count} were here already"
+        print(printable(f"merged: {counts}: {store.root}"))
+    for run_id in report.differing:
+        line = f"error: run {run_id} is in both stores and differs; this store's stays"
+        print(printable(line), file=sys.stderr)
+    if report.differing:
+        print("hint: see whose is damaged: edgebench verify RUN", file=sys.stderr)
+    return ExitCode.FAILED if report.differing else ExitCode.DONE

@@ -1,0 +1,156 @@
+"""The runs of another store, taken into this one.
+
+A run is known by its id, and never changes once it is stored: so a run that both have is the same,
+and one that differs all the same is left where it is and named. Tags of both are kept. Campaigns
+come along: their plan, and the intents that this store's journal does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgebench.host.store.annotations import MAX_TAGS, Annotations, annotate, read_annotations
+from edgebench.host.store.incomplete import claimed
+from edgebench.host.store.index import note_run
+from edgebench.host.store.layout import (
+    ANNOTATIONS_FILE,
+    CAMPAIGNS_DIRECTORY,
+    JOURNAL_FILE,
+    PLAN_FILE,
+    RUN_FILE,
+    Store,
+)
+from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """What was taken over."""
+
+    added: tuple[str, ...]
+    """Ids of runs that this store did not have."""
+    same_count: int
+    """Runs that both had."""
+    differing: tuple[str, ...]
+    """Ids of runs that both have, and that are not the same; this store's stays."""
+    campaigns: tuple[str, ...]
+    """Ids of campaigns that are new here, or of which intents are."""
+
+
+def merge_store(
+    store: Store, other: Store, on_run: Callable[[str], None] = lambda _: None
+) -> MergeReport:
+    """Copy what another store has and this one has not; the other one is only read.
+
+    What was interrupted may be called again, and goes on.
+
+    Args:
+        store: The store that grows.
+        other: The store that is read.
+        on_run: Hears of each run that was added.
+
+    Raises:
+        UsageError: they are one store, or there is no store at the other place.
+        StoreError: this store cannot be written, or the other one cannot be read.
+    """
+    if not other.runs.is_dir():
+        raise UsageError(f"no store of edgebench there: {other.root}")
+    if store.root.resolve() == other.root.resolve():
+        raise UsageError(f"a store cannot be merged with itself: {store.root}")
+    store.check_writable()
+    added: list[str] = []
+    differing: list[str] = []
+    same_count = 0
+    for run_id in other.run_ids():
+        if not store.has(run_id):
+            _copy_run(store, other, run_id)
+            note_run(store, run_id)
+            added.append(run_id)
+            on_run(run_id)
+        elif _document(store, run_id) != _document(other, run_id):
+            differing.append(run_id)
+        else:
+            same_count += 1
+            _merge_annotations(store, other, run_id)
+    return MergeReport(tuple(added), same_count, tuple(differing), _merge_campaigns(store, other))
+
+
+def _copy_run(store: Store, other: Store, run_id: str) -> None:
+    """Copy a run, which appears in this store whole or not at all."""
+    source = other.directory(run_id)
+    with store.incoming(run_id) as directory, claimed(directory):
+        for path in _regular_files(source):
+            target = directory / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+def _regular_files(directory: Path) -> list[Path]:
+    """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
+    found: list[Path] = []
+    for folder, _, names in os.walk(directory):
+        paths = [Path(folder, name) for name in sorted(names)]
+        found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    return found
+
+
+def _document(store: Store, run_id: str) -> bytes:
+    path = store.directory(run_id) / RUN_FILE
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
+
+
+def _merge_annotations(store: Store, other: Store, run_id: str) -> None:
+    """Add the other store's tags, and its note where this one has none."""
+    if not (other.directory(run_id) / ANNOTATIONS_FILE).exists():
+        return
+    theirs = read_annotations(other.directory(run_id))
+
+    def added(ours: Annotations) -> Annotations:
+        tags = sorted({*ours.tags, *theirs.tags})[:MAX_TAGS]
+        return replace(ours, tags=tuple(tags), note=ours.note or theirs.note)
+
+    annotate(store, run_id, added)
+    note_run(store, run_id)
+
+
+def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
+    folder = other.root / CAMPAIGNS_DIRECTORY
+    changed: list[str] = []
+    try:
+        for source in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (source / PLAN_FILE).is_file() and _merge_campaign(
+                store.root / CAMPAIGNS_DIRECTORY / source.name, source
+            ):
+                changed.append(source.name)
+    except OSError as exc:
+        raise StoreError(f"campaign not merged: {exc.strerror}: {exc.filename}") from exc
+    return tuple(changed)
+
+
+def _merge_campaign(target: Path, source: Path) -> bool:
+    """Add the plan and the lines of the journal that are missing; whether there were any."""
+    target.mkdir(parents=True, exist_ok=True)
+    is_new = not (target / PLAN_FILE).exists()
+    if is_new:
+        beside = target / f".{PLAN_FILE}"
+        shutil.copyfile(source / PLAN_FILE, beside)
+        beside.replace(target / PLAN_FILE)
+    ours, theirs = (_lines(path / JOURNAL_FILE) for path in (target, source))
+    known = set(ours)
+    missing = [line for line in theirs if line and line not in known]
+    if missing:
+        with (target / JOURNAL_FILE).open("ab") as file:
+            file.write(b"\n" + b"\n".join(missing) + b"\n")
+    return is_new or bool(missing)
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n") if path.is_file() else []

@@ -1,0 +1,93 @@
+"""Two stores made one: nothing is lost, nothing is there twice, nothing of ours is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support.records import store_run
+
+from edgebench.host.store.annotations import Annotations, annotate, read_annotations
+from edgebench.host.store.index import list_runs
+from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.host.store.merge import merge_store
+from edgebench.protocol.errors import UsageError
+
+FIRST, SECOND = "20261123-050607-000000001", "20261123-050608-000000002"
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[Store, Store]:
+    """One with a run, and another one with this run and a second one."""
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    store_run(here, FIRST)
+    for run_id in (FIRST, SECOND):
+        store_run(there, run_id)
+    return here, there
+
+
+def test_runs_that_are_missing_come_and_no_other_changes(stores: tuple[Store, Store]) -> None:
+    """A run is lost on the way from the laptop, or overwritten there."""
+    here, there = stores
+    before = (here.directory(FIRST) / RUN_FILE).stat()
+    report = merge_store(here, there)
+    assert (report.added, report.same_count, report.differing) == ((SECOND,), 1, ())
+    assert [row.run_id for row in list_runs(here)] == [FIRST, SECOND]
+    assert (here.directory(FIRST) / RUN_FILE).stat().st_mtime_ns == before.st_mtime_ns
+    assert here.document(SECOND) == there.document(SECOND)
+    assert os.listdir(here.unfinished) == []
+    assert merge_store(here, there).added == ()
+
+
+def test_run_that_differs_is_named_and_ours_stays(stores: tuple[Store, Store]) -> None:
+    """A changed number replaces the measured one."""
+    here, there = stores
+    path = there.directory(FIRST) / RUN_FILE
+    path.write_text(path.read_text().replace("}", " }", 1))
+    ours = here.document(FIRST)
+    assert merge_store(here, there).differing == (FIRST,)
+    assert here.document(FIRST) == ours
+
+
+def test_tags_of_both_are_kept(stores: tuple[Store, Store]) -> None:
+    """Somebody's baseline is no longer found by its tag."""
+    here, there = stores
+    annotate(here, FIRST, lambda _: Annotations(("a",), None))
+    annotate(there, FIRST, lambda _: Annotations(("b",), "theirs"))
+    merge_store(here, there)
+    assert read_annotations(here.directory(FIRST)) == Annotations(("a", "b"), "theirs")
+
+
+def test_links_and_pipes_in_the_other_store_are_not_followed(stores: tuple[Store, Store]) -> None:
+    """A stranger's store brings a copy of our keys into results that are handed on."""
+    here, there = stores
+    directory = there.directory(SECOND)
+    (directory / "key").symlink_to("/etc/passwd")
+    os.mkfifo(directory / "pipe")
+    merge_store(here, there)
+    assert not {"key", "pipe"} & set(os.listdir(here.directory(SECOND)))
+
+
+def test_campaigns_come_along(stores: tuple[Store, Store]) -> None:
+    """A campaign that two hosts made parts of cannot be resumed, or makes its runs again."""
+    here, there = stores
+    lines = [json.dumps({"event": "intent", "run_id": str(number)}) for number in range(3)]
+    for store, own in ((here, lines[:2]), (there, lines[1:])):
+        folder = store.root / "campaigns" / "c012345"
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text("{}")
+        (folder / "journal.jsonl").write_text("\n".join(own))
+    assert merge_store(here, there).campaigns == ("c012345",)
+    merged = (here.root / "campaigns" / "c012345" / "journal.jsonl").read_text().split("\n")
+    assert sorted(filter(None, merged)) == lines
+    assert merge_store(here, there).campaigns == ()
+
+
+def test_what_is_no_other_store_is_refused(stores: tuple[Store, Store], tmp_path: Path) -> None:
+    """A typing error says that all is merged."""
+    with pytest.raises(UsageError, match="no store of edgebench there"):
+        merge_store(stores[0], Store(tmp_path / "none"))
+    with pytest.raises(UsageError, match="cannot be merged with itself"):
+        merge_store(stores[0], Store(tmp_path / "there" / ".." / "here"))
