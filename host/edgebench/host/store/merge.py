@@ -122,17 +122,13 @@ def _merge_annotations(store: Store, other: Store, run_id: str) -> None:
 
 
 def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
-    folder = other.root / CAMPAIGNS_DIRECTORY
-    changed: list[str] = []
+    ours, theirs = (one.root / CAMPAIGNS_DIRECTORY for one in (store, other))
     try:
-        for source in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (source / PLAN_FILE).is_file() and _merge_campaign(
-                store.root / CAMPAIGNS_DIRECTORY / source.name, source
-            ):
-                changed.append(source.name)
+        sources = sorted(theirs.iterdir()) if theirs.is_dir() else []
+        whole = [source for source in sources if (source / PLAN_FILE).is_file()]
+        return tuple(one.name for one in whole if _merge_campaign(ours / one.name, one))
     except OSError as exc:
         raise StoreError(f"campaign not merged: {exc.strerror}: {exc.filename}") from exc
-    return tuple(changed)
 
 
 def _merge_campaign(target: Path, source: Path) -> bool:
