@@ -181,7 +181,7 @@ def test_full_store_leaves_the_run_on_the_device(
         error, hint = errors.splitlines()[-2:]
         stays = r"error: run \S+ stays on the device: run not stored: it takes \d{4,} bytes, "
         assert re.match(stays + r"disk has \d{1,4} bytes free: ", error), errors
-        assert "the next bench on that device stores the run" in hint
+        assert "then store the run: edgebench collect --on DEVICE" in hint
         assert agent.status().spooled_count == 1
         assert list((store / "runs").iterdir()) == []
         filler.unlink()

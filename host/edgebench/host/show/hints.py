@@ -125,7 +125,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
     (
         e.LinkLost,
-        "if its agent still runs, so does its run; the next bench fetches it: edgebench devices",
+        "if its agent still runs, so does its run; to fetch it: edgebench collect --on DEVICE",
     ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
@@ -133,8 +133,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,
-        "make room for it (df -h), or make the store writable; the next bench on that device "
-        "stores the run: edgebench bench MODEL --on DEVICE",
+        "make room for it (df -h), or make the store writable; then store the run: "
+        "edgebench collect --on DEVICE",
     ),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),

@@ -16,7 +16,10 @@ def incomplete_line(run: IncompleteRun) -> str:
     if run.state is IncompleteState.LOST:
         kept = contents(run)
         return f"{which} is lost: the device does not have it; kept here: {kept}"
-    return f"{which} is not fetched; the next bench on that device fetches it, or reports it lost"
+    return (
+        f"{which} is not fetched; the next bench or collect on that device fetches it, or reports "
+        "it lost"
+    )
 
 
 def contents(run: IncompleteRun) -> str:
