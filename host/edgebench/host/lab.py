@@ -35,14 +35,12 @@ from edgebench.host.devices.discovery import (
     DiscoveredDevice,
     find_devices,
     named,
-    open_device,
     open_known,
 )
-from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
+from edgebench.host.devices.farm import DEFAULT_PARALLEL, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
-from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
-from edgebench.host.devices.selection import select
+from edgebench.host.devices.roster import choose, forget, label, recorder, rename, take_over
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
@@ -294,7 +292,10 @@ class Lab:
 
     def connect(self, device: str = LOCAL_NAME) -> Client:
         """Open a connection to a device."""
-        return open_device(self._files, device, state=self._agent_state)
+        known = named(self._files.devices(), device)
+        client = open_known(self._files, known, state=self._agent_state)
+        self._health.seen(known, client.seat)
+        return client
 
     def bench(
         self,
@@ -460,7 +461,10 @@ class Lab:
         """
         watcher = watcher or Watcher()
         farm = load_farm(self._farm)
-        devices = self._healthy(request.devices, farm, watcher)
+        chosen = choose(request.devices, self._files.devices(), farm, self._health)
+        devices = chosen.devices
+        for name, health in chosen.left_out.items():
+            watcher.left_out(name, health)
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -486,19 +490,6 @@ class Lab:
                 parallel=farm.parallel,
             )
         return [StoredRun(self.store, run.run_id) for run in runs]
-
-    def _healthy(self, words: Sequence[str], farm: Farm, watcher: Watcher) -> list[KnownDevice]:
-        """The devices that the words choose, without those in quarantine that no word names."""
-        paired = self._files.devices()
-        fitting = select(words, paired, farm)
-        if not farm.quarantine_after:
-            return fitting
-        health = {device.name: self._health.of(device) for device in fitting}
-        quarantined = {name for name, known in health.items() if known.is_quarantined}
-        devices = select(words, paired, farm, quarantined)
-        for name in sorted(quarantined - {device.name for device in devices}):
-            watcher.left_out(name, health[name])
-        return devices
 
     def _measure_noting_health(
         self,
