@@ -37,10 +37,11 @@ from edgebench.host.devices.discovery import (
     named,
     open_known,
 )
-from edgebench.host.devices.farm import DEFAULT_PARALLEL, farm_path, load_farm
+from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
-from edgebench.host.devices.roster import choose, forget, label, recorder, rename, take_over
+from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
+from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
@@ -461,10 +462,7 @@ class Lab:
         """
         watcher = watcher or Watcher()
         farm = load_farm(self._farm)
-        chosen = choose(request.devices, self._files.devices(), farm, self._health)
-        devices = chosen.devices
-        for name, health in chosen.left_out.items():
-            watcher.left_out(name, health)
+        devices = self._healthy(request.devices, farm, watcher)
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -490,6 +488,19 @@ class Lab:
                 parallel=farm.parallel,
             )
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def _healthy(self, words: Sequence[str], farm: Farm, watcher: Watcher) -> list[KnownDevice]:
+        """The devices that the words choose, without those in quarantine that no word names."""
+        paired = self._files.devices()
+        fitting = select(words, paired, farm)
+        if not farm.quarantine_after:
+            return fitting
+        health = {device.name: self._health.of(device) for device in fitting}
+        quarantined = {name for name, known in health.items() if known.is_quarantined}
+        devices = select(words, paired, farm, quarantined)
+        for name in sorted(quarantined - {device.name for device in devices}):
+            watcher.left_out(name, health[name])
+        return devices
 
     def _measure_noting_health(
         self,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, named
 from edgebench.host.devices.farm import Farm, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
-from edgebench.host.devices.health import DeviceHealth, HealthFiles
-from edgebench.host.devices.selection import ALL, select
+from edgebench.host.devices.health import HealthFiles
+from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
 MAX_NAME = 64
@@ -31,35 +31,6 @@ def recorder(
         return replace(line, labels=labels, health=health.of(device))
 
     return with_record
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenDevices:
-    """The devices to measure on, and those that are not for now."""
-
-    devices: list[KnownDevice]
-    left_out: Mapping[str, DeviceHealth]
-    """Devices that fit, and are in quarantine, by their names."""
-
-
-def choose(
-    words: Sequence[str], paired: Sequence[KnownDevice], farm: Farm, health: HealthFiles
-) -> ChosenDevices:
-    """The devices that words choose (see `select`), without those in quarantine that none names.
-
-    Raises:
-        NoSuchDevice: a name is not that of one device, or no device fits, or just quarantined ones.
-        UsageError: an unknown condition, or names among conditions.
-    """
-    fitting = select(words, paired, farm)
-    if not farm.quarantine_after:
-        return ChosenDevices(fitting, {})
-    known = {device.name: health.of(device) for device in fitting}
-    quarantined = {name: one for name, one in known.items() if one.is_quarantined}
-    devices = select(words, paired, farm, quarantined)
-    names = {device.name for device in devices}
-    left_out = {name: one for name, one in quarantined.items() if name not in names}
-    return ChosenDevices(devices, left_out)
 
 
 def take_over(
