@@ -42,7 +42,6 @@ from edgebench.host.devices.discovery import (
     DiscoveredDevice,
     find_devices,
     named,
-    open_device,
     open_known,
 )
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
@@ -303,7 +302,7 @@ class Lab:
         """
         from edgebench.host.devices.pairing import pair
 
-        made = pair(self._files, text, decide=decide or (lambda _known, _is_certain: False))
+        made = pair(self._files, text, decide=decide)
         self._take_over(made)
         return made.device
 
@@ -346,7 +345,10 @@ class Lab:
 
     def connect(self, device: str = LOCAL_NAME) -> Client:
         """Open a connection to a device."""
-        return open_device(self._files, device, state=self._agent_state)
+        known = named(self._files.devices(), device)
+        client = open_known(self._files, known, state=self._agent_state)
+        self._health.seen(known, client.seat)
+        return client
 
     def bench(
         self,

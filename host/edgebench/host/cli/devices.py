@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
 from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.text import printable
 
 MAX_TIMEOUT_S = 600.0
 """Longest time to listen; devices announce themselves within seconds."""
@@ -87,6 +85,7 @@ def _check(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
     from edgebench.host.show.devices import check_line
     from edgebench.protocol.codec import to_plain
+    from edgebench.protocol.text import printable
 
     def say(check: HealthCheck) -> None:
         print(printable(check_line(check)), file=sys.stderr if options.json else sys.stdout)
@@ -100,6 +99,7 @@ def _check(options: argparse.Namespace) -> ExitCode:
 
 def _rename(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
+    from edgebench.protocol.text import printable
 
     device = Lab().rename(options.old, options.new)
     if options.json:
@@ -111,6 +111,7 @@ def _rename(options: argparse.Namespace) -> ExitCode:
 
 def _label(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
+    from edgebench.protocol.text import printable
 
     if not (options.labels or options.remove):
         raise UsageError("no label to add or to remove")
@@ -123,7 +124,10 @@ def _label(options: argparse.Namespace) -> ExitCode:
 
 
 def _forget(options: argparse.Namespace) -> ExitCode:
+    import shlex
+
     from edgebench.host.lab import Lab
+    from edgebench.protocol.text import printable
 
     device = Lab().forget(options.name)
     if options.json:

@@ -105,7 +105,7 @@ class CheckState(str, Enum):
     """What a check found."""
 
     WELL = "well"
-    UNWELL = "not well"
+    UNWELL = "not_well"
     BUSY = "busy"
     """It answers, and somebody else measures on it: nothing was run."""
 

@@ -40,7 +40,7 @@ def pair(
     *,
     via: str = TlsTransport.name,
     deployed_to: str | None = None,
-    decide: Decide = lambda _known, _is_certain: False,
+    decide: Decide | None = None,
 ) -> Pairing:
     """Pair with the agent that printed this string, and remember it.
 
@@ -51,7 +51,8 @@ def pair(
         deployed_to: Account that the agent was installed in; None where it was not by `deploy`.
         decide: Is asked, before anything is changed, if a known device does not answer any more and
             the agent seems to be on its board: a board that was set up anew has a new certificate.
-            May raise an error instead; the string is good for another try then.
+            May raise an error instead; the string is good for another try then. None: it is
+            another device, and no known one is tried.
 
     Raises:
         UsageError: not a pairing string.
@@ -65,8 +66,8 @@ def pair(
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
         Client(_connect_once(string, via, Path(folder) / "once.pem")) as client,
     ):
-        replaced = _on_same_board(files, client, string.fingerprint)
-        if replaced is not None and not decide(replaced, bool(client.board and replaced.board)):
+        replaced = _on_same_board(files, client, string.fingerprint) if decide else None
+        if decide and replaced and not decide(replaced, bool(client.board and replaced.board)):
             replaced = None
         client.ask(PairHost(certificate_pem, host_name()), Done)
         free = _free_name(files, client.device.name, string.fingerprint)

@@ -129,7 +129,7 @@ def _missing_runtimes(device: DiscoveredDevice) -> Iterator[str]:
 def check_line(check: HealthCheck) -> str:
     """What the check of a device found, in one line."""
     if check.state is not CheckState.WELL:
-        return f"{check.name}: {check.state.value}: {check.reason}"
+        return f"{check.name}: {check.state.value.replace('_', ' ')}: {check.reason}"
     parts = [check.state.value]
     if check.latency_ns_p50 is not None:
         parts.append(f"{check.model} in {format_ns(check.latency_ns_p50)}")
