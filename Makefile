@@ -15,7 +15,8 @@ BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage \
-	meter_decode meter_streams meter_hour energy_truth energy_simulated startup idle_agent store_scale
+	meter_decode meter_streams meter_hour energy_truth energy_simulated startup idle_agent store_scale \
+	farm_scale
 BENCHMARK_OPTIONS ?= --short
 
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
 
-# One after another on a machine that does nothing else: about eight minutes with --short.
+# One after another on a machine that does nothing else: about ten minutes with --short.
 benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
