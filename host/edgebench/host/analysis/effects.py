@@ -16,7 +16,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from edgebench.host.result.verdict import State
 
@@ -101,6 +100,8 @@ def _effect(
     variance = float(parts.sum())
     half_width = 0.0
     if variance > 0:
+        from scipy import stats  # only here: it takes longer to load than to measure
+
         freedoms = np.array([stratum.size - 1 for stratum in strata])
         freedom = variance**2 / float((parts**2 / freedoms).sum())
         half_width = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)

@@ -96,7 +96,7 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
             ago = _ago(health.quarantined_utc, now)
             reason = health.quarantine_reason.removesuffix(f"{LAST_ONE}{device.reason}")
             yield f"quarantined for {ago}: {reason}"
-        elif health.events[-1].text not in device.reason:
+        elif health.events[-1].text != device.reason:
             yield f"last failure: {health.events[-1].text}"
     yield from _missing_runtimes(device)
 
