@@ -14,6 +14,7 @@ from support.started import SPEC, start
 from support.watchers import worker_pid
 
 from edgebench.host.bench.verify import verify
+from edgebench.protocol.traces import HOST_FILE
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,10 @@ def test_run_in_progress_is_followed_and_stored(paired: Host) -> None:
 def test_device_that_measures_is_left_alone_and_failures_are_told(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Files are read off a device beside its timed loop, or a failed run counts as none."""
+    """Files are read off a device beside its timed loop, or a failed run counts as none.
+
+    Or a model that writes in the directory of its run tells the host what the host knew of it.
+    """
     with paired.lab.connect("board") as first:
         measured = start(first, replace(SPEC, duration_s=0.1))
         list(first.follow_run())
@@ -47,6 +51,8 @@ def test_device_that_measures_is_left_alone_and_failures_are_told(
         f"note: run {failed} is in progress on board; to wait for it: edgebench collect --on board"
     )
     assert paired.lab.store.run_ids() == []
+    [work] = agent.state.glob(f"**/work/{failed}")
+    (work / HOST_FILE).write_text('{"ambient_c": 99.0}\n')
     os.kill(worker_pid(agent), signal.SIGKILL)
     wait_until(lambda: agent.status().running is None, "run has ended")
     result = paired.run("collect", "--on", "board", "--json")
@@ -56,5 +62,6 @@ def test_device_that_measures_is_left_alone_and_failures_are_told(
     [error] = told["errors"]
     assert (error["run_id"], error["device"], error["code"]) == (failed, "board", "worker_died")
     assert paired.lab.store.run_ids() == sorted([measured, failed])
+    assert paired.lab.run(failed).result.conditions.ambient_c is None
     with paired.lab.connect("board") as client:
         assert client.list_runs().finished == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from edgebench.host.bench.cancellation import Interrupted
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.in_progress import probing, wait_for_end
 from edgebench.host.bench.run import DeviceLane
@@ -57,7 +57,7 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
 def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Run:
     """The run, from the device, or from this store if its own process was faster."""
     client, store = lane.client, lane.store
-    _take_over(client, run_id)
+    _take_over(client, run_id, lane.cancellation)
     if run_id in client.list_runs().finished:
         beside = HostRecord(_joined(_left_probes(store, run_id), probes))
         return collect(client, store, run_id, beside, lane.finish)
@@ -66,10 +66,11 @@ def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Ru
     raise NoSuchRun(f"run {run_id} is not on {client.device.name}, and not in {store.root}")
 
 
-def _take_over(client: Client, run_id: str) -> None:
+def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
     """Take the lease, or wait until somebody else has stored the run.
 
     Raises:
+        Interrupted: somebody cancelled, and somebody else has the device.
         LeaseHeld: neither happens.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S
@@ -79,6 +80,8 @@ def _take_over(client: Client, run_id: str) -> None:
         except LeaseHeld:
             if run_id not in client.list_runs().finished:
                 return
+            if cancellation.is_requested:
+                raise Interrupted(None) from None
             if time.monotonic() > deadline_s:
                 raise
         else:

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from support.records import DEVICE, RUN_ID, latencies, run_record, spool_files, worker_record
 
-from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.follow import follow
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import Watcher
@@ -105,3 +105,24 @@ def test_run_that_another_keeps_is_not_waited_for_without_end(
     monkeypatch.setattr("edgebench.host.bench.follow.TAKEOVER_TIMEOUT_S", 0.0)
     with pytest.raises(LeaseHeld, match="in use by ada"):
         follow(lane_of(Store(tmp_path), HeldClient(later(1))), RUN_ID)
+
+
+class CancellingClient(HeldClient):
+    """A device that somebody else keeps, and a user who does not want to wait for that."""
+
+    def __init__(self, cancellation: Cancellation) -> None:
+        super().__init__(later(1))
+        self._cancellation = cancellation
+
+    def acquire(self, wait_s: float) -> None:
+        """Refused, after the user has cancelled."""
+        self._cancellation.request()
+        super().acquire(wait_s)
+
+
+def test_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
+    """Ctrl-C ends the other lanes, and this one waits for a minute more."""
+    cancellation = Cancellation()
+    client = cast(Client, CancellingClient(cancellation))
+    with pytest.raises(Interrupted):
+        follow(DeviceLane(client, Store(tmp_path), Watcher(), cancellation), RUN_ID)
