@@ -20,6 +20,8 @@ the call to its return: lease, clock probes, start, waiting, fetching, syncing, 
 analysis is not in it: it has a process of its own. It is the difference between benches of many and
 of few runs, over the difference of their numbers of runs, so that what a bench does once is not in
 it. *Of it, the result* is to read the run.json that the analysis wrote, and to write its row.
+*Of it, clock probes* is what 48 probes take in the calling thread; the thread that receives their
+answers takes about as much again.
 
 This process and its children raise their limit of open files to the hard one. A host that watches a
 thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
@@ -47,6 +49,7 @@ from edgebench.host.bench import collect
 from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.client import Client
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.lab import Lab
 from edgebench.host.result.run import Run
@@ -81,6 +84,7 @@ def main() -> None:
     )
     allow_many_files()
     collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
+    Client.probe_clock = PROBES.timed(Client.probe_clock)  # type: ignore[method-assign]
     FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]
     began = machine()
     for count in counts(int(options.most)):
@@ -208,6 +212,8 @@ class BenchFigures:
     host_cpu_s: float
     result_cpu_s: float
     """Of it, what it takes to read results and to write their rows."""
+    probes_cpu_s: float
+    """Of it, what clock probes take in the threads that make them."""
 
     def cpu_s_per_run(self, fewer: BenchFigures) -> float:
         """CPU time for each further run."""
@@ -238,6 +244,7 @@ def report_lanes(options: argparse.Namespace) -> None:
     speedup = spread([one.sum_s / one.wall_s for one in many])
     cpu = spread([more.cpu_s_per_run(less) for more, less in zip(many, few, strict=True)])
     result = spread([one.result_cpu_s / count for one in many])
+    probes = spread([one.probes_cpu_s / count for one in many])
     every = spread([one.host_cpu_s / count for one in many])
     rows = [
         claim(
@@ -249,13 +256,14 @@ def report_lanes(options: argparse.Namespace) -> None:
         claim("sum of the lanes / all of it", speedup.text(1)),
         claim("CPU of the host a run, ms", cpu.text(1, 1e3), *met(cpu.median, HOST_CPU_BAR_S, 1e3)),
         claim("of it, the result, ms", result.text(1, 1e3)),
+        claim("of it, clock probes, ms", probes.text(1, 1e3)),
         claim("CPU of the host, whole bench / runs, ms", every.text(1, 1e3)),
     ]
     report("Lanes", [claims_table(rows)], began)
 
 
-class ResultClock:
-    """CPU time of the host's threads in reading results and writing their rows."""
+class CpuClock:
+    """CPU time of the host's threads in some of its work."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -273,12 +281,12 @@ class ResultClock:
         return do
 
 
-RESULT = ResultClock()
+RESULT, PROBES = CpuClock(), CpuClock()
 
 
 def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
     """Measure on all devices at the same time."""
-    watcher, result_s = Lanes(), RESULT.cpu_s
+    watcher, result_s, probes_s = Lanes(), RESULT.cpu_s, PROBES.cpu_s
     cpu_s, begin_s = time.process_time(), time.monotonic()
     made = lab.bench(
         "digits_int8.onnx",
@@ -296,8 +304,15 @@ def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
     wall_s, cpu_s = time.monotonic() - begin_s, time.process_time() - cpu_s
     assert len(made) == runs * len(devices)
     lengths = [lane.ended_s - lane.began_s for lane in watcher.lanes]
-    result_s = RESULT.cpu_s - result_s
-    return BenchFigures(len(made), wall_s, max(lengths), sum(lengths), cpu_s, result_s)
+    return BenchFigures(
+        run_count=len(made),
+        wall_s=wall_s,
+        longest_s=max(lengths),
+        sum_s=sum(lengths),
+        host_cpu_s=cpu_s,
+        result_cpu_s=RESULT.cpu_s - result_s,
+        probes_cpu_s=PROBES.cpu_s - probes_s,
+    )
 
 
 # Shared.
