@@ -15,11 +15,15 @@ of its proportional set size, and the time from each sample to its delivery.
 more than it computes (20 queries a second), as all boards share the cores of this machine. The
 longest lane is from the first run's begin to the last run's result on one device.
 
+*Scheduling.* The same with agents whose run costs nothing (`farm_sides.py`): it has ended when it
+is asked for, and its files are those of one real run of two seconds. So no device shares the cores.
 *CPU of the host a run* is the CPU time of all threads of the process that calls `Lab.bench`, from
 the call to its return: lease, clock probes, start, waiting, fetching, syncing, and the index. The
 analysis is not in it: it has a process of its own. It is the difference between benches of many and
 of few runs, over the difference of their numbers of runs, so that what a bench does once is not in
 it. *Of it, the result* is to read the run.json that the analysis wrote, and to write its row.
+*Of it, clock probes* is what 48 probes take in the calling thread; the thread that receives their
+answers takes about as much again.
 
 This process and its children raise their limit of open files to the hard one. A host that watches a
 thousand devices needs `ulimit -n 2048`, or `LimitNOFILE=2048` in its systemd unit.
@@ -44,14 +48,19 @@ from common import Agent, claim, claims_table, end, machine, parse, report, seco
 from farm_sides import WatchFigures, allow_many_files
 
 from edgebench.host.bench import collect
+from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.bench.model import Model
+from edgebench.host.bench.run import new_run_id
 from edgebench.host.bench.watcher import Place, Watcher
-from edgebench.host.devices.files import HostFiles
+from edgebench.host.client import Client
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.lab import Lab
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.transports import mdns
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.spec import SpecChanges, from_preset
 
 SIDES = Path(__file__).with_name("farm_sides.py")
 AGENT_PROCESSES, ANNOUNCER_PROCESSES = 2, 6
@@ -61,7 +70,8 @@ HOST_CPU_BAR_S = 0.020
 LANES_BAR = 1.2
 """Bars of the issue about the farm, "Must show" 3."""
 BOARD = "imx8mp-evk"
-FEW_RUNS = 2
+MODEL = "digits_int8.onnx"
+FEW_RUNS, MANY_RUNS = 5, 25
 RUN_S = 2.0
 
 
@@ -81,12 +91,16 @@ def main() -> None:
     )
     allow_many_files()
     collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
+    Client.probe_clock = PROBES.timed(Client.probe_clock)  # type: ignore[method-assign]
     FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]
     began = machine()
     for count in counts(int(options.most)):
         report_watch(count, options.duration, int(options.repeats))
     report_discovery(int(options.announced), int(options.repeats))
-    report_lanes(options)
+    with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name:
+        run = Path(name)
+        report_lanes(options, run)
+        report_scheduling(run, int(options.seats), int(options.lane_repeats))
     print(f"\nall of it: {began}")
 
 
@@ -123,9 +137,7 @@ def report_watch(count: int, duration_s: float, repeats: int) -> None:
 
 def watch_once(folder: Path, count: int, duration_s: float) -> WatchFigures:
     """The figures of one process that watches fresh agents."""
-    pem = HostFiles(folder).identity_path().read_text()
-    certificate = folder / "certificate.pem"
-    certificate.write_text(pem[pem.index("-----BEGIN CERTIFICATE") :])
+    certificate = certificate_of(HostFiles(folder), folder)
     share = math.ceil(count / AGENT_PROCESSES)
     with sides([["agents", str(certificate), str(share)]] * AGENT_PROCESSES) as lines:
         places = [place for line in lines for place in json.loads(line)][:count]
@@ -208,14 +220,16 @@ class BenchFigures:
     host_cpu_s: float
     result_cpu_s: float
     """Of it, what it takes to read results and to write their rows."""
+    probes_cpu_s: float
+    """Of it, what clock probes take in the threads that make them."""
 
     def cpu_s_per_run(self, fewer: BenchFigures) -> float:
         """CPU time for each further run."""
         return (self.host_cpu_s - fewer.host_cpu_s) / (self.run_count - fewer.run_count)
 
 
-def report_lanes(options: argparse.Namespace) -> None:
-    """Bench on all seats of all agents."""
+def report_lanes(options: argparse.Namespace, run: Path) -> None:
+    """Bench on all seats of all agents, and keep one run in a directory."""
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -229,15 +243,11 @@ def report_lanes(options: argparse.Namespace) -> None:
             seats = [BOARD, *(f"{BOARD}-{n}" for n in range(2, int(options.seats) + 1))]
             devices += [f"rack{number}-simulated/{seat}" for seat in seats]
         bench(lab, devices, 1)  # models are sent, runtimes are looked at
-        few, many = [], []
-        for _ in range(int(options.lane_repeats)):
-            few.append(bench(lab, devices, FEW_RUNS))
-            many.append(bench(lab, devices, int(options.runs)))
+        many = [bench(lab, devices, int(options.runs)) for _ in range(int(options.lane_repeats))]
+        keep_run(lab, devices[0], run)
     count = many[0].run_count
     ratio = spread([one.wall_s / one.longest_s for one in many])
     speedup = spread([one.sum_s / one.wall_s for one in many])
-    cpu = spread([more.cpu_s_per_run(less) for more, less in zip(many, few, strict=True)])
-    result = spread([one.result_cpu_s / count for one in many])
     every = spread([one.host_cpu_s / count for one in many])
     rows = [
         claim(
@@ -247,15 +257,63 @@ def report_lanes(options: argparse.Namespace) -> None:
         ),
         claim("longest lane, s", spread([one.longest_s for one in many]).text(1)),
         claim("sum of the lanes / all of it", speedup.text(1)),
-        claim("CPU of the host a run, ms", cpu.text(1, 1e3), *met(cpu.median, HOST_CPU_BAR_S, 1e3)),
-        claim("of it, the result, ms", result.text(1, 1e3)),
-        claim("CPU of the host, whole bench / runs, ms", every.text(1, 1e3)),
+        claim("CPU of the host / runs, beside the devices, ms", every.text(1, 1e3)),
     ]
     report("Lanes", [claims_table(rows)], began)
 
 
-class ResultClock:
-    """CPU time of the host's threads in reading results and writing their rows."""
+def keep_run(lab: Lab, device: str, run: Path) -> None:
+    """Make a run, and keep its files and the description of its device."""
+    model = find_model(MODEL)
+    spec = from_preset("default", runtime="onnx", **settings(1))
+    with lab.connect(device) as client:
+        system = client.describe()
+        client.acquire()
+        run_id = new_run_id()
+        client.start_run(
+            run_id,
+            spec,
+            sha256=model.sha256,
+            model_name=model.name,
+            size_bytes=model.size_bytes,
+        )
+        for _ in client.follow_run():
+            pass
+        client.fetch_run(run_id, run)
+        client.acknowledge(run_id)
+    (run / "system.json").write_text(json.dumps(to_plain(system)))
+
+
+def report_scheduling(run: Path, count: int, repeats: int) -> None:
+    """Bench on agents whose runs cost nothing."""
+    began = machine()
+    with tempfile.TemporaryDirectory(prefix="edgebench-farm-") as name:
+        folder = Path(name)
+        lab, files = Lab(folder / "store", config=folder / "config"), HostFiles(folder / "config")
+        words = ["replayers", str(certificate_of(files, folder)), str(count), str(run)]
+        with sides([words]) as lines:
+            devices = [KnownDevice(*place) for place in json.loads(lines[0])]
+            for device in devices:
+                files.remember(device)
+            names = [device.name for device in devices]
+            bench(lab, names, 1)
+            few = [bench(lab, names, FEW_RUNS) for _ in range(repeats)]
+            many = [bench(lab, names, MANY_RUNS) for _ in range(repeats)]
+    runs = many[0].run_count
+    cpu = spread([more.cpu_s_per_run(less) for more, less in zip(many, few, strict=True)])
+    result = spread([one.result_cpu_s / runs for one in many])
+    probes = spread([one.probes_cpu_s / runs for one in many])
+    rows = [
+        claim("CPU of the host a run, ms", cpu.text(1, 1e3), *met(cpu.median, HOST_CPU_BAR_S, 1e3)),
+        claim("of it, the result, ms", result.text(1, 1e3)),
+        claim("of it, clock probes, ms", probes.text(1, 1e3)),
+        claim("runs a second", spread([runs / one.wall_s for one in many]).text(1)),
+    ]
+    report(f"Scheduling on {count} devices", [claims_table(rows)], began)
+
+
+class CpuClock:
+    """CPU time of the host's threads in some of its work."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -273,34 +331,50 @@ class ResultClock:
         return do
 
 
-RESULT = ResultClock()
+RESULT, PROBES = CpuClock(), CpuClock()
 
 
 def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
     """Measure on all devices at the same time."""
-    watcher, result_s = Lanes(), RESULT.cpu_s
+    watcher, result_s, probes_s = Lanes(), RESULT.cpu_s, PROBES.cpu_s
     cpu_s, begin_s = time.process_time(), time.monotonic()
-    made = lab.bench(
-        "digits_int8.onnx",
-        on=devices,
-        runs=runs,
-        watcher=watcher,
-        scenario="server",
-        target_qps=20.0,
-        duration_s=RUN_S * runs,
-        min_query_count=10 * runs,
-        warmup_duration_s=0.1,
-        is_checked=False,
-        cooldown_timeout_s=0.0,
-    )
+    made = lab.bench(MODEL, on=devices, runs=runs, watcher=watcher, **settings(runs))
     wall_s, cpu_s = time.monotonic() - begin_s, time.process_time() - cpu_s
     assert len(made) == runs * len(devices)
     lengths = [lane.ended_s - lane.began_s for lane in watcher.lanes]
-    result_s = RESULT.cpu_s - result_s
-    return BenchFigures(len(made), wall_s, max(lengths), sum(lengths), cpu_s, result_s)
+    return BenchFigures(
+        run_count=len(made),
+        wall_s=wall_s,
+        longest_s=max(lengths),
+        sum_s=sum(lengths),
+        host_cpu_s=cpu_s,
+        result_cpu_s=RESULT.cpu_s - result_s,
+        probes_cpu_s=PROBES.cpu_s - probes_s,
+    )
+
+
+def settings(runs: int) -> SpecChanges:
+    """Settings of so many runs, which wait more than they compute."""
+    return {
+        "scenario": "server",
+        "target_qps": 20.0,
+        "duration_s": RUN_S * runs,
+        "min_query_count": 10 * runs,
+        "warmup_duration_s": 0.1,
+        "is_checked": False,
+        "cooldown_timeout_s": 0.0,
+    }
 
 
 # Shared.
+
+
+def certificate_of(files: HostFiles, folder: Path) -> Path:
+    """File with the certificate of a host, without its key."""
+    pem = files.identity_path().read_text()
+    path = folder / "certificate.pem"
+    path.write_text(pem[pem.index("-----BEGIN CERTIFICATE") :])
+    return path
 
 
 @contextmanager

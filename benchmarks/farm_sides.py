@@ -1,15 +1,19 @@
 """The processes of `farm_scale.py`: agents, a host that watches, announcements.
 
-    farm_sides.py agents CERTIFICATE COUNT     so many agents; prints where they are
-    farm_sides.py watcher CONFIG SECONDS       watches the devices on standard input; prints figures
-    farm_sides.py announcer FIRST COUNT        so many announcements by mDNS
+    farm_sides.py agents CERTIFICATE COUNT           so many agents that tell a watcher of samples
+    farm_sides.py replayers CERTIFICATE COUNT RUN    so many agents whose runs cost nothing
+    farm_sides.py watcher CONFIG SECONDS             watches the devices on standard input
+    farm_sides.py announcer FIRST COUNT              so many announcements by mDNS
 
+Agents print where they are, the watcher its figures. A run of a replayer is the one in a directory,
+with another id.
 Agents and announcers live until their standard input ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -20,9 +24,10 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -34,15 +39,20 @@ from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports.mdns import SERVICE_TYPE
 from edgebench.host.watch import Absence, Batch, Update, watch
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import decode, encode
-from edgebench.protocol.device import DeviceDescription
+from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, decode, encode, from_plain, to_plain
+from edgebench.protocol.device import DeviceDescription, SystemDescription
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.live import WATCH_HZ, pack_samples
+from edgebench.protocol.record import Outcome, Phase
+from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 SEAT = "machine"
 SETTLE_S = 5.0
 """Time for which a host watches before it is measured."""
 BATCH_S = 1.0
+PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING_UP, Phase.MEASURING, Phase.SPOOLING)
+"""Phases of which a run tells."""
+Behave = Callable[[ServerConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,10 @@ def main(words: Sequence[str]) -> None:
     """Be one of them."""
     allow_many_files()
     if words[0] == "agents":
-        asyncio.run(serve_agents(Path(words[1]), int(words[2])))
+        asyncio.run(serve_agents(Path(words[1]), int(words[2]), tell))
+    elif words[0] == "replayers":
+        replay = partial(replay_runs, Path(words[3]))
+        asyncio.run(serve_agents(Path(words[1]), int(words[2]), replay))
     elif words[0] == "watcher":
         devices = [KnownDevice(*line) for line in json.loads(sys.stdin.readline())]
         figures = asyncio.run(watch_devices(devices, HostFiles(Path(words[1])), float(words[2])))
@@ -92,7 +105,7 @@ async def stdin_ended() -> None:
 # Agents.
 
 
-async def serve_agents(certificate: Path, count: int) -> None:
+async def serve_agents(certificate: Path, count: int, behave: Behave) -> None:
     """Agents with an identity each, which trust the host with this certificate."""
     places = []
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
@@ -108,7 +121,7 @@ async def serve_agents(certificate: Path, count: int) -> None:
             context.load_cert_chain(path)
             context.load_verify_locations(certificate)
             server = await serve(
-                tell, "127.0.0.1", 0, ssl=context, compression=None, ping_interval=20.0
+                behave, "127.0.0.1", 0, ssl=context, compression=None, ping_interval=20.0
             )
             port = next(iter(server.sockets)).getsockname()[1]
             places.append((name, name, identity.fingerprint, ["127.0.0.1"], port))
@@ -137,6 +150,58 @@ async def tell(connection: ServerConnection) -> None:
             rows = [(now_ns - back * gap_ns, 50.0, 1.5e9) for back in reversed(range(count))]
             notice = m.SeatReadings(SEAT, count, state.running, 1.25)
             await connection.send(encode(number, notice, pack_samples(rows)))
+
+
+async def replay_runs(run: Path, connection: ServerConnection) -> None:
+    """Serve a host that measures: a run has ended when it is asked for, and is that of a directory.
+
+    The directory has the files of a run, and `system.json`, the description of the device.
+    """
+    system = from_plain(json.loads((run / "system.json").read_bytes()), SystemDescription)
+    record = json.loads((run / RECORD_FILE).read_bytes())
+    files = {path.name: path.read_bytes() for path in run.iterdir() if path.name in SPOOL_FILES}
+
+    async def send(number: int, message: m.Message, payload: bytes = b"") -> None:
+        await connection.send(encode(number, message, payload))
+
+    with suppress(ConnectionClosed):
+        async for data in connection:
+            assert isinstance(data, bytes)
+            frame = decode(data)
+            number, ask = frame.number, frame.message
+            if isinstance(ask, m.Hello):
+                await send(number, m.Welcome(m.PROTOCOL_VERSION, "agent", system.device, SEAT))
+            elif isinstance(ask, m.SeatList):
+                await send(number, m.Seats((m.SeatState(SEAT, system.device),)))
+            elif isinstance(ask, m.Describe):
+                await send(number, m.Described(system))
+            elif isinstance(ask, m.Acquire):
+                await send(number, m.Granted(ask.ttl_s))
+            elif isinstance(ask, m.Probe):
+                now_ns = time.perf_counter_ns()
+                await send(number, m.ProbeReply(now_ns, time.perf_counter_ns()))
+            elif isinstance(ask, m.ModelOffer):
+                await send(number, m.ModelState(ask.sha256, ask.size_bytes, is_complete=True))
+            elif isinstance(ask, m.RunStart):
+                record |= {"run_id": ask.run_id, "spec": to_plain(ask.spec)}
+                files[RECORD_FILE] = json.dumps(record).encode()
+                await send(number, m.RunAccepted(ask.run_id))
+                for phase in PHASES:
+                    await send(number, m.Progress(ask.run_id, phase))
+                await send(number, m.RunEnded(ask.run_id, Outcome.COMPLETED))
+            elif isinstance(ask, m.RunList):
+                await send(number, m.RunListing(()))
+            elif isinstance(ask, m.RunOpen):
+                spooled = tuple(
+                    m.SpooledFile(name, len(content), hashlib.sha256(content).hexdigest())
+                    for name, content in files.items()
+                )
+                await send(number, m.RunFiles(ask.run_id, spooled))
+            elif isinstance(ask, m.FileRead):
+                content = files[ask.name][ask.offset_bytes :][:MAX_PAYLOAD_BYTES]
+                await send(number, m.FileData(ask.offset_bytes), content)
+            else:
+                await send(number, m.Done())
 
 
 # The host.
