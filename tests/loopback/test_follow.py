@@ -56,11 +56,13 @@ def test_run_of_a_host_that_is_gone_is_followed_with_its_lease(
         second.follow(run_id)
         assert first_phase(second) is Phase.MEASURING
         second.acquire()
-        assert end(second, run_id) == RunEnded(run_id, Outcome.INTERRUPTED)
+        ended = end(second, run_id)
+        # On a busy machine it is stopped before its first query.
+        assert ended.outcome in (Outcome.INTERRUPTED, Outcome.FAILED)
         second.acquire()
         assert agent.status().lease_holder is not None
         second.follow(run_id)
-        assert list(second.follow_run()) == [RunEnded(run_id, Outcome.INTERRUPTED)]
+        assert list(second.follow_run()) == [ended]
         second.acknowledge(run_id)
         with pytest.raises(UsageError, match=f"no run {run_id} waits here"):
             second.follow(run_id)
