@@ -19,7 +19,7 @@ from edgebench.protocol.identity import new_identity
 from edgebench.protocol.live import pack_samples
 from support.records import DEVICE
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 SEAT = "machine"
 STATE = m.SeatState(SEAT, DEVICE)
 WATCH_NUMBER = 2
