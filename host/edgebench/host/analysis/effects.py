@@ -39,7 +39,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class FactorEffect:
     """One level of a factor against another."""
 
     factor: str
@@ -59,14 +59,16 @@ class Effect:
     """Suspect if a run of either level is."""
 
 
-def factor_effects(observations: Sequence[Observation], factors: Sequence[str]) -> list[Effect]:
+def factor_effects(
+    observations: Sequence[Observation], factors: Sequence[str]
+) -> list[FactorEffect]:
     """The effect of every level of every factor, against the factor's first level.
 
     Args:
         observations: The valid runs; the first level of a factor is that of its first run.
         factors: The factors to tell of; those with one level are left out.
     """
-    effects: list[Effect] = []
+    effects: list[FactorEffect] = []
     for factor in factors:
         baseline, *others = dict.fromkeys(one.levels[factor] for one in observations) or [None]
         for level in others:
@@ -78,7 +80,7 @@ def factor_effects(observations: Sequence[Observation], factors: Sequence[str]) 
 
 def _effect(
     observations: Sequence[Observation], factor: str, baseline: Hashable, level: Hashable
-) -> Effect | None:
+) -> FactorEffect | None:
     """The effect of one level; None where no place has both often enough."""
     sides: dict[Hashable, dict[Hashable, dict[int, float]]] = {}
     for one in observations:
@@ -106,7 +108,7 @@ def _effect(
         freedom = variance**2 / float((parts**2 / freedoms).sum())
         half_width = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
     mean = float(means.mean())
-    return Effect(
+    return FactorEffect(
         factor=factor,
         baseline=baseline,
         level=level,

@@ -8,9 +8,9 @@ from dataclasses import asdict, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.analysis.effects import Effect, Observation, factor_effects
+from edgebench.host.analysis.effects import FactorEffect, Observation, factor_effects
 from edgebench.host.campaign.estimate import expected_lanes_s
-from edgebench.host.campaign.journal import Journal, find_journal
+from edgebench.host.campaign.journal import Journal, LaneNote, find_journal
 from edgebench.host.campaign.plan import CampaignPlan, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
@@ -79,7 +79,7 @@ class Campaign:
 
     def lanes(self) -> list[dict[str, Any]]:
         """How far each device is, and what was last heard of it."""
-        state, left_s = self.state(), None
+        state, left_s, is_running = self.state(), None, self.is_running
         with suppress(EdgebenchError):  # a model may be gone by now
             left_s = expected_lanes_s(state, self._requests)
         rows: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ class Campaign:
             rows.append(
                 {
                     "device": name,
-                    "state": note.state if note else "not begun",
+                    "state": _lane_state(note, is_running=is_running),
                     "reason": note.reason if note else "",
                     "since_utc": note.at_utc if note else None,
                     "measured_count": state.count(RunState.MEASURED, device=name),
@@ -140,7 +140,7 @@ class Campaign:
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 
-    def effects(self) -> Mapping[str, list[Effect]]:
+    def effects(self) -> Mapping[str, list[FactorEffect]]:
         """What each factor changes in each metric that the valid and suspect runs have.
 
         The metrics are those of the scenarios' headlines, and the gross energy.
@@ -160,6 +160,14 @@ class Campaign:
         factors = list(self.plan.cells[0].factors)
         found = {path: factor_effects(seen, factors) for path, seen in observed.items()}
         return {path: effects for path, effects in found.items() if effects}
+
+
+def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
+    """What happens on a device; a process that was killed did not say that it ended."""
+    if note is None:
+        return "not begun"
+    is_cut = not is_running and note.state in ("measuring", "waiting")
+    return "interrupted" if is_cut else note.state
 
 
 def _values(run: Run) -> dict[str, float]:

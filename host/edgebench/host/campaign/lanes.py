@@ -75,7 +75,10 @@ def make_runs(
                 watcher.device_failed(name, exc)
                 continue
             cell = next(cell for cell in plan.cells if cell.device == name)
-            targets.append(Target(device, requests.of(cell).on_device(name, wired)))
+            target = Target(device, requests.of(cell).on_device(name, wired))
+            if plan.spec.settings.meter is not None and target.request.energy is None:
+                watcher.unmetered(name)
+            targets.append(target)
         budget_s = plan.spec.budget_s
         with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
             work = CampaignWork(

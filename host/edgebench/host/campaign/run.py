@@ -41,6 +41,7 @@ from edgebench.protocol.errors import (
     TooLarge,
     TransportError,
 )
+from edgebench.protocol.record import Outcome
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -53,6 +54,19 @@ _LASTING = (TooLarge, RunDamaged)
 def may_pass(error: EdgebenchError) -> bool:
     """Whether it is worth waiting: a link, a disk or a meter that comes back."""
     return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
+
+
+def was_stopped(run: Run) -> bool:
+    """Whether somebody stopped a run that had measured something.
+
+    One that became too hot, or reached its longest time, has a reason, and would again.
+    """
+    return any(
+        rule.id == "complete"
+        and rule.facts.get("ended") == Outcome.INTERRUPTED.value
+        and rule.facts.get("why") is None
+        for rule in run.verdict.failures
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +323,7 @@ class DeviceCampaign:
         if name is None or name.campaign != self._work.plan.id:
             return
         attempt = self._stored(run.run_id)
-        if any(rule.id == "complete" for rule in run.verdict.failures):
+        if was_stopped(run):
             refusal = Refusal(STOPPED, "the run was stopped before its end")
             self._work.journal.refuse(run.run_id, refusal)
             attempt = replace(attempt, refusal=refusal)

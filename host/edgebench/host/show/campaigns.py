@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.effects import Effect
+from edgebench.host.analysis.effects import FactorEffect
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.set_page import set_document
@@ -53,7 +53,7 @@ def lanes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def effects_table(metric: str, effects: Sequence[Effect]) -> Table:
+def effects_table(metric: str, effects: Sequence[FactorEffect]) -> Table:
     """What each factor changes."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("factor", no_wrap=True)
@@ -99,7 +99,7 @@ def campaign_document(
     lanes: Sequence[Mapping[str, Any]],
     runs: Sequence[Mapping[str, Any]],
     sets: Sequence[RunSet],
-    effects: Mapping[str, Sequence[Effect]],
+    effects: Mapping[str, Sequence[FactorEffect]],
 ) -> Document:
     """The campaign as a document."""
     return {

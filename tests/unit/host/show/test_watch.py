@@ -21,6 +21,7 @@ from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Phase
 
 NAN = math.nan
+NOW_S = 1_800_000_000.0
 FREE = SeatState("machine", DEVICE)
 BUSY = SeatState("machine", DEVICE, "ada", 5.0, "run-1", 50.0, phase=Phase.WARMING_UP)
 HOT = SeatState("machine", DEVICE, fault="it has 91.0 °C: the profile's limit is 90 °C")
@@ -30,8 +31,14 @@ UPDATES: list[Update] = [
     Batch("rack/\x1b[2Ja", LiveSamples((1, 2), (50.0, 51.26), (1.5e9, NAN)), "run-1", 1.25),
     StateChange("jetson", HOT),
     Batch("jetson", LiveSamples((1,), (NAN,), (NAN,)), None, None),
-    Absence("off", time.time() - 61, "no answer"),
+    Absence("off", NOW_S - 61, "no answer"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the tests before these took."""
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
 
 
 def rendered(updates: list[Update]) -> list[list[str]]:
@@ -65,7 +72,7 @@ def test_table_has_the_last_of_each_device() -> None:
 
 def test_device_that_is_away_shows_nothing_old() -> None:
     """A board without power seems to have 50 °C and a run."""
-    away = Absence("rack/\x1b[2Ja", time.time(), "lost")
+    away = Absence("rack/\x1b[2Ja", NOW_S, "lost")
     [*_, row] = rendered([*UPDATES, away])
     assert [cell.strip() for cell in row[2:]] == [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT]
     back = rendered([*UPDATES, away, StateChange("rack/\x1b[2Ja", FREE)])[-1]
@@ -78,7 +85,7 @@ def test_device_that_is_away_shows_nothing_old() -> None:
         (UPDATES[0], "pi5: free"),
         (StateChange("a", BUSY), "a: in use by ada; runs run-1, warming up"),
         (UPDATES[3], f"jetson: free; {HOT.fault}"),
-        (Absence("b", time.time() + 3600, "no answer"), "b: away for 0:00:00: no answer"),
+        (Absence("b", NOW_S + 3600, "no answer"), "b: away for 0:00:00: no answer"),
     ],
 )
 def test_change_is_one_line(update: Absence | StateChange, line: str) -> None:

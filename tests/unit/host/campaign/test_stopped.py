@@ -1,0 +1,40 @@
+"""Which runs of a campaign are made again because somebody stopped them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.records import RUN_ID, store_run
+
+from edgebench.host.campaign.run import was_stopped
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.store.layout import Store
+from edgebench.protocol.record import Outcome
+
+
+@pytest.mark.parametrize(
+    ("ended", "why", "expected"),
+    [
+        (Outcome.INTERRUPTED, None, True),
+        (Outcome.INTERRUPTED, "the CPU had 91 °C", False),
+        (Outcome.FAILED, None, False),
+    ],
+)
+def test_run_that_would_be_cut_again_is_not_made_for_ever(
+    ended: Outcome, why: str | None, expected: bool, tmp_path: Path
+) -> None:
+    """A device that is too hot is heated until morning, or a run that Ctrl-C cut counts."""
+    finding = Finding(
+        id="complete",
+        outcome=RuleOutcome.FAIL,
+        severity=State.INVALID,
+        facts={"ended": ended.value, "why": why},
+    )
+    store = Store(tmp_path)
+    store_run(store)
+    run = store.run(RUN_ID)
+    assert not was_stopped(run)
+    cut = replace(run, verdict=Verdict(state=State.INVALID, rules=(finding,)))
+    assert was_stopped(cut) is expected
