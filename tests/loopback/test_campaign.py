@@ -150,6 +150,7 @@ def test_killed_host_resumes_without_repeating_or_losing_a_run(
     assert len(starts) <= 4 + 2
     assert len({name.planned for one in starts if (name := attempt_name(one))}) == 4
     [found] = document["sets"]
+    assert found["device"] == "one"
     assert found["set_id"].startswith(f"set-{document['campaign']['id']}-")
     members = [operator.lab.run(row["run_id"]).result.member for row in document["runs"]]
     assert [one.number for one in members if one] == [0, 1, 2, 3]

@@ -140,6 +140,12 @@ class Campaign:
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 
+    def device_of(self, run_id: str) -> str:
+        """Name of a run's device, as the plan has it."""
+        name = attempt_name(run_id)
+        assert name is not None, f"not the id of a campaign's run: {run_id}"
+        return self.plan.cells[name.planned.cell].device
+
     def effects(self) -> Mapping[str, list[FactorEffect]]:
         """What each factor changes in each metric that the valid and suspect runs have.
 

@@ -169,10 +169,16 @@ def _report(
     is_interrupted: bool = False,
 ) -> ExitCode:
     """Print how far a campaign is, and what it has measured."""
+    from dataclasses import replace
+
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.show.campaigns import campaign_document
 
-    sets = find_sets(campaign.results())
+    # By the names of the plan: the device itself does not know what it is called here.
+    sets = [
+        replace(one, device=campaign.device_of(one.first.run_id))
+        for one in find_sets(campaign.results())
+    ]
     summary = campaign.summary()
     if options.json:
         lanes, rows = campaign.lanes(), campaign.rows()

@@ -235,6 +235,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "cooldown": {
         "": "{value:.1f} °C after {waited_s:.0f} s of waiting, at most {limit:.1f} °C",
         "no_target": "{value:.1f} °C after {waited_s:.0f} s of waiting",
+        "unsettled": "{value:.1f} °C after {waited_s:.0f} s of waiting, not steady below "
+        "{limit:.1f} °C for long enough",
         "not_asked": "no wait was requested",
         "no_sensor": "no temperature with a known target can be read",
     },

@@ -107,9 +107,15 @@ def cooldown(evidence: Evidence) -> Ruling:
         return not_applicable("not_asked")
     if found.outcome is CooldownOutcome.NO_SENSOR or found.reached_c is None:
         return unknown("no_sensor")
+    is_cool = found.outcome is CooldownOutcome.COOL
+    is_below = found.target_c is not None and found.reached_c <= found.target_c
     return holds(
-        found.outcome is CooldownOutcome.COOL,
-        "no_target" if found.target_c is None else None,
+        is_cool,
+        "no_target"
+        if found.target_c is None
+        else "unsettled"
+        if is_below and not is_cool
+        else None,
         value=found.reached_c,
         limit=found.target_c,
         unit="c",

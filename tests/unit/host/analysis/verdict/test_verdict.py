@@ -458,6 +458,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
     ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
     ("cooldown", State.SUSPECT, record(cooldown=WARM)),
+    ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, reached_c=44.0))),
     ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, outcome=CooldownOutcome.STOPPED))),
     ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN)),
     ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE)),
